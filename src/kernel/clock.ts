@@ -1,0 +1,49 @@
+/**
+ * Time as an argument. Only `systemClock` reads the real clock.
+ * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
+ */
+import { performance } from 'node:perf_hooks';
+
+export type Cancel = () => void;
+
+export interface Clock {
+  /** Monotonic milliseconds. Says nothing about the time of day. */
+  nowMs(): number;
+  /** Wall time, which may jump. */
+  date(): Date;
+  /** Runs `run` once at `atMs` or as soon after as can be; returns its cancel. Never keeps the process alive. */
+  at(atMs: number, run: () => void): Cancel;
+}
+
+/** Node fires a longer timer at once; waits above this are made of several. */
+const timerMaxMs = 2_147_483_647;
+
+export const systemClock: Clock = {
+  nowMs: () => performance.now(),
+  date: () => new Date(),
+  at(atMs, run) {
+    let timer: NodeJS.Timeout;
+    const arm = () => {
+      const leftMs = atMs - performance.now();
+      // Timers may fire up to a millisecond early: look again rather than act before the deadline.
+      timer = setTimeout(() => (performance.now() >= atMs ? run() : arm()), Math.min(Math.max(leftMs, 0), timerMaxMs));
+      timer.unref();
+    };
+    arm();
+    return () => clearTimeout(timer);
+  },
+};
+
+/** Resolves after `delayMs` on the given clock, or at once when `signal` aborts. */
+export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
+    const done = () => {
+      cancel();
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const cancel = clock.at(clock.nowMs() + delayMs, done);
+    signal?.addEventListener('abort', done, { once: true });
+  });
+}

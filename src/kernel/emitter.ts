@@ -1,0 +1,50 @@
+/**
+ * Typed events: one map of event name to payload, many listeners.
+ * Invariant: a listener that throws disturbs neither the emitter nor the other listeners; its error is reported once,
+ * through `onListenerError`.
+ */
+export type Listener<T> = (event: T) => void;
+
+export class Emitter<Events extends object> {
+  readonly #listeners = new Map<keyof Events, Set<Listener<never>>>();
+  readonly #onListenerError: (error: unknown, event: keyof Events) => void;
+
+  constructor(onListenerError: (error: unknown, event: keyof Events) => void = () => {}) {
+    this.#onListenerError = onListenerError;
+  }
+
+  /** Returns the function that takes the listener off again. */
+  on<Name extends keyof Events>(name: Name, listener: Listener<Events[Name]>): () => void {
+    let set = this.#listeners.get(name);
+    if (!set) {
+      set = new Set();
+      this.#listeners.set(name, set);
+    }
+    set.add(listener as Listener<never>);
+    return () => set.delete(listener as Listener<never>);
+  }
+
+  once<Name extends keyof Events>(name: Name, listener: Listener<Events[Name]>): () => void {
+    const off = this.on(name, (event) => {
+      off();
+      listener(event);
+    });
+    return off;
+  }
+
+  emit<Name extends keyof Events>(name: Name, event: Events[Name]): void {
+    const set = this.#listeners.get(name);
+    if (!set) return;
+    for (const listener of [...set]) {
+      try {
+        (listener as Listener<Events[Name]>)(event);
+      } catch (error) {
+        this.#onListenerError(error, name);
+      }
+    }
+  }
+
+  listenerCount(name: keyof Events): number {
+    return this.#listeners.get(name)?.size ?? 0;
+  }
+}

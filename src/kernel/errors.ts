@@ -1,0 +1,118 @@
+/**
+ * Every way Hostler can fail, in one closed table, and the one class that carries it.
+ * Callers branch on `code`; the text is for people. What a peer said is quoted only after redaction (redact.ts).
+ * Not here: deciding what to do about a failure (policy, supervisor).
+ */
+
+/** May the same request be sent again as it is? `maybe` means: only when the error says `not_executed`. */
+export type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
+
+interface ErrorFacts {
+  /** HTTP status when the error ends a request of its own. */
+  readonly http: number;
+  /** JSON-RPC code. Ours lie outside -32768..-32000, the range the protocol keeps for itself. */
+  readonly rpc: number;
+  readonly retry: RetryAdvice;
+}
+
+export const ERRORS = {
+  invalid_spec: { http: 400, rpc: -31001, retry: 'no' },
+  invalid_request: { http: 400, rpc: -32600, retry: 'no' },
+  invalid_arguments: { http: 400, rpc: -32602, retry: 'no' },
+  unauthenticated: { http: 401, rpc: -31002, retry: 'no' },
+  denied: { http: 403, rpc: -31003, retry: 'no' },
+  budget_exceeded: { http: 429, rpc: -31004, retry: 'no' },
+  server_not_found: { http: 404, rpc: -31005, retry: 'no' },
+  tool_not_found: { http: 404, rpc: -32602, retry: 'no' },
+  schema_changed: { http: 409, rpc: -31006, retry: 'no' },
+  server_stopped: { http: 503, rpc: -31007, retry: 'no' },
+  server_disabled: { http: 503, rpc: -31008, retry: 'no' },
+  circuit_open: { http: 503, rpc: -31009, retry: 'later' },
+  tool_throttled: { http: 429, rpc: -31010, retry: 'later' },
+  server_parked: { http: 503, rpc: -31011, retry: 'later' },
+  server_ejected: { http: 503, rpc: -31012, retry: 'no' },
+  reconnecting: { http: 503, rpc: -31013, retry: 'yes' },
+  needs_reauth: { http: 401, rpc: -31014, retry: 'no' },
+  overloaded: { http: 503, rpc: -31015, retry: 'yes' },
+  connect_failed: { http: 502, rpc: -31016, retry: 'maybe' },
+  transport: { http: 502, rpc: -31017, retry: 'maybe' },
+  timeout: { http: 504, rpc: -31018, retry: 'maybe' },
+  outcome_uncertain: { http: 502, rpc: -31019, retry: 'no' },
+  expired: { http: 504, rpc: -31020, retry: 'no' },
+  cancelled: { http: 499, rpc: -31021, retry: 'no' },
+  tool_error: { http: 200, rpc: -31022, retry: 'no' },
+  protocol_error: { http: 502, rpc: -32603, retry: 'no' },
+  result_too_large: { http: 502, rpc: -31023, retry: 'no' },
+} as const satisfies Record<string, ErrorFacts>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/**
+ * What is known about a request that failed: `not_executed` is a promise that no byte of it reached the server
+ * (or that the server itself said it refused before doing anything); everything else is `uncertain`.
+ */
+export type Execution = 'not_executed' | 'uncertain';
+
+/** How far a request had come when it failed. */
+export type SendPhase = 'queued' | 'writing' | 'written' | 'answered';
+
+/** The machine-readable part of an error. Everything here may be shown to a caller: never put a secret in it. */
+export interface ErrorDetails {
+  readonly server?: string;
+  readonly tool?: string;
+  readonly requestId?: string;
+  /** The finer cause within the code, e.g. `frame_too_large`, `exit`, `ENOENT`. Stable, lower-case or errno. */
+  readonly reason?: string;
+  readonly phase?: SendPhase;
+  readonly execution?: Execution;
+  readonly retryAfterMs?: number;
+  readonly field?: string;
+  readonly limit?: number;
+  readonly actual?: number;
+  readonly exitCode?: number;
+  readonly signal?: string;
+  readonly httpStatus?: number;
+  /** JSON-RPC code the server itself answered with. */
+  readonly rpcCode?: number;
+}
+
+export interface HostErrorOptions extends ErrorDetails {
+  /** What the operator or caller does next. */
+  readonly hint?: string;
+  readonly cause?: unknown;
+}
+
+export class HostError extends Error {
+  override readonly name = 'HostError';
+  readonly code: ErrorCode;
+  readonly hint: string | undefined;
+  readonly details: ErrorDetails;
+
+  constructor(code: ErrorCode, message: string, options: HostErrorOptions = {}) {
+    const { hint, cause, ...details } = options;
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.hint = hint;
+    this.details = details;
+  }
+
+  /** True when sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
+  get retryable(): boolean {
+    const { retry } = ERRORS[this.code];
+    if (retry === 'maybe') return this.details.execution === 'not_executed';
+    return retry !== 'no';
+  }
+
+  /** The shape callers see. `cause` stays behind: it may quote what a server said. */
+  toJSON(): Record<string, unknown> {
+    return {
+      code: this.code,
+      message: this.message,
+      retryable: this.retryable,
+      ...(this.hint === undefined ? {} : { hint: this.hint }),
+      ...this.details,
+    };
+  }
+}
+
+export const isHostError = (error: unknown): error is HostError => error instanceof HostError;

@@ -1,0 +1,27 @@
+/**
+ * The bounds that hold for everything read from or written to a server, unless a server's own configuration says otherwise.
+ * Each queue, buffer and table elsewhere takes its bound from here or names one of its own.
+ */
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+export const LIMITS = {
+  /** One JSON-RPC message on any transport: a stdio line, a JSON body, one SSE event. */
+  frameBytes: 8 * MiB,
+  /** Nesting of arrays and objects in one message. */
+  depth: 128,
+  /** Messages in one JSON-RPC batch (protocol 2025-03-26 only). */
+  batch: 100,
+  /** Bytes waiting to be written to one server; past it a call is refused as `overloaded`. */
+  outboundBytes: 16 * MiB,
+  /** Requests of ours that one server may owe an answer to. */
+  pendingRequests: 10_000,
+  /** Requests of a server's own that may wait for our answer. */
+  inboundRequests: 256,
+  /** Kept of a server's stderr. */
+  stderrBytes: 256 * KiB,
+  /** Pages of one list. */
+  listPages: 50,
+  /** Text of a server quoted in an error. */
+  quotedChars: 2 * KiB,
+} as const;

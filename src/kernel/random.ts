@@ -1,0 +1,29 @@
+/**
+ * Chance as an argument, so that a printed seed replays a run.
+ */
+import { randomBytes } from 'node:crypto';
+
+/** Uniform in [0, 1). */
+export type Random = () => number;
+
+export const systemRandom: Random = Math.random;
+
+/** A small seeded generator (mulberry32) for tests and simulation. Not for secrets. */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+/** A whole number in [from, to]. */
+export const randomInt = (random: Random, from: number, to: number): number =>
+  from + Math.floor(random() * (to - from + 1));
+
+export type NewId = () => string;
+
+/** 128 unguessable bits, safe in file names, headers and URLs. */
+export const newId: NewId = () => randomBytes(16).toString('base64url');

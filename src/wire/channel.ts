@@ -1,0 +1,105 @@
+/**
+ * What a peer needs of whatever carries its frames: the port between JSON-RPC (peer.ts) and the transports.
+ * A channel moves whole frames and knows how far each came; it knows nothing of answers, deadlines or policy.
+ *
+ * Invariants every channel keeps (test/contract checks them):
+ * - `send` never throws. What it refuses, it refuses at once, and then not one byte was or will be written.
+ * - A frame's `phase` only moves forward, and is still `queued` if and only if no byte of it was handed to the system.
+ * - After `closed` is reported, which happens exactly once, nothing else is reported.
+ */
+import type { HostError, SendPhase } from '../kernel/errors.js';
+import type { Envelope } from './envelope.js';
+
+/** What HTTP carries beside the body (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore it. */
+export interface HttpFacts {
+  readonly name?: string;
+  /** Header name without the `Mcp-Param-` prefix, and its plain value; the transport encodes it. */
+  readonly params?: ReadonlyArray<readonly [name: string, value: string]>;
+}
+
+export interface OutboundFrame {
+  readonly kind: 'request' | 'notification' | 'response';
+  /** Our id, for requests. */
+  readonly id: number | undefined;
+  /** For requests and notifications. */
+  readonly method: string | undefined;
+  /** The message is `head` + `payload` + `tail`, without a newline. Kept apart so that relayed bytes are never copied into a string. */
+  readonly head: string;
+  readonly payload: string | Uint8Array;
+  readonly tail: string;
+  readonly http: HttpFacts | undefined;
+  phase: SendPhase;
+}
+
+export type Era = 'legacy' | 'modern';
+
+/** What client and server agreed on. HTTP needs it for its headers. */
+export interface Agreement {
+  readonly era: Era;
+  readonly version: string;
+}
+
+export interface ChannelListener {
+  /**
+   * One message arrived. The envelope is reused for the next message: read it now.
+   * `origin` is the request in whose own response stream the message came, where the transport can tell (HTTP).
+   */
+  message(envelope: Envelope, origin: OutboundFrame | undefined): void;
+  /** This one request will get no answer; the channel lives on. */
+  failed(frame: OutboundFrame, error: HostError): void;
+  /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */
+  closed(error: HostError): void;
+}
+
+/** How a request that is given up was withdrawn. */
+export type Withdrawal =
+  /** It had not been written; the server will never see it. */
+  | 'unsent'
+  /** Ending the exchange told the server (HTTP, modern era). */
+  | 'told'
+  /** The server must be told by `notifications/cancelled`. */
+  | 'notify';
+
+export interface Channel {
+  readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory';
+  /** Called once, before anything else. */
+  start(listener: ChannelListener): void;
+  /** Takes the frame and returns undefined, or refuses it and returns why. */
+  send(frame: OutboundFrame): HostError | undefined;
+  withdraw(frame: OutboundFrame): Withdrawal;
+  adopt(agreement: Agreement): void;
+  /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
+  close(): Promise<void>;
+  /** What arrived that could not be used. */
+  readonly counters: ChannelCounters;
+}
+
+export interface ChannelCounters {
+  /** Lines or bodies that are not JSON-RPC. */
+  junk: number;
+  /** Messages with invalid UTF-8, delivered with replacement characters. */
+  repaired: number;
+  /** Messages refused because their top level is ambiguous (duplicate or case-varied keys, both result and error). */
+  ambiguous: number;
+}
+
+export const newCounters = (): ChannelCounters => ({ junk: 0, repaired: 0, ambiguous: 0 });
+
+/** The message as one string, for transports that do not stream. */
+export function frameText(frame: OutboundFrame): string {
+  const payload = typeof frame.payload === 'string' ? frame.payload : asBuffer(frame.payload).toString('utf8');
+  return frame.head + payload + frame.tail;
+}
+
+export function frameBytes(frame: OutboundFrame): Buffer {
+  if (typeof frame.payload === 'string') return Buffer.from(frame.head + frame.payload + frame.tail);
+  return Buffer.concat([Buffer.from(frame.head), frame.payload, Buffer.from(frame.tail)]);
+}
+
+/** An upper bound that costs nothing to compute: UTF-8 needs at most three bytes per UTF-16 unit. */
+export function frameSizeBound(frame: OutboundFrame): number {
+  const payload = typeof frame.payload === 'string' ? frame.payload.length * 3 : frame.payload.byteLength;
+  return frame.head.length + payload + frame.tail.length + 1;
+}
+
+const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

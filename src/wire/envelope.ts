@@ -1,0 +1,172 @@
+/**
+ * Finds the outer parts of one JSON-RPC message in its bytes: id, method, and where params, result or error lie.
+ * The payload is checked for being JSON but never built, so what is inside it (64-bit integers, vendor fields, unknown
+ * content types) reaches the other side to the digit.
+ *
+ * Invariant: two readers cannot disagree about an accepted message. A top level with duplicate keys, case variants of a
+ * known key, escaped known keys, or both result and error is refused as `ambiguous`.
+ */
+import { eachMember, scanFacts, skipSpace } from './json-scan.js';
+
+export type MessageKind = 'request' | 'notification' | 'result' | 'error';
+
+/** Why bytes are not a usable message. */
+export type EnvelopeFault = 'not_json' | 'not_rpc' | 'ambiguous' | 'too_deep';
+
+const ID = 1;
+const METHOD = 2;
+const PARAMS = 4;
+const RESULT = 8;
+const ERROR = 16;
+const JSONRPC = 32;
+
+const KEYS = [
+  { bit: ID, name: 'id' },
+  { bit: METHOD, name: 'method' },
+  { bit: PARAMS, name: 'params' },
+  { bit: RESULT, name: 'result' },
+  { bit: ERROR, name: 'error' },
+  { bit: JSONRPC, name: 'jsonrpc' },
+].map((key) => ({ ...key, bytes: Buffer.from(key.name) }));
+const KEY_NAMES = new Set(KEYS.map((key) => key.name));
+
+const QUOTE = 0x22;
+const NONE = -1;
+
+/** One scanned message. Positions index `bytes`; the payload is params, result or error, by kind. */
+export class Envelope {
+  bytes: Buffer = Buffer.alloc(0);
+  kind: MessageKind = 'notification';
+  idStart = NONE;
+  idEnd = NONE;
+  methodStart = NONE;
+  methodEnd = NONE;
+  payloadStart = NONE;
+  payloadEnd = NONE;
+  /** True when there are bytes above 0x7f, whose UTF-8 nobody has checked yet. */
+  hasHighBytes = false;
+
+  /** The id as it stands in the text, quotes included; undefined when there is none or it is null. */
+  idText(): string | undefined {
+    return this.idStart === NONE ? undefined : this.bytes.toString('utf8', this.idStart, this.idEnd);
+  }
+
+  /** The id as a number when it is one, else NaN. `"7"` is a string and never equals 7. */
+  numericId(): number {
+    const { bytes, idStart: start, idEnd: end } = this;
+    if (start === NONE || bytes[start] === QUOTE) return Number.NaN;
+    let value = 0;
+    for (let i = start; i < end; i++) {
+      const digit = (bytes[i] as number) - 0x30;
+      if (digit < 0 || digit > 9 || end - start > 15) return Number(bytes.toString('latin1', start, end));
+      value = value * 10 + digit;
+    }
+    return value;
+  }
+
+  method(): string {
+    return this.methodStart === NONE ? '' : readString(this.bytes, this.methodStart, this.methodEnd);
+  }
+
+  /** A view of the payload, or undefined when the message has none. Copy it to keep it for long: it holds its whole chunk. */
+  payload(): Buffer | undefined {
+    return this.payloadStart === NONE ? undefined : this.bytes.subarray(this.payloadStart, this.payloadEnd);
+  }
+}
+
+/** Decodes the string whose content (without quotes) lies in the given bounds. */
+export function readString(bytes: Buffer, start: number, end: number): string {
+  for (let i = start; i < end; i++) {
+    const byte = bytes[i] as number;
+    if (byte === 0x5c || byte > 0x7f) return JSON.parse(bytes.toString('utf8', start - 1, end + 1)) as string;
+  }
+  return bytes.toString('latin1', start, end);
+}
+
+/** The bit of an exactly spelled known key, 0 for a foreign key, -1 for a known key in disguise. */
+function knownKey(bytes: Buffer, start: number, end: number): number {
+  for (const key of KEYS) if (spells(bytes, start, end, key.bytes)) return key.bit;
+  for (let i = start; i < end; i++) {
+    const byte = bytes[i] as number;
+    if (byte < 0x61 || byte > 0x7a) return disguisesKnownKey(readString(bytes, start, end)) ? -1 : 0;
+  }
+  return 0;
+}
+
+function spells(bytes: Buffer, start: number, end: number, word: Buffer): boolean {
+  if (end - start !== word.length) return false;
+  for (let i = 0; i < word.length; i++) if (bytes[start + i] !== word[i]) return false;
+  return true;
+}
+
+/** Other parsers fold case (also ſ to s), drop NULs or decode escapes: what folds to a known key is refused, not guessed. */
+const disguisesKnownKey = (key: string) => KEY_NAMES.has(key.replaceAll('\0', '').normalize('NFKC').toLowerCase());
+
+const VERSION = Buffer.from('"2.0"');
+/** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */
+export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
+  let seen = 0;
+  let ambiguous = false;
+  let idIsNull = false;
+  let wrong = false;
+  out.bytes = bytes;
+  out.idStart = out.methodStart = out.payloadStart = NONE;
+  scanFacts.sawHighByte = false;
+  scanFacts.tooDeep = false;
+
+  const after = eachMember(bytes, start, end, 0, (member) => {
+    const { valueStart, valueEnd } = member;
+    const key = knownKey(bytes, member.keyStart, member.keyEnd);
+    if (key === 0) return;
+    if (key < 0 || (seen & key) !== 0) {
+      ambiguous = true;
+      return;
+    }
+    seen |= key;
+    const first = bytes[valueStart] as number;
+    switch (key) {
+      case ID:
+        if (first === 0x6e) {
+          idIsNull = true;
+        } else if (first === QUOTE || first === 0x2d || (first >= 0x30 && first <= 0x39)) {
+          out.idStart = valueStart;
+          out.idEnd = valueEnd;
+        } else {
+          wrong = true;
+        }
+        return;
+      case METHOD:
+        if (first !== QUOTE) wrong = true;
+        out.methodStart = valueStart + 1;
+        out.methodEnd = valueEnd - 1;
+        return;
+      case JSONRPC:
+        if (!spells(bytes, valueStart, valueEnd, VERSION)) wrong = true;
+        return;
+      default:
+        out.payloadStart = valueStart;
+        out.payloadEnd = valueEnd;
+    }
+  });
+  if (after < 0) return scanFacts.tooDeep ? 'too_deep' : 'not_json';
+  if (skipSpace(bytes, after, end) !== end) return 'not_json';
+  if (ambiguous) return 'ambiguous';
+  if (wrong || (seen & JSONRPC) === 0) return 'not_rpc';
+  out.hasHighBytes = scanFacts.sawHighByte;
+  return classify(seen, idIsNull, out);
+}
+
+function classify(seen: number, idIsNull: boolean, out: Envelope): EnvelopeFault | undefined {
+  const answers = seen & (RESULT | ERROR);
+  if ((seen & METHOD) !== 0) {
+    if (answers !== 0) return 'ambiguous';
+    if (idIsNull) return 'not_rpc';
+    out.kind = out.idStart === NONE ? 'notification' : 'request';
+    return undefined;
+  }
+  if (answers === (RESULT | ERROR) || (answers !== 0 && (seen & PARAMS) !== 0)) return 'ambiguous';
+  if (answers === 0) return 'not_rpc';
+  if (answers === RESULT && out.idStart === NONE) return 'not_rpc';
+  out.kind = answers === RESULT ? 'result' : 'error';
+  return undefined;
+}

@@ -1,0 +1,276 @@
+/**
+ * Walks JSON text as bytes without building values, so that a payload can be measured, cut and forwarded untouched.
+ * Accepts exactly what `JSON.parse` accepts (json-scan.test.ts holds the two against each other), less what nests too deep.
+ * UTF-8 itself is not checked here: `sawHighByte` tells the caller whether there is anything to check.
+ *
+ * All functions return the index after what they read, or -1. They never throw and never allocate.
+ */
+import { LIMITS } from '../kernel/limits.js';
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+
+/** Bytes inside a string: 1 plain ASCII, 2 part of a multi-byte character, 0 needs a look (quote, escape, control). */
+const STRING_BYTE = new Uint8Array(256);
+for (let byte = 0x20; byte < 0x80; byte++) STRING_BYTE[byte] = 1;
+for (let byte = 0x80; byte < 0x100; byte++) STRING_BYTE[byte] = 2;
+STRING_BYTE[QUOTE] = 0;
+STRING_BYTE[BACKSLASH] = 0;
+
+const isHex = (byte: number) =>
+  (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x46) || (byte >= 0x61 && byte <= 0x66);
+const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
+
+const IN_OBJECT = 1;
+const IN_ARRAY = 2;
+const containers = new Uint8Array(LIMITS.depth + 2);
+
+/** Facts about the last walk that its return value has no room for. Valid until the next call. */
+export const scanFacts = { sawHighByte: false, tooDeep: false };
+
+export function skipSpace(bytes: Uint8Array, from: number, end: number): number {
+  let i = from;
+  while (i < end) {
+    const byte = bytes[i] as number;
+    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) break;
+    i++;
+  }
+  return i;
+}
+
+/** `from` is the index after the opening quote; the result is the index after the closing one. */
+export function skipString(bytes: Uint8Array, from: number, end: number): number {
+  let i = from;
+  while (i < end) {
+    const byte = bytes[i] as number;
+    const kind = STRING_BYTE[byte];
+    if (kind === 1) {
+      i++;
+    } else if (kind === 2) {
+      scanFacts.sawHighByte = true;
+      i++;
+    } else if (byte === QUOTE) {
+      return i + 1;
+    } else if (byte === BACKSLASH) {
+      i = skipEscape(bytes, i + 1, end);
+      if (i < 0) return -1;
+    } else {
+      return -1;
+    }
+  }
+  return -1;
+}
+
+function skipEscape(bytes: Uint8Array, at: number, end: number): number {
+  if (at >= end) return -1;
+  switch (bytes[at]) {
+    case QUOTE:
+    case BACKSLASH:
+    case 0x2f: // /
+    case 0x62: // b
+    case 0x66: // f
+    case 0x6e: // n
+    case 0x72: // r
+    case 0x74: // t
+      return at + 1;
+    case 0x75: {
+      if (at + 4 >= end) return -1;
+      for (let i = at + 1; i <= at + 4; i++) if (!isHex(bytes[i] as number)) return -1;
+      return at + 5;
+    }
+    default:
+      return -1;
+  }
+}
+
+function skipNumber(bytes: Uint8Array, from: number, end: number): number {
+  let i = from;
+  if (bytes[i] === 0x2d) i++;
+  if (i >= end) return -1;
+  if (bytes[i] === 0x30) i++;
+  else if (isDigit(bytes[i])) while (i < end && isDigit(bytes[i])) i++;
+  else return -1;
+  if (i < end && bytes[i] === 0x2e) {
+    i++;
+    if (i >= end || !isDigit(bytes[i])) return -1;
+    while (i < end && isDigit(bytes[i])) i++;
+  }
+  if (i < end && (bytes[i] === 0x65 || bytes[i] === 0x45)) {
+    i++;
+    if (i < end && (bytes[i] === 0x2b || bytes[i] === 0x2d)) i++;
+    if (i >= end || !isDigit(bytes[i])) return -1;
+    while (i < end && isDigit(bytes[i])) i++;
+  }
+  return i;
+}
+
+const TRUE = Buffer.from('true');
+const FALSE = Buffer.from('false');
+const NULL = Buffer.from('null');
+
+function skipWord(bytes: Uint8Array, from: number, end: number, word: Uint8Array): number {
+  if (from + word.length > end) return -1;
+  for (let i = 0; i < word.length; i++) if (bytes[from + i] !== word[i]) return -1;
+  return from + word.length;
+}
+
+function skipScalar(bytes: Uint8Array, from: number, end: number): number {
+  switch (bytes[from]) {
+    case 0x74:
+      return skipWord(bytes, from, end, TRUE);
+    case 0x66:
+      return skipWord(bytes, from, end, FALSE);
+    case 0x6e:
+      return skipWord(bytes, from, end, NULL);
+    default:
+      return skipNumber(bytes, from, end);
+  }
+}
+
+/** Reads `"key" :` and returns the index of whatever follows the colon. */
+function skipKey(bytes: Uint8Array, from: number, end: number): number {
+  if (from >= end || bytes[from] !== QUOTE) return -1;
+  const after = skipString(bytes, from + 1, end);
+  if (after < 0) return -1;
+  const colon = skipSpace(bytes, after, end);
+  return colon < end && bytes[colon] === COLON ? colon + 1 : -1;
+}
+
+/**
+ * Skips one value, of any kind. `outerDepth` is how many containers already surround it.
+ * Iterative on purpose: a frame of 100,000 brackets must not cost the stack.
+ */
+export function skipValue(bytes: Uint8Array, from: number, end: number, outerDepth: number): number {
+  let depth = outerDepth;
+  let i = from;
+  for (;;) {
+    i = skipSpace(bytes, i, end);
+    if (i >= end) return -1;
+    const byte = bytes[i] as number;
+    if (byte === QUOTE) {
+      i = skipString(bytes, i + 1, end);
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      if (++depth > LIMITS.depth) {
+        scanFacts.tooDeep = true;
+        return -1;
+      }
+      i = skipSpace(bytes, i + 1, end);
+      if (i >= end) return -1;
+      if (bytes[i] === (byte === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET)) {
+        depth--;
+        i++;
+      } else {
+        containers[depth] = byte === OPEN_BRACE ? IN_OBJECT : IN_ARRAY;
+        if (byte === OPEN_BRACE) {
+          i = skipKey(bytes, i, end);
+          if (i < 0) return -1;
+        }
+        continue;
+      }
+    } else {
+      i = skipScalar(bytes, i, end);
+    }
+    if (i < 0) return -1;
+
+    // A value is complete: close every container it completes, or step to the next member.
+    for (;;) {
+      if (depth === outerDepth) return i;
+      i = skipSpace(bytes, i, end);
+      if (i >= end) return -1;
+      const next = bytes[i] as number;
+      const inObject = containers[depth] === IN_OBJECT;
+      if (next === COMMA) {
+        i++;
+        if (inObject) {
+          i = skipKey(bytes, skipSpace(bytes, i, end), end);
+          if (i < 0) return -1;
+        }
+        break;
+      }
+      if (next !== (inObject ? CLOSE_BRACE : CLOSE_BRACKET)) return -1;
+      depth--;
+      i++;
+    }
+  }
+}
+
+/** Where one member of an object stands. Key positions exclude the quotes. Reused between calls of one walk. */
+export interface Member {
+  keyStart: number;
+  keyEnd: number;
+  valueStart: number;
+  valueEnd: number;
+}
+
+/**
+ * Calls `visit` for each member of the object at `from`; stops early when it returns false.
+ * Returns the index after the object, the index where it stopped, or -1 for malformed text.
+ */
+export function eachMember(
+  bytes: Uint8Array,
+  from: number,
+  end: number,
+  outerDepth: number,
+  visit: (member: Member) => boolean | undefined,
+): number {
+  let i = skipSpace(bytes, from, end);
+  if (i >= end || bytes[i] !== OPEN_BRACE) return -1;
+  i = skipSpace(bytes, i + 1, end);
+  if (i < end && bytes[i] === CLOSE_BRACE) return i + 1;
+  const member: Member = { keyStart: 0, keyEnd: 0, valueStart: 0, valueEnd: 0 };
+  for (;;) {
+    i = skipSpace(bytes, i, end);
+    member.keyStart = i + 1;
+    const afterKey = skipKey(bytes, i, end);
+    if (afterKey < 0) return -1;
+    member.keyEnd = keyEndBefore(bytes, afterKey);
+    member.valueStart = skipSpace(bytes, afterKey, end);
+    i = skipValue(bytes, member.valueStart, end, outerDepth + 1);
+    if (i < 0) return -1;
+    member.valueEnd = i;
+    if (visit(member) === false) return i;
+    i = skipSpace(bytes, i, end);
+    if (i >= end) return -1;
+    if (bytes[i] === CLOSE_BRACE) return i + 1;
+    if (bytes[i] !== COMMA) return -1;
+    i++;
+  }
+}
+
+/** From the index after the colon back to the key's closing quote. */
+function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
+  let i = afterColon - 2;
+  while (bytes[i] !== QUOTE) i--;
+  return i;
+}
+
+/** Calls `visit` with the bounds of each element of the array at `from`. Returns the index after the array, or -1. */
+export function eachElement(
+  bytes: Uint8Array,
+  from: number,
+  end: number,
+  outerDepth: number,
+  visit: (start: number, end: number) => void,
+): number {
+  let i = skipSpace(bytes, from, end);
+  if (i >= end || bytes[i] !== OPEN_BRACKET) return -1;
+  i = skipSpace(bytes, i + 1, end);
+  if (i < end && bytes[i] === CLOSE_BRACKET) return i + 1;
+  for (;;) {
+    const start = skipSpace(bytes, i, end);
+    i = skipValue(bytes, start, end, outerDepth + 1);
+    if (i < 0) return -1;
+    visit(start, i);
+    i = skipSpace(bytes, i, end);
+    if (i >= end) return -1;
+    if (bytes[i] === CLOSE_BRACKET) return i + 1;
+    if (bytes[i] !== COMMA) return -1;
+    i++;
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * The bytes of one line, body or event → scanned messages, with everything unusable counted instead of thrown.
+ * Not here: finding where a line or event ends (line-framer.ts, the SSE parser of the HTTP transport).
+ */
+import { isUtf8 } from 'node:buffer';
+import { LIMITS } from '../kernel/limits.js';
+import type { ChannelCounters } from './channel.js';
+import { Envelope, scanEnvelope } from './envelope.js';
+import { eachElement, skipSpace } from './json-scan.js';
+
+export class MessageDecoder {
+  readonly #counters: ChannelCounters;
+  readonly #envelope = new Envelope();
+
+  constructor(counters: ChannelCounters) {
+    this.#counters = counters;
+  }
+
+  /** Delivers the message in `bytes[start, end)`, or each of a batch. Blank input is nothing at all. */
+  decode(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
+    let from = start;
+    // A byte-order mark can stand before any line of a server that writes its log and its frames through one encoder.
+    if (end - from >= 3 && bytes[from] === 0xef && bytes[from + 1] === 0xbb && bytes[from + 2] === 0xbf) from += 3;
+    from = skipSpace(bytes, from, end);
+    if (from >= end) return;
+    if (bytes[from] === 0x5b) this.#decodeBatch(bytes, from, end, deliver);
+    else this.#decodeOne(bytes, from, end, deliver);
+  }
+
+  #decodeOne(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
+    const envelope = this.#envelope;
+    const fault = scanEnvelope(bytes, start, end, envelope);
+    if (fault !== undefined) {
+      if (fault === 'ambiguous') this.#counters.ambiguous++;
+      else this.#counters.junk++;
+      return;
+    }
+    if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) {
+      // An answer with a broken character is worth more than a call that waits for its deadline.
+      const repaired = Buffer.from(bytes.toString('utf8', start, end));
+      this.#counters.repaired++;
+      if (scanEnvelope(repaired, 0, repaired.length, envelope) !== undefined) return;
+    }
+    deliver(envelope);
+  }
+
+  #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
+    const bounds: number[] = [];
+    const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to));
+    if (after < 0 || skipSpace(bytes, after, end) !== end || bounds.length > LIMITS.batch * 2) {
+      this.#counters.junk++;
+      return;
+    }
+    for (let i = 0; i < bounds.length; i += 2) {
+      this.#decodeOne(bytes, bounds[i] as number, bounds[i + 1] as number, deliver);
+    }
+  }
+}
