@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import { Envelope, scanEnvelope } from './envelope.js';
+
+function scan(text: string | Buffer) {
+  const bytes = Buffer.from(text as string);
+  const envelope = new Envelope();
+  const fault = scanEnvelope(bytes, 0, bytes.length, envelope);
+  return fault === undefined
+    ? {
+        kind: envelope.kind,
+        id: envelope.idText(),
+        number: envelope.numericId(),
+        method: envelope.method(),
+        payload: envelope.payload()?.toString(),
+      }
+    : fault;
+}
+
+const deep = (levels: number) => '['.repeat(levels) + ']'.repeat(levels);
+
+describe('what each kind of message looks like from outside', () => {
+  test('a request, in any order of keys', () => {
+    const expected = { kind: 'request', id: '7', number: 7, method: 'tools/call', payload: '{"name":"x"}' };
+    expect(scan('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}')).toEqual(expected);
+    expect(scan('{"params":{"name":"x"},"method":"tools/call","id":7,"jsonrpc":"2.0"}')).toEqual(expected);
+  });
+
+  test('a notification has no id, and may have no params', () => {
+    expect(scan('{"jsonrpc":"2.0","method":"a"}')).toMatchObject({
+      kind: 'notification',
+      id: undefined,
+      payload: undefined,
+    });
+  });
+
+  test('a result and an error, also with a null result', () => {
+    expect(scan('{"result":null,"id":1,"jsonrpc":"2.0"}')).toMatchObject({ kind: 'result', payload: 'null' });
+    expect(scan('{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}')).toMatchObject({ kind: 'error' });
+  });
+
+  test('an error without a usable id is still an error, and nobody’s answer', () => {
+    expect(scan('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}')).toMatchObject({
+      kind: 'error',
+      id: undefined,
+      number: Number.NaN,
+    });
+  });
+
+  test('the payload is the very bytes that came, 64-bit integers and white space included', () => {
+    const payload = '{ "n": 18446744073709551615, "m":1.0, "x":1e400,"é":"\\u00e9" }';
+    expect(scan(`{"jsonrpc":"2.0","id":1,"result":${payload}}`)).toMatchObject({ payload });
+  });
+
+  test.each([
+    ['0', 0],
+    ['7.0', 7],
+    ['7e0', 7],
+    ['-1', -1],
+    ['9007199254740993', 9007199254740992],
+    ['"7"', Number.NaN],
+    ['""', Number.NaN],
+  ])('id %s reads as the number %d', (id, number) => {
+    expect(scan(`{"jsonrpc":"2.0","id":${id},"result":{}}`)).toMatchObject({ id, number });
+  });
+
+  test('an escaped method is decoded', () => {
+    expect(scan('{"jsonrpc":"2.0","method":"p\\u0069ng","id":1}')).toMatchObject({ method: 'ping' });
+  });
+});
+
+describe('F2 what two parsers could read differently is refused as ambiguous', () => {
+  test.each([
+    '{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
+    '{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
+    '{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
+    '{"jsonrpc":"2.0","id":1,"method":"a","result":{}}',
+    '{"jsonrpc":"2.0","id":1,"params":{},"result":{}}',
+    '{"jsonrpc":"2.0","method":"a","Method":"b"}',
+    '{"jsonrpc":"2.0","METHOD":"b","id":1,"result":{}}',
+    '{"jsonrpc":"2.0","ID":1,"id":1,"result":{}}',
+    '{"jsonrpc":"2.0","\\u0069d":1,"result":{}}',
+    '{"jsonrpc":"2.0","id":1,"re\u017fult":{},"result":{}}',
+    '{"jsonrpc":"2.0","id":1,"result\\u0000":{},"result":{}}',
+    '{"JSONRPC":"2.0","jsonrpc":"2.0","id":1,"result":{}}',
+  ])('%s', (text) => {
+    expect(scan(text)).toBe('ambiguous');
+  });
+});
+
+describe('what is no message', () => {
+  test.each([
+    ['not_json', ''],
+    ['not_json', 'server started'],
+    ['not_json', '{"jsonrpc":"2.0","id":1,"result":{}'],
+    ['not_json', '{"jsonrpc":"2.0","id":1,"result":{}} x'],
+    ['not_json', '"text"'],
+    ['not_rpc', '{}'],
+    ['not_rpc', '{"id":1,"result":{}}'],
+    ['not_rpc', '{"jsonrpc":"1.0","id":1,"result":{}}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":1}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":true,"result":{}}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":{},"result":{}}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":null,"result":{}}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":null,"method":"a"}'],
+    ['not_rpc', '{"jsonrpc":"2.0","id":1,"method":5}'],
+    ['too_deep', `{"jsonrpc":"2.0","id":1,"result":${deep(128)}}`],
+    ['too_deep', `{"jsonrpc":"2.0","id":1,"result":${deep(100_000)}}`],
+  ])('%s: %.60s', (fault, text) => {
+    expect(scan(text)).toBe(fault);
+  });
+
+  test('a vendor key at the top level is tolerated, __proto__ too', () => {
+    expect(scan('{"jsonrpc":"2.0","id":1,"result":{},"__proto__":{"id":2},"vendor":1}')).toMatchObject({ id: '1' });
+  });
+});

@@ -1,0 +1,63 @@
+/**
+ * A request the server sent to us (legacy era: elicitation, sampling, roots).
+ * Invariant: answered at most once; a request the server cancelled is not answered at all.
+ */
+import type { OutboundFrame } from './channel.js';
+import { type JsonText, responseFrame } from './frame.js';
+
+export class InboundRequest {
+  readonly idText: string;
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  /** Our request in whose response stream it came, where the transport can tell: that call caused it. */
+  readonly origin: number | undefined;
+  readonly #send: (frame: OutboundFrame) => void;
+  #abort: AbortController | undefined;
+  #state: 'open' | 'answered' | 'cancelled' = 'open';
+
+  constructor(
+    idText: string,
+    method: string,
+    params: Buffer | undefined,
+    origin: number | undefined,
+    send: (frame: OutboundFrame) => void,
+  ) {
+    this.idText = idText;
+    this.method = method;
+    this.params = params;
+    this.origin = origin;
+    this.#send = send;
+  }
+
+  /** Aborts when the server cancels the request or the connection ends. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#state === 'cancelled') this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  respond(result: JsonText): void {
+    this.#answer('result', result);
+  }
+
+  /** Relays an error object as it is. */
+  fail(error: JsonText): void {
+    this.#answer('error', error);
+  }
+
+  refuse(code: number, message: string): void {
+    this.fail(`{"code":${code},"message":${JSON.stringify(message)}}`);
+  }
+
+  cancel(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'cancelled';
+    this.#abort?.abort();
+  }
+
+  #answer(member: 'result' | 'error', payload: JsonText): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'answered';
+    this.#send(responseFrame(this.idText, member, payload));
+  }
+}

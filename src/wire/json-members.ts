@@ -1,0 +1,49 @@
+/**
+ * Single members of a JSON object, found in its bytes.
+ * Invariant: a key that stands twice is nobody's value. The last-wins habit of parsers is how one message comes to mean
+ * two things.
+ */
+import { readString } from './envelope.js';
+import { eachElement, eachMember } from './json-scan.js';
+
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where the value of `key` lies in the object `bytes[start, end)`; undefined when absent, doubled, or not an object. */
+export function findMember(bytes: Buffer, key: string, start = 0, end = bytes.length): Span | undefined {
+  let found: Span | undefined;
+  let count = 0;
+  const after = eachMember(bytes, start, end, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (readString(bytes, keyStart, keyEnd) !== key) return;
+    count++;
+    found = { start: valueStart, end: valueEnd };
+  });
+  return after < 0 || count !== 1 ? undefined : found;
+}
+
+/** The value of `key` as it stands in the text. */
+export function memberText(bytes: Buffer, key: string): string | undefined {
+  const span = findMember(bytes, key);
+  return span && bytes.toString('utf8', span.start, span.end);
+}
+
+/** The value of `key` when it is a string. */
+export function memberString(bytes: Buffer, key: string): string | undefined {
+  const span = findMember(bytes, key);
+  return span && bytes[span.start] === 0x22 ? readString(bytes, span.start + 1, span.end - 1) : undefined;
+}
+
+/** A view of the value of `key`. */
+export function memberBytes(bytes: Buffer, key: string): Buffer | undefined {
+  const span = findMember(bytes, key);
+  return span && bytes.subarray(span.start, span.end);
+}
+
+/** Views of the elements of an array, or undefined when the bytes are no array. */
+export function elements(bytes: Buffer): Buffer[] | undefined {
+  const found: Buffer[] = [];
+  const after = eachElement(bytes, 0, bytes.length, 0, (start, end) => found.push(bytes.subarray(start, end)));
+  return after < 0 ? undefined : found;
+}

@@ -1,0 +1,58 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { LineFramer } from './line-framer.js';
+
+function frame(chunks: Buffer[], maxBytes = 1_000_000, end = true) {
+  const lines: string[] = [];
+  const tooLong: number[] = [];
+  const framer = new LineFramer(
+    maxBytes,
+    (bytes, start, stop) => lines.push(bytes.toString('latin1', start, stop)),
+    (bytes) => tooLong.push(bytes),
+  );
+  for (const chunk of chunks) framer.push(chunk);
+  const pendingBytes = framer.pendingBytes;
+  if (end) framer.end();
+  return { lines, tooLong, pendingBytes };
+}
+
+describe('lines', () => {
+  test('two lines in one chunk, one line over three chunks, and a last line without its newline', () => {
+    const chunks = ['one\ntwo\nth', 'r', 'ee\nhalf'].map((text) => Buffer.from(text));
+    expect(frame(chunks).lines).toEqual(['one', 'two', 'three', 'half']);
+  });
+
+  test('however the bytes are cut, the lines are the same', () => {
+    const text = fc.array(fc.constantFrom('a', '\n', '\r\n', 'é', '\u{1f600}', '{"x":1}'), { maxLength: 60 });
+    fc.assert(
+      fc.property(text, fc.array(fc.nat(200)), (parts, cuts) => {
+        const bytes = Buffer.from(parts.join(''));
+        const at = [...new Set([0, ...cuts.filter((cut) => cut < bytes.length), bytes.length])].sort((a, b) => a - b);
+        const chunks = at.slice(1).map((to, i) => bytes.subarray(at[i], to));
+        expect(frame(chunks).lines).toEqual(frame([bytes]).lines);
+      }),
+    );
+  });
+
+  test('a line longer than one slab is put together whole', () => {
+    const long = 'x'.repeat(200_000);
+    const bytes = Buffer.from(`${long}\nshort\n`);
+    const chunks = Array.from({ length: Math.ceil(bytes.length / 999) }, (_, i) => bytes.subarray(i * 999, i * 999 + 999));
+    expect(frame(chunks).lines).toEqual([long, 'short']);
+  });
+});
+
+describe('the bound', () => {
+  test('a line of exactly the limit passes; one byte more ends the framer, once', () => {
+    expect(frame([Buffer.from('12345\n')], 5)).toMatchObject({ lines: ['12345'], tooLong: [] });
+    expect(frame([Buffer.from('ok\n123456\nlost\n')], 5)).toMatchObject({ lines: ['ok'], tooLong: [6] });
+    expect(frame(['123', '456', '7\n', 'lost\n'].map((text) => Buffer.from(text)), 5)).toMatchObject({
+      lines: [],
+      tooLong: [6],
+    });
+  });
+
+  test('what was held is let go when the limit is passed', () => {
+    expect(frame([Buffer.alloc(600, 'x'), Buffer.alloc(600, 'x')], 1_000, false).pendingBytes).toBe(0);
+  });
+});

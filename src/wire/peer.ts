@@ -1,0 +1,374 @@
+/**
+ * One JSON-RPC connection: who asked what, until when, and how far it came.
+ * Matches answers to requests, keeps absolute deadlines, maps progress, withdraws what is given up, and hands everything
+ * the server starts on its own up with its raw bytes.
+ * Not here: moving bytes (transports), what MCP methods mean (session), whether a call may be repeated (policy).
+ *
+ * Invariants: every request settles exactly once; an answer is given only to the request whose id it carries and only
+ * after that request was written; `execution: "not_executed"` is said only when no byte was handed to the system.
+ */
+import type { Cancel, Clock } from '../kernel/clock.js';
+import { type ErrorCode, HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } from './channel.js';
+import type { Envelope } from './envelope.js';
+import { type JsonText, notificationFrame, requestFrame } from './frame.js';
+import { InboundRequest } from './inbound-request.js';
+import { memberText } from './json-members.js';
+import { ProgressMap, type ProgressToken } from './progress-map.js';
+
+export interface Answer {
+  readonly kind: 'result' | 'error';
+  /** The result or error object as the server wrote it. A view: copy it to keep it for long. */
+  readonly bytes: Buffer;
+}
+
+export interface RequestOptions {
+  /** On the peer's clock. Waiting to be written counts. */
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal | undefined;
+  /** The token must already stand in the params. `extendMs` moves the deadline on each progress, up to `hardDeadlineAtMs`. */
+  readonly progress?: {
+    readonly token: ProgressToken;
+    readonly onProgress?: (params: Buffer) => void;
+    readonly extendMs?: number;
+    readonly hardDeadlineAtMs?: number;
+  };
+  readonly http?: HttpFacts | undefined;
+  /** `initialize` must not be cancelled: it is only given up. */
+  readonly uncancellable?: boolean;
+}
+
+export interface InboundNotification {
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  /** Our request in whose response stream it came, where the transport can tell. */
+  readonly origin: number | undefined;
+}
+
+export interface PeerHandlers {
+  request?(request: InboundRequest): void;
+  notification?(notification: InboundNotification): void;
+  closed?(error: HostError): void;
+  /** A handler above threw. The connection goes on. */
+  handlerError?(error: unknown): void;
+}
+
+export interface PeerCounters {
+  /** Answers and progress for requests that were already settled. */
+  late: number;
+  /** Answers with an id we never sent, or that came before their request was written. */
+  unknown: number;
+  /** Requests a modern server must not send, dropped. */
+  forbidden: number;
+}
+
+interface Pending {
+  readonly frame: OutboundFrame;
+  readonly options: RequestOptions;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: HostError) => void;
+  readonly onAbort: (() => void) | undefined;
+  deadlineAtMs: number;
+}
+
+/** Deadlines due within one step are handled by one wake-up, so thousands of calls cost one timer. */
+const deadlineStepMs = 10;
+
+export class Peer implements ChannelListener {
+  readonly counters: PeerCounters = { late: 0, unknown: 0, forbidden: 0 };
+  readonly #server: string;
+  readonly #channel: Channel;
+  readonly #clock: Clock;
+  readonly #handlers: PeerHandlers;
+  readonly #pending = new Map<number, Pending>();
+  readonly #progress = new ProgressMap<Pending>();
+  readonly #inbound = new Map<string, InboundRequest>();
+  #nextId = 1;
+  #era: Agreement['era'] | undefined;
+  #closed: HostError | undefined;
+  #wakeAtMs = Number.POSITIVE_INFINITY;
+  #cancelWake: Cancel | undefined;
+  #lastMessageAtMs: number;
+
+  constructor(server: string, channel: Channel, clock: Clock, handlers: PeerHandlers = {}) {
+    this.#server = server;
+    this.#channel = channel;
+    this.#clock = clock;
+    this.#handlers = handlers;
+    this.#lastMessageAtMs = clock.nowMs();
+    channel.start(this);
+  }
+
+  get channel(): Channel {
+    return this.#channel;
+  }
+
+  /** Requests of ours that the server still owes an answer to. */
+  get owed(): number {
+    return this.#pending.size;
+  }
+
+  /** When the server last said anything at all. */
+  get lastMessageAtMs(): number {
+    return this.#lastMessageAtMs;
+  }
+
+  get closedBy(): HostError | undefined {
+    return this.#closed;
+  }
+
+  adopt(agreement: Agreement): void {
+    this.#era = agreement.era;
+    this.#channel.adopt(agreement);
+  }
+
+  /** Rejects with a HostError; an error the server answers with is an answer, not a rejection. */
+  request(method: string, params: JsonText | undefined, options: RequestOptions): Promise<Answer> {
+    const refusal = this.#refusal(method, options);
+    if (refusal) return Promise.reject(refusal);
+    const id = this.#nextId++;
+    const frame = requestFrame(id, method, params, options.http);
+    return new Promise((resolve, reject) => {
+      const { signal, progress } = options;
+      const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
+      const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
+      this.#pending.set(id, pending);
+      if (progress) this.#progress.set(progress.token, pending);
+      const refused = this.#channel.send(frame);
+      if (refused) {
+        this.#forget(id, pending);
+        reject(refused);
+        return;
+      }
+      if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
+      if (pending.deadlineAtMs < this.#wakeAtMs) this.#wakeAt(pending.deadlineAtMs);
+    });
+  }
+
+  /** Best effort: a notification that cannot be written is lost, as the protocol allows. */
+  notify(method: string, params?: JsonText): HostError | undefined {
+    return this.#closed ?? this.#channel.send(notificationFrame(method, params));
+  }
+
+  close(): Promise<void> {
+    return this.#channel.close();
+  }
+
+  // --- ChannelListener
+
+  message(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    this.#lastMessageAtMs = this.#clock.nowMs();
+    switch (envelope.kind) {
+      case 'result':
+      case 'error':
+        return this.#answered(envelope, origin);
+      case 'notification':
+        return this.#notified(envelope, origin);
+      case 'request':
+        return this.#asked(envelope, origin);
+    }
+  }
+
+  failed(frame: OutboundFrame, error: HostError): void {
+    const pending = frame.id === undefined ? undefined : this.#pending.get(frame.id);
+    if (pending?.frame !== frame) return;
+    this.#forget(frame.id as number, pending);
+    pending.reject(error);
+  }
+
+  closed(error: HostError): void {
+    if (this.#closed) return;
+    this.#closed = error;
+    this.#cancelWake?.();
+    const orphans = [...this.#pending.values()];
+    for (const pending of orphans) {
+      this.#forget(pending.frame.id as number, pending);
+      pending.reject(this.#lost(error, pending.frame));
+    }
+    for (const request of this.#inbound.values()) request.cancel();
+    this.#inbound.clear();
+    this.#guard(() => this.#handlers.closed?.(error));
+  }
+
+  // --- answers
+
+  #answered(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    const id = envelope.numericId();
+    const pending = this.#pending.get(id);
+    if (!pending) {
+      if (id > 0 && id < this.#nextId) this.counters.late++;
+      else this.counters.unknown++;
+      return;
+    }
+    const { frame } = pending;
+    if (frame.phase === 'queued' || (origin && origin !== frame)) {
+      this.counters.unknown++;
+      return;
+    }
+    frame.phase = 'answered';
+    this.#forget(id, pending);
+    pending.resolve({ kind: envelope.kind as Answer['kind'], bytes: envelope.payload() as Buffer });
+  }
+
+  #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    const method = envelope.method();
+    const params = envelope.payload();
+    if (method === 'notifications/progress') return this.#progressed(params);
+    if (method === 'notifications/cancelled' && this.#cancelledByServer(params)) return;
+    this.#guard(() => this.#handlers.notification?.({ method, params, origin: origin?.id }));
+  }
+
+  #progressed(params: Buffer | undefined): void {
+    const pending = this.#progress.find(params);
+    if (!pending || !params) {
+      this.counters.late++;
+      return;
+    }
+    const { progress } = pending.options;
+    if (progress?.extendMs !== undefined) {
+      const extended = this.#clock.nowMs() + progress.extendMs;
+      pending.deadlineAtMs = Math.min(
+        Math.max(extended, pending.deadlineAtMs),
+        progress.hardDeadlineAtMs ?? Number.POSITIVE_INFINITY,
+      );
+    }
+    this.#guard(() => progress?.onProgress?.(params));
+  }
+
+  /** Ends our own request (how a modern stdio server ends a subscription) or one of the server's. */
+  #cancelledByServer(params: Buffer | undefined): boolean {
+    const idText = params && memberText(params, 'requestId');
+    if (idText === undefined) return false;
+    const ours = this.#pending.get(Number(idText));
+    if (ours) {
+      this.#forget(ours.frame.id as number, ours);
+      ours.reject(
+        new HostError('cancelled', `server '${this.#server}' cancelled ${ours.frame.method}`, {
+          server: this.#server,
+          reason: 'by_server',
+          phase: ours.frame.phase,
+          execution: 'uncertain',
+        }),
+      );
+      return true;
+    }
+    const theirs = this.#inbound.get(idText);
+    if (!theirs) return false;
+    this.#inbound.delete(idText);
+    theirs.cancel();
+    return true;
+  }
+
+  // --- requests of the server's own
+
+  #asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    if (this.#era === 'modern') {
+      this.counters.forbidden++;
+      return;
+    }
+    const idText = envelope.idText() as string;
+    const answer = (frame: OutboundFrame) => {
+      if (this.#inbound.get(idText) === request) this.#inbound.delete(idText);
+      if (!this.#closed) this.#channel.send(frame);
+    };
+    const request = new InboundRequest(idText, envelope.method(), envelope.payload(), origin?.id, answer);
+    if (request.method === 'ping') return request.respond('{}');
+    if (!this.#handlers.request) return request.refuse(-32601, `this client does not offer ${request.method}`);
+    if (this.#inbound.size >= LIMITS.inboundRequests || this.#inbound.has(idText)) {
+      return request.refuse(-32603, `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`);
+    }
+    this.#inbound.set(idText, request);
+    try {
+      this.#handlers.request(request);
+    } catch (error) {
+      request.refuse(-32603, 'the request could not be handled');
+      this.#handlers.handlerError?.(error);
+    }
+  }
+
+  // --- giving up
+
+  #refusal(method: string, { deadlineAtMs, signal, progress }: RequestOptions): HostError | undefined {
+    const facts = { server: this.#server, phase: 'queued', execution: 'not_executed' } as const;
+    if (this.#closed) return this.#lost(this.#closed, undefined);
+    if (signal?.aborted) return new HostError('cancelled', `${method} was cancelled before it was sent`, facts);
+    if (deadlineAtMs <= this.#clock.nowMs())
+      return new HostError('timeout', `${method} was past its deadline before it was sent`, facts);
+    if (this.#pending.size >= LIMITS.pendingRequests)
+      return new HostError('overloaded', `server '${this.#server}' owes ${LIMITS.pendingRequests} answers already`, {
+        ...facts,
+        reason: 'pending_requests',
+        limit: LIMITS.pendingRequests,
+        hint: 'wait for calls to finish, or lower the concurrency of this server',
+      });
+    if (progress && this.#progress.has(progress.token))
+      return new HostError('invalid_request', `progress token ${JSON.stringify(progress.token)} is in use`, facts);
+    return undefined;
+  }
+
+  #giveUp(pending: Pending, code: ErrorCode, why: string): void {
+    const { frame } = pending;
+    const id = frame.id as number;
+    if (this.#pending.get(id) !== pending) return;
+    this.#forget(id, pending);
+    const withdrawal = this.#channel.withdraw(frame);
+    if (withdrawal === 'notify' && !pending.options.uncancellable)
+      this.notify('notifications/cancelled', `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
+    const unsent = withdrawal === 'unsent';
+    pending.reject(
+      new HostError(code, `${frame.method} on server '${this.#server}': ${why}${unsent ? ' before it was sent' : ''}`, {
+        server: this.#server,
+        phase: unsent ? 'queued' : frame.phase,
+        execution: unsent ? 'not_executed' : 'uncertain',
+      }),
+    );
+  }
+
+  #lost(error: HostError, frame: OutboundFrame | undefined): HostError {
+    const phase = frame?.phase ?? 'queued';
+    const execution = phase === 'queued' ? 'not_executed' : 'uncertain';
+    return new HostError(error.code, error.message, {
+      ...error.details,
+      server: this.#server,
+      phase,
+      execution,
+      ...(error.hint === undefined ? {} : { hint: error.hint }),
+      cause: error,
+    });
+  }
+
+  #forget(id: number, { options, onAbort }: Pending): void {
+    this.#pending.delete(id);
+    if (options.progress) this.#progress.delete(options.progress.token);
+    if (onAbort) options.signal?.removeEventListener('abort', onAbort);
+  }
+
+  // --- deadlines: one timer for all
+
+  #wakeAt(atMs: number): void {
+    this.#cancelWake?.();
+    this.#wakeAtMs = atMs;
+    this.#cancelWake = this.#clock.at(atMs, () => this.#wake());
+  }
+
+  #wake(): void {
+    const nowMs = this.#clock.nowMs();
+    let earliest = Number.POSITIVE_INFINITY;
+    for (const pending of this.#pending.values()) {
+      if (pending.deadlineAtMs <= nowMs) this.#giveUp(pending, 'timeout', 'no answer by the deadline');
+      else if (pending.deadlineAtMs < earliest) earliest = pending.deadlineAtMs;
+    }
+    this.#wakeAtMs = Number.POSITIVE_INFINITY;
+    this.#cancelWake = undefined;
+    if (earliest !== Number.POSITIVE_INFINITY) this.#wakeAt(Math.max(earliest, nowMs + deadlineStepMs));
+  }
+
+  #guard(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#handlers.handlerError?.(error);
+    }
+  }
+}
