@@ -33,6 +33,9 @@ const KEY_NAMES = new Set(KEYS.map((key) => key.name));
 const QUOTE = 0x22;
 const NONE = -1;
 
+/** JSON-RPC knows six members; room for a vendor's own, none for a frame that is all keys. */
+const topLevelMembersMax = 64;
+
 /** One scanned message. Positions index `bytes`; the payload is params, result or error, by kind. */
 export class Envelope {
   bytes: Buffer = Buffer.alloc(0);
@@ -109,6 +112,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   let ambiguous = false;
   let idIsNull = false;
   let wrong = false;
+  let members = 0;
   out.bytes = bytes;
   out.idStart = out.methodStart = out.payloadStart = NONE;
   scanFacts.sawHighByte = false;
@@ -116,6 +120,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
 
   const after = eachMember(bytes, start, end, 0, (member) => {
     const { valueStart, valueEnd } = member;
+    if (++members > topLevelMembersMax) return false;
     const key = knownKey(bytes, member.keyStart, member.keyEnd);
     if (key === 0) return;
     if (key < 0 || (seen & key) !== 0) {
@@ -148,6 +153,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
         out.payloadEnd = valueEnd;
     }
   });
+  if (members > topLevelMembersMax) return 'not_rpc';
   if (after < 0) return scanFacts.tooDeep ? 'too_deep' : 'not_json';
   if (skipSpace(bytes, after, end) !== end) return 'not_json';
   if (ambiguous) return 'ambiguous';

@@ -37,7 +37,9 @@ describe('lines', () => {
   test('a line longer than one slab is put together whole', () => {
     const long = 'x'.repeat(200_000);
     const bytes = Buffer.from(`${long}\nshort\n`);
-    const chunks = Array.from({ length: Math.ceil(bytes.length / 999) }, (_, i) => bytes.subarray(i * 999, i * 999 + 999));
+    const chunks = Array.from({ length: Math.ceil(bytes.length / 999) }, (_, i) =>
+      bytes.subarray(i * 999, i * 999 + 999),
+    );
     expect(frame(chunks).lines).toEqual([long, 'short']);
   });
 });
@@ -46,7 +48,12 @@ describe('the bound', () => {
   test('a line of exactly the limit passes; one byte more ends the framer, once', () => {
     expect(frame([Buffer.from('12345\n')], 5)).toMatchObject({ lines: ['12345'], tooLong: [] });
     expect(frame([Buffer.from('ok\n123456\nlost\n')], 5)).toMatchObject({ lines: ['ok'], tooLong: [6] });
-    expect(frame(['123', '456', '7\n', 'lost\n'].map((text) => Buffer.from(text)), 5)).toMatchObject({
+    expect(
+      frame(
+        ['123', '456', '7\n', 'lost\n'].map((text) => Buffer.from(text)),
+        5,
+      ),
+    ).toMatchObject({
       lines: [],
       tooLong: [6],
     });

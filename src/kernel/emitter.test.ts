@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { Emitter } from './emitter.js';
+
+test('every listener hears every event, also when one of them throws or leaves', () => {
+  const errors: unknown[] = [];
+  const emitter = new Emitter<{ moved: number }>((error) => errors.push(error));
+  const heard: string[] = [];
+  const off = emitter.on('moved', (by) => {
+    heard.push(`a${by}`);
+    off();
+  });
+  emitter.on('moved', () => {
+    throw new Error('listener');
+  });
+  emitter.once('moved', (by) => heard.push(`once${by}`));
+  emitter.on('moved', (by) => heard.push(`b${by}`));
+  emitter.emit('moved', 1);
+  emitter.emit('moved', 2);
+  expect(heard).toEqual(['a1', 'once1', 'b1', 'b2']);
+  expect(errors).toHaveLength(2);
+  expect(emitter.listenerCount('moved')).toBe(2);
+});

@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import { ERRORS, HostError } from './errors.js';
+
+describe('the table of codes', () => {
+  test('is closed: adding or renaming a code is a change of interface', () => {
+    expect(
+      Object.fromEntries(Object.entries(ERRORS).map(([code, { http, rpc, retry }]) => [code, [http, rpc, retry]])),
+    ).toEqual({
+      invalid_spec: [400, -31001, 'no'],
+      invalid_request: [400, -32600, 'no'],
+      invalid_arguments: [400, -32602, 'no'],
+      unauthenticated: [401, -31002, 'no'],
+      denied: [403, -31003, 'no'],
+      budget_exceeded: [429, -31004, 'no'],
+      server_not_found: [404, -31005, 'no'],
+      tool_not_found: [404, -32602, 'no'],
+      schema_changed: [409, -31006, 'no'],
+      server_stopped: [503, -31007, 'no'],
+      server_disabled: [503, -31008, 'no'],
+      circuit_open: [503, -31009, 'later'],
+      tool_throttled: [429, -31010, 'later'],
+      server_parked: [503, -31011, 'later'],
+      server_ejected: [503, -31012, 'no'],
+      reconnecting: [503, -31013, 'yes'],
+      needs_reauth: [401, -31014, 'no'],
+      overloaded: [503, -31015, 'yes'],
+      connect_failed: [502, -31016, 'maybe'],
+      transport: [502, -31017, 'maybe'],
+      timeout: [504, -31018, 'maybe'],
+      outcome_uncertain: [502, -31019, 'no'],
+      expired: [504, -31020, 'no'],
+      cancelled: [499, -31021, 'no'],
+      tool_error: [200, -31022, 'no'],
+      protocol_error: [502, -32603, 'no'],
+      result_too_large: [502, -31023, 'no'],
+    });
+  });
+
+  test('keeps our own codes out of the range that the protocol reserves', () => {
+    const standard = [-32600, -32602, -32603];
+    for (const { rpc } of Object.values(ERRORS))
+      expect(standard.includes(rpc) || rpc < -32768 || rpc > -32000).toBe(true);
+  });
+});
+
+describe('HostError', () => {
+  test('may be retried only when the request surely did not run', () => {
+    expect(new HostError('transport', 'm', { execution: 'not_executed' }).retryable).toBe(true);
+    expect(new HostError('transport', 'm', { execution: 'uncertain' }).retryable).toBe(false);
+    expect(new HostError('timeout', 'm').retryable).toBe(false);
+    expect(new HostError('reconnecting', 'm').retryable).toBe(true);
+    expect(new HostError('outcome_uncertain', 'm', { execution: 'not_executed' }).retryable).toBe(false);
+  });
+
+  test('shows its facts and hint, and keeps its cause to itself', () => {
+    const error = new HostError('transport', 'gone', {
+      server: 'files',
+      hint: 'reload',
+      cause: new Error('sk-secret'),
+    });
+    expect(error.toJSON()).toEqual({
+      code: 'transport',
+      message: 'gone',
+      retryable: false,
+      hint: 'reload',
+      server: 'files',
+    });
+    expect(JSON.stringify(error)).not.toContain('sk-secret');
+  });
+});

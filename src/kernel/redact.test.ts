@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest';
+import { createRedactor } from './redact.js';
+
+const filler = 'aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z';
+const shapes = [
+  `ghp_${filler}`,
+  `gho_${filler}`,
+  `github_pat_11ABCDEFG0_${filler}`,
+  `glpat-${filler.slice(0, 20)}`,
+  `sk-${filler}`,
+  `sk-proj-${filler}`,
+  `sk-ant-api03-${filler}`,
+  `sk_live_${filler}`,
+  `xoxb-123456789012-${filler}`,
+  'AKIAIOSFODNN7EXAMPLE',
+  `AIza${filler}A`,
+  `ya29.${filler}`,
+  `npm_${filler}${filler}`,
+  `pypi-${filler}`,
+  `hf_${filler}`,
+  `ntn_${filler}`,
+  `tvly-${filler}`,
+  `SG.${filler.slice(0, 22)}.${filler}`,
+  `eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.${filler}`,
+  `-----BEGIN RSA PRIVATE KEY-----\n${filler}\n${filler}\n-----END RSA PRIVATE KEY-----`,
+];
+const labelled = [
+  (secret: string) => `Authorization: Bearer ${secret}`,
+  (secret: string) => `"authorization":"Basic ${secret}"`,
+  (secret: string) => `bearer ${secret}`,
+  (secret: string) => `token=${secret}`,
+  (secret: string) => `access_token: ${secret}`,
+  (secret: string) => `{"refresh_token":"${secret}"}`,
+  (secret: string) => `?api_key=${secret}&x=1`,
+  (secret: string) => `API_KEY='${secret}'`,
+  (secret: string) => `PASSWORD=${secret}`,
+  (secret: string) => `client_secret=${secret}`,
+  (secret: string) => `?key=${secret}`,
+  (secret: string) => `https://user:${secret}@host/path`,
+  (secret: string) => `Set-Cookie: ${secret}`,
+];
+
+describe('X15 secrets do not survive', () => {
+  const { redact } = createRedactor();
+  test.each(shapes.map((secret) => [secret.slice(0, 12), secret]))('the shape %s…', (_head, secret) => {
+    expect(redact(`before ${secret} after`)).toBe('before [REDACTED] after');
+  });
+
+  test.each(labelled.map((label) => [label('SECRET'), label] as const))('the label in %s', (_text, label) => {
+    expect(redact(`log ${label(filler)} end`)).not.toContain(filler);
+  });
+
+  test('a private key that was cut off goes to its end', () => {
+    expect(redact(`x -----BEGIN PRIVATE KEY-----\n${filler}`)).toBe('x [REDACTED]');
+  });
+
+  test('values we were given, in every form they could come back in', () => {
+    const secret = 'correct "horse" battery/staple';
+    const known = createRedactor([secret]).redact;
+    const forms = [
+      secret,
+      JSON.stringify({ secret }),
+      encodeURIComponent(secret),
+      Buffer.from(secret).toString('base64'),
+      Buffer.from(secret).toString('base64url'),
+      Buffer.from(secret).toString('hex'),
+    ];
+    for (const form of forms) expect(known(`x ${form} y`)).toContain('[REDACTED]');
+    for (const form of forms) expect(known(form)).not.toContain('horse');
+  });
+
+  test('a long secret that contains a short one goes as a whole', () => {
+    expect(createRedactor(['abcdef', 'abcdef-ghijkl']).redact('<abcdef-ghijkl>')).toBe('<[REDACTED]>');
+  });
+});
+
+describe('what is no secret stays', () => {
+  test.each([
+    'could not connect to database',
+    'the monkey key ring',
+    'npm_config_cache is set',
+    'task-list of 3 items',
+    'tools/list took 12 ms',
+    'https://host:8383/mcp',
+  ])('%s', (text) => {
+    expect(createRedactor(['short']).redact(text)).toBe(text);
+  });
+});
+
+test('hostile text costs no more than linear time', () => {
+  const { redact } = createRedactor();
+  const cost = (chars: number) => {
+    const texts = ['//', 'key=', 'eyJ', 'authorization:', '-----BEGIN ', 'bearer '].map((unit) =>
+      unit.repeat(chars / unit.length),
+    );
+    const from = process.cpuUsage().user;
+    for (const text of texts) redact(text);
+    return process.cpuUsage().user - from;
+  };
+  cost(20_000);
+  // Ten times the text may cost ten times as much, with room for noise; a quadratic pattern would cost a hundred times.
+  expect(cost(400_000)).toBeLessThan(Math.max(cost(40_000), 2_000) * 50);
+});

@@ -1,0 +1,348 @@
+import { describe, expect, test, vi } from 'vitest';
+import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { LIMITS } from '../kernel/limits.js';
+import type { InboundRequest } from './inbound-request.js';
+import { type InboundNotification, Peer, type PeerHandlers } from './peer.js';
+
+function connect(handlers: PeerHandlers = {}) {
+  const clock = new FakeClock(1_000);
+  const channel = new ScriptedChannel();
+  const peer = new Peer('files', channel, clock, handlers);
+  const ask = (method = 'tools/call', options = {}) =>
+    peer.request(method, '{}', { deadlineAtMs: clock.nowMs() + 1_000, ...options });
+  return { clock, channel, peer, ask };
+}
+
+const failureOf = (promise: Promise<unknown>): Promise<HostError> =>
+  promise.then(
+    () => Promise.reject(new Error('it was answered')),
+    (error) => (error instanceof HostError ? error : Promise.reject(error)),
+  );
+
+describe('answers', () => {
+  test('reach the request whose id they carry, in any order', async () => {
+    const { channel, ask } = connect();
+    const calls = [ask(), ask(), ask()];
+    channel.say({ jsonrpc: '2.0', id: 3, result: 'c' });
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'a' });
+    channel.say({ jsonrpc: '2.0', id: 2, error: { code: 1, message: 'b' } });
+    const answers = await Promise.all(calls);
+    expect(answers.map((answer) => [answer.kind, answer.bytes.toString()])).toEqual([
+      ['result', '"a"'],
+      ['error', '{"code":1,"message":"b"}'],
+      ['result', '"c"'],
+    ]);
+  });
+
+  test('late, repeated and unknown ones are dropped and counted', async () => {
+    const { channel, peer, ask } = connect();
+    const call = ask();
+    channel.say({ jsonrpc: '2.0', id: '1', result: {} });
+    channel.say({ jsonrpc: '2.0', id: 99, result: {} });
+    channel.say({ jsonrpc: '2.0', id: 0, result: {} });
+    channel.say({ jsonrpc: '2.0', id: null, error: { code: -32700, message: 'parse' } });
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'mine' });
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'again' });
+    expect((await call).bytes.toString()).toBe('"mine"');
+    expect(peer.counters).toMatchObject({ unknown: 4, late: 1 });
+  });
+
+  test('to a request that has not been written are a guess, and are not believed', async () => {
+    const { channel, peer, ask } = connect();
+    channel.held = true;
+    const call = ask();
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'guessed' });
+    channel.flush();
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'real' });
+    expect((await call).bytes.toString()).toBe('"real"');
+    expect(peer.counters.unknown).toBe(1);
+  });
+
+  test('in the response stream of another request are not believed', async () => {
+    const { channel, peer, ask } = connect();
+    const [mine, other] = [ask(), ask()];
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'smuggled' }, channel.sent[1]);
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'mine' }, channel.sent[0]);
+    channel.say({ jsonrpc: '2.0', id: 2, result: 'other' }, channel.sent[1]);
+    expect((await mine).bytes.toString()).toBe('"mine"');
+    expect((await other).bytes.toString()).toBe('"other"');
+    expect(peer.counters.unknown).toBe(1);
+  });
+});
+
+describe('deadlines', () => {
+  test('are absolute, count the wait to be written, and tell the server', async () => {
+    const { clock, channel, ask } = connect();
+    const call = failureOf(ask());
+    clock.advance(999);
+    expect(channel.withdrawn).toHaveLength(0);
+    clock.advance(1);
+    const error = await call;
+    expect(error.toJSON()).toMatchObject({
+      code: 'timeout',
+      phase: 'written',
+      execution: 'uncertain',
+      retryable: false,
+    });
+    expect(channel.messages.at(-1)).toMatchObject({ method: 'notifications/cancelled', params: { requestId: 1 } });
+  });
+
+  test('of a request that was never written promise that it did not run', async () => {
+    const { clock, channel, ask } = connect();
+    channel.held = true;
+    const call = failureOf(ask());
+    clock.advance(1_000);
+    expect((await call).toJSON()).toMatchObject({ code: 'timeout', phase: 'queued', execution: 'not_executed' });
+    expect(channel.sent).toHaveLength(0);
+  });
+
+  test('that have passed already refuse the request', async () => {
+    const { channel, ask } = connect();
+    expect((await failureOf(ask('a', { deadlineAtMs: 1_000 }))).details.execution).toBe('not_executed');
+    expect(channel.sent).toHaveLength(0);
+  });
+
+  test('share one timer, however many calls wait, and none is left behind', async () => {
+    const { clock, channel, ask } = connect();
+    const calls = Array.from({ length: 500 }, (_, i) => ask('a', { deadlineAtMs: 10_000 - i }));
+    expect(clock.pendingTimers).toBe(1);
+    for (let id = 1; id <= 500; id++) channel.say({ jsonrpc: '2.0', id, result: {} });
+    await Promise.all(calls);
+    clock.advance(20_000);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('of many calls are each kept within one step', async () => {
+    const { clock, ask } = connect();
+    const ended: number[] = [];
+    for (let i = 0; i < 100; i++)
+      ask('a', { deadlineAtMs: 2_000 + i * 7 }).catch(() => ended.push(clock.nowMs() - (2_000 + i * 7)));
+    await clock.advanceAsync(5_000);
+    expect(ended).toHaveLength(100);
+    expect(Math.min(...ended)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...ended)).toBeLessThanOrEqual(10);
+  });
+
+  test('move on with progress, but not past the hard limit', async () => {
+    const { clock, channel, ask } = connect();
+    const progress = { token: 'p', extendMs: 1_000, hardDeadlineAtMs: 3_500 };
+    const call = failureOf(ask('a', { progress }));
+    for (let i = 0; i < 5; i++) {
+      clock.advance(500);
+      channel.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 'p', progress: i } });
+    }
+    expect(clock.nowMs()).toBe(3_500);
+    expect((await call).code).toBe('timeout');
+  });
+
+  test('a server that floods notifications and never answers is still timed out', async () => {
+    const { clock, channel, ask } = connect();
+    const call = failureOf(ask('a', { deadlineAtMs: 1_300 }));
+    for (let i = 0; i < 30; i++) {
+      clock.advance(10);
+      channel.say({ jsonrpc: '2.0', method: 'notifications/message', params: {} });
+    }
+    expect((await call).code).toBe('timeout');
+  });
+});
+
+describe('cancelling', () => {
+  test('withdraws what was not written, and nothing is said to the server', async () => {
+    const { channel, ask } = connect();
+    channel.held = true;
+    const abort = new AbortController();
+    const call = failureOf(ask('a', { signal: abort.signal }));
+    abort.abort();
+    expect((await call).toJSON()).toMatchObject({ code: 'cancelled', execution: 'not_executed', phase: 'queued' });
+    expect(channel.sent).toHaveLength(0);
+  });
+
+  test('tells a legacy server by a notification and a modern HTTP one by ending the exchange', async () => {
+    for (const [era, told] of [
+      ['legacy', 1],
+      ['modern', 0],
+    ] as const) {
+      const { channel, peer, ask } = connect();
+      peer.adopt({ era, version: 'x' });
+      const abort = new AbortController();
+      const call = failureOf(ask('a', { signal: abort.signal }));
+      abort.abort();
+      expect((await call).details.execution).toBe('uncertain');
+      expect(channel.messages.filter((message) => message.method === 'notifications/cancelled')).toHaveLength(told);
+    }
+  });
+
+  test('does not cancel initialize, it only stops waiting', async () => {
+    const { clock, channel, ask } = connect();
+    const call = failureOf(ask('initialize', { uncancellable: true }));
+    clock.advance(1_000);
+    await call;
+    expect(channel.messages).toHaveLength(1);
+  });
+
+  test('leaves no listener on the signal once the call is over', async () => {
+    const { channel, ask } = connect();
+    const { signal } = new AbortController();
+    const add = vi.spyOn(signal, 'addEventListener');
+    const remove = vi.spyOn(signal, 'removeEventListener');
+    const call = ask('a', { signal });
+    channel.say({ jsonrpc: '2.0', id: 1, result: {} });
+    await call;
+    expect(remove).toHaveBeenCalledTimes(add.mock.calls.length);
+  });
+
+  test('by the server ends our own request', async () => {
+    const { channel, ask } = connect();
+    const call = failureOf(ask('subscriptions/listen'));
+    channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } });
+    expect((await call).toJSON()).toMatchObject({ code: 'cancelled', reason: 'by_server' });
+  });
+});
+
+describe('progress', () => {
+  test('tokens 7 and "7" are different, and the raw params are handed on', async () => {
+    const { channel, peer, ask } = connect();
+    const seen: string[] = [];
+    const watch = (token: string | number) => ({
+      progress: { token, onProgress: (params: Buffer) => seen.push(`${typeof token}:${params}`) },
+    });
+    const calls = [ask('a', watch(7)), ask('b', watch('7'))];
+    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"7","progress":1.0}}');
+    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":2}}');
+    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":8,"progress":2}}');
+    expect(seen).toEqual(['string:{"progressToken":"7","progress":1.0}', 'number:{"progressToken":7,"progress":2}']);
+    channel.say({ jsonrpc: '2.0', id: 1, result: {} });
+    channel.say({ jsonrpc: '2.0', id: 2, result: {} });
+    await Promise.all(calls);
+    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3}}');
+    expect(seen).toHaveLength(2);
+    expect(peer.counters.late).toBe(2);
+  });
+
+  test('a token in use is refused', async () => {
+    const { ask } = connect();
+    ask('a', { progress: { token: 1 } }).catch(() => {});
+    expect((await failureOf(ask('b', { progress: { token: 1 } }))).code).toBe('invalid_request');
+  });
+});
+
+describe('loss of the connection', () => {
+  test('settles every call by its own phase, and later calls at once', async () => {
+    const { channel, ask } = connect();
+    const written = failureOf(ask());
+    channel.held = true;
+    const queued = failureOf(ask());
+    channel.lose(new HostError('transport', 'gone', { reason: 'exit', exitCode: 3 }));
+    expect((await written).toJSON()).toMatchObject({
+      code: 'transport',
+      reason: 'exit',
+      exitCode: 3,
+      phase: 'written',
+      execution: 'uncertain',
+    });
+    expect((await queued).toJSON()).toMatchObject({ phase: 'queued', execution: 'not_executed', retryable: true });
+    expect((await failureOf(ask())).details.execution).toBe('not_executed');
+  });
+
+  test('is told once, and leaves no timer', () => {
+    const closed = vi.fn();
+    const { channel, clock, ask } = connect({ closed });
+    ask().catch(() => {});
+    channel.lose(new HostError('transport', 'gone'));
+    channel.lose(new HostError('transport', 'gone again'));
+    expect(closed).toHaveBeenCalledTimes(1);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('of one exchange fails that request alone', async () => {
+    const { channel, ask } = connect();
+    const [first, second] = [failureOf(ask()), ask()];
+    channel.fail(channel.sent[0] as never, new HostError('transport', 'reset', { execution: 'uncertain' }));
+    channel.say({ jsonrpc: '2.0', id: 2, result: {} });
+    expect((await first).message).toBe('reset');
+    expect((await second).kind).toBe('result');
+  });
+});
+
+describe('what the server starts', () => {
+  test('ping is answered, with its id to the digit', () => {
+    const { channel } = connect();
+    channel.say('{"jsonrpc":"2.0","id":18446744073709551615,"method":"ping"}');
+    expect(channel.sent.map((frame) => frame.head + frame.payload + frame.tail)).toEqual([
+      '{"jsonrpc":"2.0","id":18446744073709551615,"result":{}}',
+    ]);
+  });
+
+  test('an unknown request is refused with -32601 when nobody handles requests', () => {
+    const { channel } = connect();
+    channel.say({ jsonrpc: '2.0', id: 'x', method: 'sampling/createMessage', params: {} });
+    expect(channel.messages).toMatchObject([{ id: 'x', error: { code: -32601 } }]);
+  });
+
+  test('a request is handed up raw, answered once, and its cancellation is seen', () => {
+    const asked: InboundRequest[] = [];
+    const { channel, ask } = connect({ request: (request) => asked.push(request) });
+    ask().catch(() => {});
+    channel.say('{"jsonrpc":"2.0","id":"e1","method":"elicitation/create","params":{"n":1.0}}', channel.sent[0]);
+    channel.say('{"jsonrpc":"2.0","id":"e2","method":"elicitation/create"}');
+    channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'e2' } });
+    const [first, second] = asked as [InboundRequest, InboundRequest];
+    expect([first.params?.toString(), first.origin, second.origin]).toEqual(['{"n":1.0}', 1, undefined]);
+    expect([first.signal.aborted, second.signal.aborted]).toEqual([false, true]);
+    first.respond('{"action":"accept"}');
+    first.respond('{"action":"twice"}');
+    second.respond('{"action":"too late"}');
+    expect(channel.messages.slice(1)).toEqual([{ jsonrpc: '2.0', id: 'e1', result: { action: 'accept' } }]);
+  });
+
+  test('more open requests than the limit are refused', () => {
+    const { channel } = connect({ request: () => {} });
+    for (let id = 0; id <= LIMITS.inboundRequests; id++) channel.say({ jsonrpc: '2.0', id, method: 'roots/list' });
+    expect(channel.messages).toMatchObject([{ id: LIMITS.inboundRequests, error: { code: -32603 } }]);
+  });
+
+  test('requests of a modern server are against the protocol, dropped and counted', () => {
+    const { channel, peer } = connect({ request: (request) => request.respond('{}') });
+    peer.adopt({ era: 'modern', version: '2026-07-28' });
+    channel.say({ jsonrpc: '2.0', id: 1, method: 'sampling/createMessage' });
+    expect([channel.sent.length, peer.counters.forbidden]).toEqual([0, 1]);
+  });
+
+  test('a handler that throws disturbs nothing', async () => {
+    const errors: unknown[] = [];
+    const { channel, ask } = connect({
+      notification: () => {
+        throw new Error('handler');
+      },
+      request: () => {
+        throw new Error('handler');
+      },
+      handlerError: (error) => errors.push(error),
+    });
+    const call = ask();
+    channel.say({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' });
+    channel.say({ jsonrpc: '2.0', id: 5, method: 'roots/list' });
+    channel.say({ jsonrpc: '2.0', id: 1, result: {} });
+    expect((await call).kind).toBe('result');
+    expect(errors).toHaveLength(2);
+    expect(channel.messages.at(-1)).toMatchObject({ id: 5, error: { code: -32603 } });
+  });
+
+  test('notifications are handed up with raw params while nothing is asked', () => {
+    const seen: InboundNotification[] = [];
+    const { channel } = connect({ notification: (notification) => seen.push(notification) });
+    channel.say('{"jsonrpc":"2.0","method":"notifications/x","params":{"n":9007199254740993}}');
+    expect(seen.map(({ method, params }) => [method, params?.toString()])).toEqual([
+      ['notifications/x', '{"n":9007199254740993}'],
+    ]);
+  });
+});
+
+test('a refusal of the channel rejects the call and forgets it', async () => {
+  const { channel, peer, ask } = connect();
+  channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed' });
+  expect((await failureOf(ask())).code).toBe('overloaded');
+  expect(peer.owed).toBe(0);
+});

@@ -1,0 +1,87 @@
+/**
+ * A channel whose other end is the test: it records what was sent and says what it is told to.
+ * Shared by the unit tests of everything above the channel port.
+ */
+import { HostError } from '../../src/kernel/errors.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameText,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../src/wire/channel.js';
+import { MessageDecoder } from '../../src/wire/message-decoder.js';
+
+export class ScriptedChannel implements Channel {
+  readonly kind = 'memory';
+  readonly counters = newCounters();
+  readonly sent: OutboundFrame[] = [];
+  readonly withdrawn: OutboundFrame[] = [];
+  agreement: Agreement | undefined;
+  /** When true, frames stay `queued` until `flush`. */
+  held = false;
+  refuseWith: HostError | undefined;
+  closes = 0;
+  /** Called for each frame as it is written; the scripts of a fake server go here. */
+  onSend: ((message: Record<string, unknown>, frame: OutboundFrame) => void) | undefined;
+  #listener: ChannelListener | undefined;
+  readonly #decoder = new MessageDecoder(this.counters);
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.refuseWith) return this.refuseWith;
+    this.sent.push(frame);
+    if (!this.held) this.#write(frame);
+    return undefined;
+  }
+
+  flush(): void {
+    for (const frame of this.sent) if (frame.phase === 'queued') this.#write(frame);
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    this.withdrawn.push(frame);
+    if (frame.phase !== 'queued') return this.agreement?.era === 'modern' ? 'told' : 'notify';
+    this.sent.splice(this.sent.indexOf(frame), 1);
+    return 'unsent';
+  }
+
+  adopt(agreement: Agreement): void {
+    this.agreement = agreement;
+  }
+
+  close(): Promise<void> {
+    this.closes++;
+    this.lose(new HostError('transport', 'closed', { reason: 'closed' }));
+    return Promise.resolve();
+  }
+
+  /** The server says this. */
+  say(message: unknown, origin?: OutboundFrame): void {
+    const bytes = Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
+    this.#decoder.decode(bytes, 0, bytes.length, (envelope) => this.#listener?.message(envelope, origin));
+  }
+
+  fail(frame: OutboundFrame, error: HostError): void {
+    this.#listener?.failed(frame, error);
+  }
+
+  lose(error: HostError): void {
+    this.#listener?.closed(error);
+  }
+
+  /** What was written, parsed. */
+  get messages(): Record<string, unknown>[] {
+    return this.sent.map((frame) => JSON.parse(frameText(frame)) as Record<string, unknown>);
+  }
+
+  #write(frame: OutboundFrame): void {
+    frame.phase = 'written';
+    this.onSend?.(JSON.parse(frameText(frame)) as Record<string, unknown>, frame);
+  }
+}
