@@ -68,6 +68,10 @@ export interface Channel {
   send(frame: OutboundFrame): HostError | undefined;
   withdraw(frame: OutboundFrame): Withdrawal;
   adopt(agreement: Agreement): void;
+  /** Legacy HTTP: starts the stream on which the server speaks unasked. Other channels always hear it. */
+  openServerStream?(): void;
+  /** Legacy HTTP: forgets the session the server no longer knows, before a new `initialize`. */
+  resetSession?(): void;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
   /** What arrived that could not be used. */

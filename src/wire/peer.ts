@@ -90,6 +90,7 @@ export class Peer implements ChannelListener {
   #wakeAtMs = Number.POSITIVE_INFINITY;
   #cancelWake: Cancel | undefined;
   #lastMessageAtMs: number;
+  #heard = false;
 
   constructor(server: string, channel: Channel, clock: Clock, handlers: PeerHandlers = {}) {
     this.#server = server;
@@ -112,6 +113,11 @@ export class Peer implements ChannelListener {
   /** When the server last said anything at all. */
   get lastMessageAtMs(): number {
     return this.#lastMessageAtMs;
+  }
+
+  /** Whether the server has said anything at all yet. */
+  get heard(): boolean {
+    return this.#heard;
   }
 
   get closedBy(): HostError | undefined {
@@ -155,10 +161,17 @@ export class Peer implements ChannelListener {
     return this.#channel.close();
   }
 
+  /** Gives the connection up: everything owed fails now, and the channel is closed. */
+  abandon(error: HostError): Promise<void> {
+    this.closed(error);
+    return this.#channel.close();
+  }
+
   // --- ChannelListener
 
   message(envelope: Envelope, origin: OutboundFrame | undefined): void {
     this.#lastMessageAtMs = this.#clock.nowMs();
+    this.#heard = true;
     switch (envelope.kind) {
       case 'result':
       case 'error':

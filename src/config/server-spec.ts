@@ -1,0 +1,68 @@
+/**
+ * How one server is reached: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
+ * The shape is the `mcpServers` entry that MCP clients already use; unknown keys are refused, because a key that is
+ * accepted and not enforced is worse than none.
+ */
+import { z } from 'zod';
+import { HostError } from '../kernel/errors.js';
+
+const name = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores');
+
+const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'), `${field} must not contain NUL`);
+
+/** Linux takes at most 128 KiB for one argument or variable. */
+const argMaxChars = 128 * 1024;
+
+const stdio = z.strictObject({
+  name,
+  command: noNul('command').min(1, 'must not be empty').max(4_096),
+  args: z.array(noNul('args').max(argMaxChars)).max(1_000).default([]),
+  env: z
+    .record(z.string().regex(/^[^=\0]{1,256}$/, 'is not a variable name'), noNul('env').max(argMaxChars))
+    .default({}),
+  cwd: noNul('cwd').min(1).max(4_096).optional(),
+  sandbox: z.enum(['group', 'standard']).default('group'),
+  writablePaths: z.array(noNul('writablePaths').min(1).max(4_096)).max(100).default([]),
+});
+
+const http = z.strictObject({
+  name,
+  url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
+    const { username, password } = new URL(text);
+    return username === '' && password === '';
+  }, 'must not carry a user name or password; use headers'),
+  headers: z
+    .record(
+      z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
+      z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
+    )
+    .default({}),
+  transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
+});
+
+export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
+export type HttpServerSpec = Readonly<z.infer<typeof http>>;
+export type ServerSpec = StdioServerSpec | HttpServerSpec;
+
+export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
+
+export function parseServerSpec(input: unknown): ServerSpec {
+  const isObject = typeof input === 'object' && input !== null;
+  if (isObject && 'command' in input === 'url' in input) {
+    throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
+  }
+  const parsed = (isObject && 'url' in input ? http : stdio).safeParse(input);
+  if (parsed.success) return Object.freeze(parsed.data);
+  const [issue] = parsed.error.issues;
+  throw invalid(issue?.path.join('.') ?? '', issue?.message ?? 'is not a server definition');
+}
+
+function invalid(field: string, problem: string): HostError {
+  return new HostError('invalid_spec', field === '' ? problem : `${field}: ${problem}`, {
+    field,
+    execution: 'not_executed',
+    hint: 'correct the server’s definition and try again',
+  });
+}

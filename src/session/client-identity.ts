@@ -1,0 +1,35 @@
+/**
+ * Who we say we are, as JSON text made once, for both eras.
+ */
+import type { MetaEdits } from '../wire/meta-splice.js';
+import { META, MODERN_VERSION, NEWEST_LEGACY_VERSION } from './versions.js';
+
+export interface ClientIdentity {
+  readonly name: string;
+  readonly version: string;
+  /** What we can do for a server: elicitation, sampling, roots. Declared only when somebody handles it. */
+  readonly capabilities: Readonly<Record<string, unknown>>;
+}
+
+export interface ClientTexts {
+  /** Params of a legacy `initialize`. */
+  readonly initialize: string;
+  /** The members of a modern `_meta`, ready to be spliced or joined. */
+  readonly metaEdits: MetaEdits;
+  readonly metaMembers: string;
+}
+
+export function clientTexts({ name, version, capabilities }: ClientIdentity): ClientTexts {
+  const clientInfo = JSON.stringify({ name, version });
+  const clientCapabilities = JSON.stringify(capabilities);
+  const metaEdits: MetaEdits = [
+    [META.version, JSON.stringify(MODERN_VERSION)],
+    [META.clientInfo, clientInfo],
+    [META.clientCapabilities, clientCapabilities],
+  ];
+  return {
+    initialize: `{"protocolVersion":"${NEWEST_LEGACY_VERSION}","capabilities":${clientCapabilities},"clientInfo":${clientInfo}}`,
+    metaEdits,
+    metaMembers: metaEdits.map(([key, json]) => `${JSON.stringify(key)}:${json}`).join(','),
+  };
+}

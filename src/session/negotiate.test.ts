@@ -1,0 +1,213 @@
+import { describe, expect, test } from 'vitest';
+import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { Era } from '../wire/channel.js';
+import { createEraMemory } from './era-memory.js';
+import { openSession } from './open-session.js';
+
+type Reply = Record<string, unknown> | 'silence' | 'exit' | { httpStatus: number };
+
+const discovered = { supportedVersions: ['2026-07-28'], capabilities: { tools: { x: 1 } }, instructions: 'be kind' };
+const initialized = {
+  protocolVersion: '2025-06-18',
+  capabilities: { tools: {} },
+  serverInfo: { name: 's', vendor: true },
+};
+const unknownMethod = { error: { code: -32601, message: 'unknown' } };
+
+/** A server that answers each method as told, on any kind of channel. */
+function start(
+  script: Record<string, Reply>,
+  {
+    kind = 'memory',
+    remembered,
+  }: { kind?: ScriptedChannel['kind'] | 'stdio' | 'streamable-http'; remembered?: Era } = {},
+) {
+  const clock = new FakeClock();
+  const channels: ScriptedChannel[] = [];
+  const variants: string[] = [];
+  const eras = createEraMemory();
+  if (remembered) eras.set('srv', remembered);
+  const session = openSession({
+    server: 'srv',
+    client: { name: 'hostler', version: '0', capabilities: { roots: {} } },
+    clock,
+    eras,
+    startTimeoutMs: 10_000,
+    clean: (text) => text,
+    open: (variant) => {
+      variants.push(variant);
+      const channel = new ScriptedChannel();
+      Object.defineProperty(channel, 'kind', { value: variant === 'http-sse' ? 'http-sse' : kind });
+      channel.onSend = ({ id, method }, frame) => {
+        const reply = script[`${method}#${channels.length}`] ?? script[method as string];
+        if (reply === undefined || reply === 'silence') return;
+        queueMicrotask(() => {
+          if (reply === 'exit') channel.lose(new HostError('transport', 'exited', { reason: 'exit', exitCode: 1 }));
+          else if ('httpStatus' in reply) {
+            channel.fail(frame, new HostError('protocol_error', 'http', { httpStatus: reply.httpStatus as number }));
+          } else channel.say({ jsonrpc: '2.0', id, ...('error' in reply ? reply : { result: reply }) });
+        });
+      };
+      channels.push(channel);
+      return Promise.resolve(channel);
+    },
+  });
+  session.catch(() => {});
+  const methods = () => channels.map((channel) => channel.messages.map((message) => message.method));
+  return { clock, session, channels, methods, eras, variants };
+}
+
+describe('on a pipe', () => {
+  test('a modern server is known by its answer to server/discover; every request carries the envelope', async () => {
+    const { session, channels, methods, eras } = start({ 'server/discover': discovered });
+    const { facts } = await session;
+    expect(facts).toMatchObject({ era: 'modern', version: '2026-07-28', instructions: 'be kind' });
+    expect(facts.capabilities.toString()).toBe('{"tools":{"x":1}}');
+    expect(methods()).toEqual([['server/discover']]);
+    expect(channels[0]?.messages[0]).toMatchObject({
+      params: {
+        _meta: {
+          'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+          'io.modelcontextprotocol/clientInfo': { name: 'hostler', version: '0' },
+          'io.modelcontextprotocol/clientCapabilities': { roots: {} },
+        },
+      },
+    });
+    expect(eras.get('srv')).toBe('modern');
+  });
+
+  test('any other error means legacy, and initialize follows on the same pipe', async () => {
+    const { session, methods, eras, channels } = start({ 'server/discover': unknownMethod, initialize: initialized });
+    expect((await session).facts).toMatchObject({ era: 'legacy', version: '2025-06-18' });
+    expect((await session).facts.serverInfo?.toString()).toBe('{"name":"s","vendor":true}');
+    expect(methods()).toEqual([['server/discover', 'initialize', 'notifications/initialized']]);
+    expect(channels[0]?.agreement).toEqual({ era: 'legacy', version: '2025-06-18' });
+    expect(eras.get('srv')).toBe('legacy');
+  });
+
+  test('what is remembered is not asked again', async () => {
+    const { session, methods } = start({ initialize: initialized }, { remembered: 'legacy' });
+    await session;
+    expect(methods()).toEqual([['initialize', 'notifications/initialized']]);
+  });
+
+  test('after a silence initialize is sent behind the question, and nothing is cancelled', async () => {
+    const { session, clock, methods } = start({ 'server/discover': 'silence', initialize: initialized });
+    await clock.advanceAsync(2_000);
+    expect((await session).facts.era).toBe('legacy');
+    expect(methods()).toEqual([['server/discover', 'initialize', 'notifications/initialized']]);
+  });
+
+  test('a modern server that is slow to start is still recognised', async () => {
+    const { session, clock, channels } = start({ 'server/discover': 'silence', initialize: 'silence' });
+    await clock.advanceAsync(3_000);
+    channels[0]?.say({ jsonrpc: '2.0', id: 1, result: discovered });
+    expect((await session).facts.era).toBe('modern');
+  });
+
+  test('a slow legacy server that refuses the question is opened by the initialize already sent', async () => {
+    const { session, clock, channels, methods } = start({ 'server/discover': 'silence', initialize: 'silence' });
+    await clock.advanceAsync(3_000);
+    channels[0]?.say({ jsonrpc: '2.0', id: 1, ...unknownMethod });
+    channels[0]?.say({ jsonrpc: '2.0', id: 2, result: initialized });
+    expect((await session).facts.era).toBe('legacy');
+    expect(methods()[0]?.filter((method) => method === 'initialize')).toHaveLength(1);
+  });
+
+  test('a server that exits at the question is legacy and is started once more', async () => {
+    const { session, methods } = start({ 'server/discover': 'exit', initialize: initialized }, { kind: 'stdio' });
+    expect((await session).facts.era).toBe('legacy');
+    expect(methods()).toEqual([['server/discover'], ['initialize', 'notifications/initialized']]);
+  });
+
+  test('a server that exits every time is started twice, not for ever', async () => {
+    const { session, channels } = start({ 'server/discover': 'exit', initialize: 'exit' }, { kind: 'stdio' });
+    await expect(session).rejects.toMatchObject({ code: 'transport', details: { reason: 'exit', exitCode: 1 } });
+    expect(channels.map((channel) => channel.closes)).toEqual([1, 1]);
+  });
+
+  test('a server that answered and then exits is not started again', async () => {
+    const { session, channels } = start({ 'server/discover': unknownMethod, initialize: 'exit' }, { kind: 'stdio' });
+    await expect(session).rejects.toMatchObject({ code: 'transport' });
+    expect(channels).toHaveLength(1);
+  });
+
+  test('a server that never answers is given up at the start limit, and closed', async () => {
+    const { session, clock, channels } = start({});
+    await clock.advanceAsync(10_000);
+    await expect(session).rejects.toMatchObject({
+      code: 'timeout',
+      details: { reason: 'start_timeout', limit: 10_000 },
+    });
+    expect(channels.map((channel) => channel.closes)).toEqual([1]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('versions', () => {
+  test('-32022 with an old version in its list means legacy', async () => {
+    const tooNew = {
+      error: { code: -32022, message: 'v', data: { supported: ['2025-11-25'], requested: '2026-07-28' } },
+    };
+    const { session } = start({ 'server/discover': tooNew, initialize: initialized });
+    expect((await session).facts.era).toBe('legacy');
+  });
+
+  test.each([
+    ['in server/discover', { 'server/discover': { supportedVersions: ['2031-01-01'] } }],
+    [
+      'in initialize',
+      { 'server/discover': unknownMethod, initialize: { ...initialized, protocolVersion: '1999-01-01' } },
+    ],
+    ['at all', { 'server/discover': unknownMethod, initialize: {} }],
+  ])('no common version %s is a clear error', async (_where, script) => {
+    const { session, channels } = start(script as unknown as Record<string, Reply>);
+    await expect(session).rejects.toMatchObject({ code: 'protocol_error', details: { reason: 'no_common_version' } });
+    expect(channels[0]?.closes).toBe(1);
+  });
+
+  test('an error of initialize is told with the server’s own code', async () => {
+    const { session } = start({
+      'server/discover': unknownMethod,
+      initialize: { error: { code: -7, message: 'no\u001b[31m' } },
+    });
+    await expect(session).rejects.toMatchObject({ code: 'protocol_error', details: { rpcCode: -7 } });
+    await expect(session).rejects.not.toThrow('\u001b');
+  });
+});
+
+describe('over HTTP', () => {
+  const http = { kind: 'streamable-http' } as const;
+
+  test.each([400, 404, 405, 406])('%i to the question means legacy', async (httpStatus) => {
+    const { session } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
+    expect((await session).facts.era).toBe('legacy');
+  });
+
+  test.each([401, 403, 429, 500, 503])('%i says nothing about the era and is the error', async (httpStatus) => {
+    const { session, methods } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
+    await expect(session).rejects.toMatchObject({ details: { httpStatus } });
+    expect(methods()).toEqual([['server/discover']]);
+  });
+
+  test('refused in both eras, HTTP+SSE is tried', async () => {
+    const script = {
+      'server/discover': { httpStatus: 404 },
+      'initialize#1': { httpStatus: 405 },
+      initialize: initialized,
+    };
+    const { session, variants, methods } = start(script, http);
+    expect((await session).facts.era).toBe('legacy');
+    expect(variants).toEqual(['default', 'http-sse']);
+    expect(methods()[1]).toEqual(['initialize', 'notifications/initialized']);
+  });
+
+  test('a JSON-RPC error with a modern code means modern', async () => {
+    const script = { 'server/discover': { error: { code: -32020, message: 'headers' } }, initialize: initialized };
+    const { session, methods } = start(script, http);
+    await expect(session).rejects.toMatchObject({ details: { rpcCode: -32020 } });
+    expect(methods()).toEqual([['server/discover']]);
+  });
+});

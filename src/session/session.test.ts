@@ -1,0 +1,287 @@
+import { describe, expect, test } from 'vitest';
+import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { openSession } from './open-session.js';
+
+type Handler = (message: Record<string, unknown>, channel: ScriptedChannel) => unknown;
+
+async function open(era: 'legacy' | 'modern', http: boolean, answer: Handler) {
+  const clock = new FakeClock();
+  const channel = new ScriptedChannel();
+  if (http) Object.defineProperty(channel, 'kind', { value: 'streamable-http' });
+  channel.onSend = (message, frame) => {
+    if (message.id === undefined) return;
+    queueMicrotask(() => {
+      const reply = handshake(message, era) ?? answer(message, channel);
+      if (reply instanceof HostError) channel.fail(frame, reply);
+      else if (reply !== undefined) channel.say({ jsonrpc: '2.0', id: message.id, ...(reply as object) });
+    });
+  };
+  const session = await openSession({
+    server: 'srv',
+    client: { name: 'hostler', version: '0', capabilities: {} },
+    clock,
+    startTimeoutMs: 1_000,
+    clean: (text) => text,
+    liveness: { quietMs: 100, probeTimeoutMs: 10, misses: 3 },
+    open: () => Promise.resolve(channel),
+  });
+  const methods = () => channel.messages.map((message) => message.method);
+  const until = () => ({ deadlineAtMs: clock.nowMs() + 60_000 });
+  return { clock, channel, session, methods, until };
+}
+
+function handshake({ method }: Record<string, unknown>, era: string): unknown {
+  if (method === 'server/discover' && era === 'modern')
+    return { result: { supportedVersions: ['2026-07-28'], capabilities: {} } };
+  if (method === 'server/discover') return { error: { code: -32601, message: 'unknown' } };
+  if (method === 'initialize') return { result: { protocolVersion: '2025-11-25', capabilities: {} } };
+  return undefined;
+}
+
+describe('requests', () => {
+  test('to a legacy server are the caller’s bytes', async () => {
+    const { session, channel, until } = await open('legacy', false, () => ({ result: {} }));
+    const params = Buffer.from('{"name":"x","arguments":{"n":18446744073709551615}}');
+    await session.request('tools/call', params, until());
+    expect(channel.sent.at(-1)?.payload).toBe(params);
+  });
+
+  test('to a modern server gain the envelope and lose nothing', async () => {
+    const { session, channel, until } = await open('modern', false, () => ({ result: {} }));
+    await session.request('tools/call', '{"name":"x","_meta":{"traceparent":"00-1"},"n":9007199254740993}', until());
+    const sent = String(channel.sent.at(-1)?.payload);
+    expect(sent).toContain('"n":9007199254740993');
+    expect(JSON.parse(sent)).toMatchObject({
+      _meta: { traceparent: '00-1', 'io.modelcontextprotocol/protocolVersion': '2026-07-28' },
+    });
+  });
+
+  test('that want progress carry a token of their own, and hear only theirs', async () => {
+    const { session, channel, until } = await open('legacy', false, ({ params }, wire) => {
+      const progressToken = (params as { _meta: { progressToken: unknown } })._meta.progressToken;
+      wire.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress: 1 } });
+      return { result: {} };
+    });
+    const heard: string[] = [];
+    const call = (name: string) =>
+      session.callTool(name, '{}', { ...until(), onProgress: (params) => heard.push(name + params) });
+    await Promise.all([call('a'), call('b')]);
+    const tokens = channel.messages
+      .slice(-2)
+      .map((message) => (message.params as { _meta: { progressToken: number } })._meta.progressToken);
+    expect(new Set(tokens).size).toBe(2);
+    expect(heard).toEqual([
+      `a{"progressToken":${tokens[0]},"progress":1}`,
+      `b{"progressToken":${tokens[1]},"progress":1}`,
+    ]);
+  });
+
+  test('an answered error is an answer', async () => {
+    const { session, until } = await open('legacy', false, () => ({
+      error: { code: -32602, message: 'could not connect' },
+    }));
+    expect(await session.callTool('x', undefined, until())).toMatchObject({ kind: 'error' });
+  });
+
+  test('params that are no object are refused before anything is sent', async () => {
+    const { session, methods, until } = await open('modern', false, () => ({ result: {} }));
+    await expect(session.request('x', '[]', until())).rejects.toMatchObject({ code: 'invalid_arguments' });
+    expect(methods()).not.toContain('x');
+  });
+});
+
+describe('a legacy HTTP session the server has forgotten', () => {
+  const expired = () =>
+    new HostError('transport', '404', { reason: 'session_expired', execution: 'not_executed', httpStatus: 404 });
+
+  test('is opened again once for everyone, and each request is sent once more', async () => {
+    let forgotten = true;
+    const { session, methods, channel, until } = await open('legacy', true, ({ method }) => {
+      if (method === 'initialize') return undefined;
+      return forgotten ? expired() : { result: {} };
+    });
+    let resets = 0;
+    Object.assign(channel, {
+      resetSession: () => {
+        resets++;
+        forgotten = false;
+      },
+    });
+    const answers = await Promise.all(Array.from({ length: 10 }, () => session.callTool('x', '{}', until())));
+    expect(answers.every(({ kind }) => kind === 'result')).toBe(true);
+    expect(resets).toBe(1);
+    expect(methods().filter((method) => method === 'initialize')).toHaveLength(2);
+    expect(methods().filter((method) => method === 'tools/call')).toHaveLength(20);
+  });
+
+  test('twice in a row is an error, not a loop', async () => {
+    const { session, methods, until } = await open('legacy', true, expired);
+    await expect(session.callTool('x', '{}', until())).rejects.toMatchObject({
+      details: { reason: 'session_expired' },
+    });
+    expect(methods().filter((method) => method === 'tools/call')).toHaveLength(2);
+  });
+});
+
+describe('lists', () => {
+  const pages = (...items: unknown[][]) => {
+    let page = 0;
+    return () => {
+      const at = page++;
+      return {
+        result: {
+          tools: items[at],
+          ...(at + 1 < items.length ? { nextCursor: `c${at}` } : {}),
+          ttlMs: 100 - at,
+          cacheScope: 'public',
+        },
+      };
+    };
+  };
+
+  test('are read to the last page, items byte for byte', async () => {
+    const { session, channel, until } = await open('legacy', false, pages([{ name: 'a' }], [{ name: 'b', x: 1 }, {}]));
+    const list = await session.list('tools/list', until());
+    expect(list.items.map(({ key, raw }) => [key, raw.toString()])).toEqual([
+      ['a', '{"name":"a"}'],
+      ['b', '{"name":"b","x":1}'],
+      ['', '{}'],
+    ]);
+    expect(list).toMatchObject({ pages: 2, ttlMs: 99, cacheScope: 'public' });
+    expect(channel.messages.at(-1)).toMatchObject({ params: { cursor: 'c0' } });
+  });
+
+  test.each([
+    ['a repeated cursor', 'repeated_cursor', () => ({ result: { tools: [], nextCursor: 'same' } })],
+    [
+      'no end',
+      'too_many_pages',
+      (
+        (page = 0) =>
+        () => ({ result: { tools: [], nextCursor: `c${page++}` } })
+      )(),
+    ],
+  ])('with %s are an error', async (_what, reason, answer) => {
+    const { session, methods, until } = await open('legacy', false, answer);
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({
+      code: 'protocol_error',
+      details: { reason },
+    });
+    expect(methods().length).toBeLessThan(60);
+  });
+
+  test('that are missing, odd or not offered are empty', async () => {
+    const odd = [
+      { result: {} },
+      { result: { tools: 'x' } },
+      { result: null },
+      { error: { code: -32601, message: 'no' } },
+    ];
+    const { session, until } = await open('legacy', false, () => odd.shift());
+    for (let i = 0; i < 4; i++) expect((await session.list('tools/list', until())).items).toEqual([]);
+  });
+
+  test('that fail otherwise are an error with the server’s code', async () => {
+    const { session, until } = await open('legacy', false, () => ({
+      error: { code: -32603, message: 'fetch failed' },
+    }));
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { rpcCode: -32603 } });
+  });
+});
+
+describe('header annotations over modern HTTP', () => {
+  const tool = (name: string, properties: unknown) => ({ name, inputSchema: { type: 'object', properties } });
+  const tools = [
+    tool('good', { region: { type: 'string', 'x-mcp-header': 'Region' }, n: { type: 'integer', 'x-mcp-header': 'N' } }),
+    tool('bad', { f: { type: 'number', 'x-mcp-header': 'F' } }),
+    tool('plain', { 'x-mcp-header': { type: 'string' } }),
+  ];
+
+  test('are mirrored in the call, and tools with forbidden ones are left out', async () => {
+    const { session, channel, until } = await open('modern', true, ({ method }) => ({
+      result: method === 'tools/list' ? { tools } : {},
+    }));
+    const list = await session.list('tools/list', until());
+    expect(list.items.map(({ key }) => key)).toEqual(['good', 'plain']);
+    expect([...session.droppedTools.keys()]).toEqual(['bad']);
+    await session.callTool('good', '{"region":"eu","n":9007199254740993}', until());
+    expect(channel.sent.at(-1)?.http).toEqual({
+      name: 'good',
+      params: [
+        ['Region', 'eu'],
+        ['N', '9007199254740993'],
+      ],
+    });
+    await session.request('resources/read', '{"uri":"a://b"}', until());
+    expect(channel.sent.at(-1)?.http).toEqual({ name: 'a://b' });
+  });
+
+  test('that were unknown are learnt from the refusal, and the call is sent once more', async () => {
+    let calls = 0;
+    const { session, channel, methods, until } = await open('modern', true, ({ method }) => {
+      if (method === 'tools/list') return { result: { tools } };
+      return calls++ === 0 ? { error: { code: -32020, message: 'header' } } : { result: {} };
+    });
+    expect(await session.callTool('good', '{"region":"eu"}', until())).toMatchObject({ kind: 'result' });
+    expect(channel.sent.at(-1)?.http?.params).toEqual([['Region', 'eu']]);
+    expect(methods().slice(1)).toEqual(['tools/call', 'tools/list', 'tools/call']);
+  });
+});
+
+describe('liveness', () => {
+  test('nobody asks while nothing is owed', async () => {
+    const { clock, methods } = await open('legacy', false, () => undefined);
+    await clock.advanceAsync(10_000);
+    expect(methods()).not.toContain('ping');
+  });
+
+  test.each([
+    ['legacy', 'ping'],
+    ['modern', 'server/discover'],
+  ] as const)(
+    'a silent %s server that owes an answer is asked by %s, and given up after three misses',
+    async (era, question) => {
+      const { clock, session, methods, channel, until } = await open(era, false, () => undefined);
+      const asked = () => methods().filter((method) => method === question).length;
+      const before = asked();
+      channel.onSend = undefined;
+      const call = session.callTool('x', '{}', until());
+      call.catch(() => {});
+      await clock.advanceAsync(99);
+      expect(asked()).toBe(before);
+      await clock.advanceAsync(31);
+      await clock.advanceAsync(30);
+      expect(asked()).toBe(before + 3);
+      await expect(call).rejects.toMatchObject({
+        code: 'transport',
+        details: { reason: 'unresponsive', execution: 'uncertain' },
+      });
+      expect(channel.closes).toBe(1);
+    },
+  );
+
+  test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {
+    const { clock, session, channel, until } = await open('legacy', false, ({ method }) =>
+      method === 'ping' ? { error: { code: -32601, message: 'no ping here' } } : undefined,
+    );
+    const call = session.callTool('x', '{}', until());
+    call.catch(() => {});
+    await clock.advanceAsync(1_000);
+    for (let i = 0; i < 20; i++) {
+      channel.say({ jsonrpc: '2.0', method: 'notifications/message' });
+      await clock.advanceAsync(90);
+    }
+    expect([channel.closes, session.peer.owed]).toEqual([0, 1]);
+  });
+});
+
+test('close closes the channel, and what is owed fails', async () => {
+  const { session, channel, until } = await open('legacy', false, () => undefined);
+  const call = session.callTool('x', '{}', until());
+  call.catch(() => {});
+  await session.close();
+  await expect(call).rejects.toMatchObject({ code: 'transport' });
+  expect(channel.closes).toBe(1);
+});

@@ -1,0 +1,107 @@
+/**
+ * Arguments that a modern server wants mirrored in HTTP headers (`x-mcp-header` in a tool's input schema).
+ * An annotation the specification does not allow makes the whole tool unusable over HTTP; the caller drops it and says why.
+ */
+import { memberBytes } from '../wire/json-members.js';
+
+export interface MirroredArgument {
+  readonly path: readonly string[];
+  readonly header: string;
+}
+
+export type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: false; reason: string };
+
+const KEY = 'x-mcp-header';
+const keyBytes = Buffer.from(KEY);
+const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
+const allowedTypes = new Set(['string', 'integer', 'boolean']);
+
+/** Keywords below which a property is not always there, so that no header could be demanded for it. */
+const conditional = [
+  'items',
+  'prefixItems',
+  'contains',
+  'additionalProperties',
+  'unevaluatedProperties',
+  'unevaluatedItems',
+  'propertyNames',
+  'oneOf',
+  'anyOf',
+  'allOf',
+  'not',
+  'if',
+  'then',
+  'else',
+];
+const conditionalMaps = ['patternProperties', 'dependentSchemas', '$defs', 'definitions'];
+
+/** Takes the raw tool. Nearly all tools have no such annotation and are not parsed at all. */
+export function scanToolHeaders(tool: Buffer): HeaderScan {
+  if (!tool.includes(keyBytes)) return { ok: true, mirrored: [] };
+  const schema = memberBytes(tool, 'inputSchema');
+  if (!schema) return { ok: true, mirrored: [] };
+  const mirrored: MirroredArgument[] = [];
+  const reason = visit(JSON.parse(schema.toString('utf8')), [], true, mirrored);
+  return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
+}
+
+function visit(node: unknown, path: readonly string[], always: boolean, found: MirroredArgument[]): string | undefined {
+  if (typeof node !== 'object' || node === null) return undefined;
+  const schema = node as Record<string, unknown>;
+  if (Object.hasOwn(schema, KEY)) {
+    const fault = always && path.length > 0 ? check(schema, path, found) : 'stands where it cannot always be sent';
+    if (fault) return `${KEY} at ${path.join('.') || 'the root'} ${fault}`;
+  }
+  for (const [name, child] of entries(schema.properties)) {
+    const fault = visit(child, [...path, name], always, found);
+    if (fault) return fault;
+  }
+  for (const keyword of conditional) {
+    for (const child of Array.isArray(schema[keyword]) ? schema[keyword] : [schema[keyword]]) {
+      const fault = visit(child, [...path, keyword], false, found);
+      if (fault) return fault;
+    }
+  }
+  for (const keyword of conditionalMaps) {
+    for (const [, child] of entries(schema[keyword])) {
+      const fault = visit(child, [...path, keyword], false, found);
+      if (fault) return fault;
+    }
+  }
+  return undefined;
+}
+
+function check(
+  schema: Record<string, unknown>,
+  path: readonly string[],
+  found: MirroredArgument[],
+): string | undefined {
+  const header = schema[KEY];
+  if (typeof header !== 'string' || !token.test(header)) return 'is not a header name';
+  if (typeof schema.type !== 'string' || !allowedTypes.has(schema.type))
+    return 'is not on a string, integer or boolean';
+  if (found.some((other) => other.header.toLowerCase() === header.toLowerCase())) return `repeats the header ${header}`;
+  found.push({ path, header });
+  return undefined;
+}
+
+const entries = (value: unknown): [string, unknown][] =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : [];
+
+/** The header values for one call, from its raw arguments. An argument that is absent or null is not mirrored. */
+export function headerValues(
+  mirrored: readonly MirroredArgument[],
+  args: Buffer | undefined,
+): ReadonlyArray<readonly [name: string, value: string]> {
+  const values: [string, string][] = [];
+  for (const { path, header } of mirrored) {
+    let at = args;
+    for (const name of path) at = at && memberBytes(at, name);
+    if (!at) continue;
+    const value: unknown = JSON.parse(at.toString('utf8'));
+    // The text itself for numbers: a 64-bit integer must not be rounded on its way into a header.
+    if (typeof value === 'number') values.push([header, at.toString('latin1')]);
+    else if (typeof value === 'string' || typeof value === 'boolean') values.push([header, String(value)]);
+  }
+  return values;
+}

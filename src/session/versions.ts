@@ -1,0 +1,33 @@
+/**
+ * The protocol revisions Hostler speaks. Since 2026-07-28 ("modern") there is no handshake and every request carries its
+ * own metadata; before that ("legacy") a connection is opened by `initialize`.
+ */
+import type { Era } from '../wire/channel.js';
+
+export const MODERN_VERSION = '2026-07-28';
+
+/** Newest first: the first is what we offer. */
+export const LEGACY_VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const;
+export const NEWEST_LEGACY_VERSION = LEGACY_VERSIONS[0];
+
+export const isLegacyVersion = (version: string): boolean => (LEGACY_VERSIONS as readonly string[]).includes(version);
+
+/** Error codes that only a modern server sends. */
+export const MODERN_ERRORS = { headerMismatch: -32020, missingCapability: -32021, unsupportedVersion: -32022 } as const;
+export const isModernError = (code: number): boolean => (Object.values(MODERN_ERRORS) as number[]).includes(code);
+
+export const METHOD_NOT_FOUND = -32601;
+
+/** Members of `params._meta` that a modern request must or should carry. */
+export const META = {
+  version: 'io.modelcontextprotocol/protocolVersion',
+  clientInfo: 'io.modelcontextprotocol/clientInfo',
+  clientCapabilities: 'io.modelcontextprotocol/clientCapabilities',
+  serverInfo: 'io.modelcontextprotocol/serverInfo',
+} as const;
+
+/** What was learnt about a server, so that the next start does not probe again. Keyed by whatever identifies the server. */
+export interface EraMemory {
+  get(key: string): Era | undefined;
+  set(key: string, era: Era): void;
+}
