@@ -1,0 +1,120 @@
+/**
+ * All children of one Hostler: starts them, writes each down before anything else can happen, and takes them all down
+ * at the end. Joins the journal, the death watch and the search for escaped processes; make one per Hostler.
+ * Not here: restarting (supervisor), what children say (stdio-channel.ts).
+ * Invariant: a child is on the death watch's list and in the journal from the tick it was started in until its group
+ * is gone.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import { type Environment, runMark } from '../environment.js';
+import { Child, type ChildRequest, spawnChild } from './child.js';
+import { DeathWatch } from './death-watch.js';
+import { Escapees } from './escapees.js';
+import { PidJournal } from './pid-journal.js';
+import { type ProcessTable, systemTable } from './proc-table.js';
+import { type ReapReport, reap } from './reaper.js';
+import type { LadderPace } from './stop-ladder.js';
+
+export interface ChildKeeperOptions {
+  readonly clock: Clock;
+  /** Where the journal lies. Without it, only the death watch guards against our own sudden end. */
+  readonly stateDir?: string;
+  /** Our own environment, from which children get their baseline. */
+  readonly ambient?: Environment;
+  readonly instanceId?: string;
+  /** The journal could not be written: children run, but a crash may leave some behind. */
+  readonly onProblem?: (error: unknown) => void;
+  readonly table?: ProcessTable;
+}
+
+export class ChildKeeper {
+  readonly instanceId: string;
+  readonly ambient: Environment;
+  readonly #clock: Clock;
+  readonly #table: ProcessTable;
+  readonly #stateDir: string | undefined;
+  readonly #journal: PidJournal | undefined;
+  readonly #watch: DeathWatch;
+  readonly #escapees: Escapees;
+  readonly #live = new Set<Child>();
+  #runs = 0;
+  #closing: Promise<void> | undefined;
+
+  constructor(options: ChildKeeperOptions) {
+    this.instanceId = options.instanceId ?? newId();
+    this.ambient = options.ambient ?? process.env;
+    this.#clock = options.clock;
+    this.#table = options.table ?? systemTable;
+    this.#stateDir = options.stateDir;
+    this.#journal =
+      options.stateDir === undefined
+        ? undefined
+        : new PidJournal(options.stateDir, this.instanceId, this.#table, options.onProblem);
+    this.#watch = new DeathWatch(options.clock);
+    this.#escapees = new Escapees(this.#table);
+  }
+
+  get liveChildren(): number {
+    return this.#live.size;
+  }
+
+  /** Pid of the death watch, when there is one. */
+  get watchPid(): number | undefined {
+    return this.#watch.pid;
+  }
+
+  /** Takes down what a Hostler that was killed left behind. Once, before the first start. */
+  async reapLeftovers(): Promise<ReapReport> {
+    if (this.#stateDir === undefined) return { journals: 0, signalled: [], stale: 0 };
+    return reap(this.#stateDir, { clock: this.#clock, table: this.#table });
+  }
+
+  /** `prepare` gets the mark of this run, for the child's environment. */
+  async start(prepare: (mark: string) => Promise<ChildRequest>): Promise<Child> {
+    const run = ++this.#runs;
+    const mark = runMark(this.instanceId, run);
+    const request = await prepare(mark);
+    if (await this.#closing) throw shuttingDown(request.server);
+    const spawned = spawnChild(request);
+    const handle = spawned instanceof Promise ? await spawned : spawned;
+    // No await between here and the registration: each tick is time in which our death would leave the child behind.
+    const child = new Child(handle, request, {
+      clock: this.#clock,
+      table: this.#table,
+      findEscaped: (ended) => this.#ended(ended, run, mark),
+    });
+    this.#watch.add(child);
+    this.#journal?.started({ pid: child.pid, startTicks: child.startTicks, run });
+    this.#live.add(child);
+    return child;
+  }
+
+  /** Stops every child at once and lets nothing start any more. Resolves when nothing of this Hostler runs. */
+  closeAll(pace?: LadderPace): Promise<void> {
+    this.#closing ??= this.#closeAll(pace);
+    return this.#closing;
+  }
+
+  async #closeAll(pace: LadderPace | undefined): Promise<void> {
+    await Promise.all([...this.#live].map((child) => child.stop(pace)));
+    this.#journal?.close();
+    await this.#watch.close();
+  }
+
+  async #ended(child: Child, run: number, mark: string): Promise<readonly number[]> {
+    const escaped = await this.#escapees.find(mark, child.startTicks);
+    this.#watch.remove(child);
+    this.#journal?.ended({ pid: child.pid, startTicks: child.startTicks, run });
+    this.#live.delete(child);
+    return escaped;
+  }
+}
+
+const shuttingDown = (server: string) =>
+  new HostError('connect_failed', `Server "${server}" was not started: Hostler is shutting down.`, {
+    server,
+    reason: 'shutting_down',
+    execution: 'not_executed',
+  });

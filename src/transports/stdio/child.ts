@@ -1,0 +1,218 @@
+/**
+ * One running child: its three streams, its end, and the walk down the stop ladder for its whole group.
+ * Not here: what runs (command.ts, sandbox.ts), who remembers it (child-keeper.ts), what its output means (stdio-channel.ts).
+ *
+ * Invariants:
+ * - The end is the `exit` event. `close` waits for everybody who holds a pipe, and a grandchild can hold one for ever.
+ * - However the child ends, its group is taken down; `stop` resolves when nobody is left in it, or says how many are.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable, Writable } from 'node:stream';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { ProcessTable } from './proc-table.js';
+import { ProcessGroup } from './process-group.js';
+import { spawnError } from './spawn-error.js';
+import {
+  DEFAULT_PACE,
+  hurry,
+  type Ladder,
+  type LadderEffect,
+  type LadderPace,
+  type Rung,
+  step,
+} from './stop-ladder.js';
+
+export interface ChildRequest {
+  readonly server: string;
+  /** Absolute path; never looked up, never given to a shell. */
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly env: Record<string, string>;
+  /** The leader is a sandbox that takes everything with it when it dies: ask what is inside to leave first. */
+  readonly leaderIsSandbox: boolean;
+}
+
+export interface ChildDeps {
+  readonly clock: Clock;
+  readonly table: ProcessTable;
+  /** Pids of processes of this run that left the group. */
+  readonly findEscaped: (child: Child) => Promise<readonly number[]>;
+}
+
+export interface ChildExit {
+  readonly exitCode: number | undefined;
+  readonly signal: string | undefined;
+  readonly atMs: number;
+}
+
+export interface StopReport {
+  readonly exitCode: number | undefined;
+  readonly signal: string | undefined;
+  readonly rung: Rung;
+  /** Members of the group that outlived SIGKILL. */
+  readonly left: number;
+  /** Processes that left the group and still run: found, told, and not signalled. */
+  readonly escaped: number;
+  readonly escapedPids: readonly number[];
+}
+
+const pollFirstMs = 2;
+const pollMaxMs = 50;
+
+/** Starts the process. Resolves or throws in the same tick when it could be started, so that it can be registered at once. */
+export function spawnChild(request: ChildRequest): ChildProcess | Promise<never> {
+  const { server, file, args, cwd, env } = request;
+  let handle: ChildProcess;
+  try {
+    handle = spawn(file, args, {
+      cwd,
+      env,
+      stdio: ['pipe', 'pipe', 'pipe'],
+      // A session and group of its own: signals meant for it reach its children too, and none of ours reaches it.
+      // Windows has no groups, and there this would open a console window.
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+      shell: false,
+    });
+  } catch (error) {
+    throw spawnError(server, file, error);
+  }
+  if (handle.pid !== undefined) return handle;
+  for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {});
+  return new Promise((_resolve, reject) => {
+    handle.once('error', (error) => reject(spawnError(server, file, error)));
+  });
+}
+
+export class Child {
+  readonly pid: number;
+  readonly startTicks: number;
+  readonly startedAtMs: number;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  readonly #request: ChildRequest;
+  readonly #deps: ChildDeps;
+  readonly #handle: ChildProcess;
+  readonly #group: ProcessGroup;
+  readonly #onExit: Array<(exit: ChildExit) => void> = [];
+  #exit: ChildExit | undefined;
+  #ladder: Ladder = { kind: 'standing' };
+  #pace: LadderPace = DEFAULT_PACE;
+  #pollMs = pollFirstMs;
+  #wake: Cancel = () => {};
+  #stopped: Promise<StopReport> | undefined;
+  #report: StopReport | undefined;
+  #resolveStopped: (report: StopReport) => void = () => {};
+
+  constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
+    const { pid, stdin, stdout, stderr } = handle;
+    if (pid === undefined || !stdin || !stdout || !stderr) throw new Error('a child needs a pid and three pipes');
+    this.pid = pid;
+    this.stdin = stdin;
+    this.stdout = stdout;
+    this.stderr = stderr;
+    this.#handle = handle;
+    this.#request = request;
+    this.#deps = deps;
+    this.startedAtMs = deps.clock.nowMs();
+    // The child cannot have been reaped yet, so its entry is there even when it is dead already.
+    this.startTicks = deps.table.read(pid)?.startTicks ?? 0;
+    this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
+    // A broken pipe shows in the write that met it; unheard, the event would end our process.
+    for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {});
+    handle.on('error', () => {});
+    handle.once('exit', (code, signal) => this.#exited(code, signal));
+  }
+
+  get exit(): ChildExit | undefined {
+    return this.#exit;
+  }
+
+  /** Known once the group is gone. */
+  get report(): StopReport | undefined {
+    return this.#report;
+  }
+
+  /** Called once, at the `exit` event; output of the child may still be in the pipes. */
+  onExit(listener: (exit: ChildExit) => void): void {
+    if (this.#exit) listener(this.#exit);
+    else this.#onExit.push(listener);
+  }
+
+  /** Walks down the ladder. Safe to call again; a less patient pace hurries the walk. */
+  stop(pace?: LadderPace): Promise<StopReport> {
+    if (pace) {
+      this.#pace = pace;
+      this.#ladder = hurry(this.#ladder, this.#deps.clock.nowMs(), pace);
+    }
+    if (!this.#stopped) {
+      this.#stopped = new Promise((resolve) => {
+        this.#resolveStopped = resolve;
+      });
+      // The clock's timers keep nobody alive, and a process that is about to end must not end in the middle of this.
+      const keepAlive = setInterval(() => {}, 2 ** 30);
+      void this.#stopped.then(() => clearInterval(keepAlive));
+    }
+    this.#look();
+    return this.#stopped;
+  }
+
+  #exited(code: number | null, signal: string | null): void {
+    const exit = { exitCode: code ?? undefined, signal: signal ?? undefined, atMs: this.#deps.clock.nowMs() };
+    this.#exit = exit;
+    for (const listener of this.#onExit.splice(0)) listener(exit);
+    void this.stop();
+  }
+
+  #look(): void {
+    this.#wake();
+    if (this.#ladder.kind === 'done') return;
+    const { clock } = this.#deps;
+    const leader = this.#exit === undefined;
+    // While the leader lives the group is not empty, and walking the process table can wait.
+    const followers = leader || process.platform === 'win32' ? 0 : this.#group.members().length;
+    const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
+    this.#ladder = ladder;
+    for (const effect of effects) this.#perform(effect);
+    if (ladder.kind === 'done') {
+      void this.#finish(ladder.rung, ladder.left);
+    } else if (ladder.kind === 'walking') {
+      if (effects.length > 0) this.#pollMs = pollFirstMs;
+      const pollAtMs = leader ? Number.POSITIVE_INFINITY : clock.nowMs() + this.#pollMs;
+      this.#pollMs = Math.min(this.#pollMs * 2, pollMaxMs);
+      this.#wake = clock.at(Math.min(ladder.untilMs, pollAtMs), () => this.#look());
+    }
+  }
+
+  #perform(effect: LadderEffect): void {
+    if (effect === 'close_stdin') return this.#closeStdin();
+    if (process.platform === 'win32') return this.#killTree();
+    if (effect === 'kill') this.#group.signal('SIGKILL');
+    // A stopped process would keep the SIGTERM for later: wake it, after it has the signal.
+    else if (!this.#request.leaderIsSandbox || !this.#group.signalFollowers('SIGTERM', 'SIGCONT'))
+      this.#group.signal('SIGTERM', 'SIGCONT');
+  }
+
+  #closeStdin(): void {
+    // Bytes the child does not read would hold back the end of file behind them.
+    if (this.stdin.writableLength === 0) this.stdin.end();
+    else this.stdin.destroy();
+  }
+
+  /** By pid, which cannot be given out again while we hold the handle. */
+  #killTree(): void {
+    spawn('taskkill', ['/T', '/F', '/PID', String(this.pid)], { stdio: 'ignore', windowsHide: true }).on('error', () =>
+      this.#handle.kill(),
+    );
+  }
+
+  async #finish(rung: Rung, left: number): Promise<void> {
+    const escapedPids = await this.#deps.findEscaped(this);
+    const exitCode = this.#exit?.exitCode;
+    const signal = this.#exit?.signal;
+    this.#report = { exitCode, signal, rung, left, escaped: escapedPids.length, escapedPids };
+    this.#resolveStopped(this.#report);
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * Which file a configured command means, found as the child would find it and without a shell, so that a missing
+ * program is a clear error before anything runs.
+ * Not here: running it (child.ts), wrapping it in a sandbox (sandbox.ts).
+ * Invariant: what is returned is an absolute path of a file that could be executed when it was looked at.
+ */
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { HostError } from '../../kernel/errors.js';
+import { type Environment, lookUp } from '../environment.js';
+
+export interface CommandRequest {
+  readonly server: string;
+  readonly command: string;
+  readonly cwd: string;
+  /** The child's own environment: its PATH counts, not ours. */
+  readonly env: Environment;
+}
+
+type Fault = 'ENOENT' | 'EACCES' | 'ENOTDIR';
+
+/** What execvp(3) searches when PATH is not set. */
+const defaultPath = '/usr/local/bin:/usr/bin:/bin';
+
+export async function resolveCommand(request: CommandRequest): Promise<string> {
+  const { server, command, cwd, env } = request;
+  await checkDirectory(server, cwd);
+  const windows = process.platform === 'win32';
+  const hasFolder = command.includes('/') || (windows && command.includes('\\'));
+  const folders = hasFolder ? [''] : (lookUp(env, 'PATH', process.platform) ?? defaultPath).split(path.delimiter);
+  const endings = windows ? windowsEndings(command, env) : [''];
+
+  let fault: Fault = 'ENOENT';
+  for (const folder of folders) {
+    for (const ending of endings) {
+      // An empty PATH entry means the working directory, as it does for a shell.
+      const file = path.resolve(cwd, folder, command + ending);
+      const found = await executableFault(file);
+      if (found === undefined) return file;
+      // As execvp does: a file that may not be run is worth telling, one that is not there is not.
+      if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
+    }
+  }
+  throw commandError(request, fault, hasFolder);
+}
+
+async function executableFault(file: string): Promise<Fault | undefined> {
+  try {
+    const facts = await stat(file);
+    if (!facts.isFile()) return 'EACCES';
+    await access(file, constants.X_OK);
+    return undefined;
+  } catch (error) {
+    return faultOf(error);
+  }
+}
+
+async function checkDirectory(server: string, cwd: string): Promise<void> {
+  let fault: Fault | undefined;
+  try {
+    const facts = await stat(cwd);
+    if (facts.isDirectory()) await access(cwd, constants.X_OK);
+    else fault = 'ENOTDIR';
+  } catch (error) {
+    fault = faultOf(error);
+  }
+  if (fault === undefined) return;
+  const what = { ENOENT: 'does not exist', EACCES: 'may not be entered', ENOTDIR: 'is not a directory' }[fault];
+  throw new HostError('connect_failed', `Server "${server}": its working directory ${cwd} ${what}.`, {
+    server,
+    reason: fault,
+    field: 'cwd',
+    execution: 'not_executed',
+    hint: `Set "cwd" of server "${server}" to an existing directory, or leave it out.`,
+  });
+}
+
+function commandError({ server, command, cwd }: CommandRequest, fault: Fault, hasFolder: boolean): HostError {
+  const where = hasFolder ? (path.isAbsolute(command) ? '' : ` (relative to ${cwd})`) : " on the server's PATH";
+  const text: Record<Fault, readonly [string, string]> = {
+    ENOENT: [
+      `was not found${where}`,
+      hasFolder
+        ? 'Check the path, or install the program.'
+        : `Install it, give its full path as "command", or declare a PATH in "env" of server "${server}".`,
+    ],
+    EACCES: [
+      `was found${where} but may not be executed`,
+      'Make the file executable (chmod +x), or start it through its interpreter.',
+    ],
+    ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'Check the path.'],
+  };
+  const [what, hint] = text[fault];
+  return new HostError('connect_failed', `Server "${server}": command "${command}" ${what}.`, {
+    server,
+    reason: fault,
+    field: 'command',
+    execution: 'not_executed',
+    hint,
+  });
+}
+
+/** `npx` means `npx.cmd` there; a name that already has one of the endings is tried as it is, first. */
+function windowsEndings(command: string, env: Environment): string[] {
+  const endings = (lookUp(env, 'PATHEXT', 'win32') ?? '.COM;.EXE;.BAT;.CMD').split(';').filter(Boolean);
+  const own = path.extname(command).toUpperCase();
+  return endings.some((ending) => ending.toUpperCase() === own) ? ['', ...endings] : endings;
+}
+
+function faultOf(error: unknown): Fault {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'EACCES' || code === 'EPERM' ? 'EACCES' : code === 'ENOTDIR' ? 'ENOTDIR' : 'ENOENT';
+}

@@ -1,0 +1,70 @@
+/**
+ * Why a stdio channel is over, in words and codes: for the channel as a whole, for each frame that was under way, and
+ * for whoever still tries to send.
+ * Invariant: only a frame that was still queued is called `not_executed`.
+ */
+import { HostError, type SendPhase } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { ChildExit } from './child.js';
+
+export type Ending = 'exit' | 'stdin_closed' | 'stdout_closed' | 'frame_too_large' | 'closed';
+
+const WHAT: Readonly<Record<Ending, string>> = {
+  exit: 'exited',
+  stdin_closed: 'closed its input',
+  stdout_closed: 'closed its output',
+  frame_too_large: 'sent a message that is too large',
+  closed: 'was stopped',
+};
+
+export function endingError(
+  server: string,
+  ending: Ending,
+  exit: ChildExit | undefined,
+  lastLine: string,
+  lineBytes?: number,
+): HostError {
+  const said = lastLine === '' ? '' : ` Its last words on stderr: ${lastLine}`;
+  const facts = { server, reason: ending, execution: 'uncertain', ...exitFacts(exit) } as const;
+  if (ending === 'frame_too_large') {
+    return new HostError(
+      'protocol_error',
+      `Server "${server}" sent a line of more than ${LIMITS.frameBytes} bytes and was stopped.${said}`,
+      {
+        ...facts,
+        limit: LIMITS.frameBytes,
+        ...(lineBytes === undefined ? {} : { actual: lineBytes }),
+        hint: 'Ask the tool for less at a time, or have it return a link or a file instead of its content.',
+      },
+    );
+  }
+  return new HostError('transport', `Server "${server}" ${describe(ending, exit)}.${said}`, facts);
+}
+
+/** For a frame that did not get through. */
+export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
+  const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
+  return new HostError('transport', `Server "${server}" ${describe(ending, exit)} ${when}.`, {
+    server,
+    reason: ending,
+    phase,
+    execution: phase === 'queued' ? 'not_executed' : 'uncertain',
+    ...exitFacts(exit),
+  });
+}
+
+/** For a frame that comes after the end. */
+export const refusal = (server: string, ending: Ending, exit: ChildExit | undefined): HostError =>
+  frameError(server, ending, exit, 'queued');
+
+function describe(ending: Ending, exit: ChildExit | undefined): string {
+  if (ending !== 'exit' || !exit) return WHAT[ending];
+  return exit.signal === undefined ? `exited with code ${exit.exitCode}` : `was ended by ${exit.signal}`;
+}
+
+function exitFacts(exit: ChildExit | undefined): { exitCode?: number; signal?: string } {
+  return {
+    ...(exit?.exitCode === undefined ? {} : { exitCode: exit.exitCode }),
+    ...(exit?.signal === undefined ? {} : { signal: exit.signal }),
+  };
+}

@@ -1,0 +1,154 @@
+import { Writable } from 'node:stream';
+import { expect, test } from 'vitest';
+import type { OutboundFrame } from '../../wire/channel.js';
+import { OutboundQueue, type OutboundQueueOptions } from './outbound-queue.js';
+
+/** A stream whose writes finish when told, so that each phase can be seen. */
+class HeldStream extends Writable {
+  readonly writes: string[] = [];
+  #release: ((error?: Error | null) => void) | undefined;
+
+  override _write(chunk: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
+    this.writes.push(chunk.toString('utf8'));
+    this.#release = done;
+  }
+
+  async release(error?: Error): Promise<void> {
+    this.#release?.(error);
+    await tick();
+  }
+}
+
+const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+const frame = (payload: string | Uint8Array, id = 1): OutboundFrame => ({
+  kind: 'request',
+  id,
+  method: 'tools/call',
+  head: '[',
+  payload,
+  tail: ']',
+  http: undefined,
+  phase: 'queued',
+});
+
+function setUp(options: Partial<OutboundQueueOptions> = {}) {
+  const stream = new HeldStream();
+  stream.on('error', () => {});
+  const broken: Error[] = [];
+  const queue = new OutboundQueue({ server: 'files', stream, onBroken: (error) => broken.push(error), ...options });
+  return { stream, queue, broken };
+}
+
+test('frames of one tick become one write, in order', async () => {
+  const { stream, queue } = setUp();
+  for (let i = 0; i < 5; i++) queue.send(frame(`${i}é`));
+  await tick();
+  expect(stream.writes).toEqual(['[0é]\n[1é]\n[2é]\n[3é]\n[4é]\n']);
+});
+
+test('bytes and strings mix in one write', async () => {
+  const { stream, queue } = setUp();
+  queue.send(frame('α'));
+  queue.send(frame(Buffer.from('β')));
+  queue.send({ ...frame(''), head: '[ü' });
+  await tick();
+  expect(stream.writes).toEqual(['[α]\n[β]\n[ü]\n']);
+});
+
+test.each([
+  ['text', '{"a":\n1}\r'],
+  ['bytes', Buffer.from('{"a":\n1}\r')],
+])('a line break within a payload (%s) cannot start a line of its own', async (_name, payload) => {
+  const { stream, queue } = setUp();
+  queue.send(frame(payload));
+  await tick();
+  expect(stream.writes).toEqual(['[{"a": 1} ]\n']);
+  if (typeof payload !== 'string') expect(payload.toString()).toContain('\r');
+});
+
+test('a frame is queued, then writing, then written', async () => {
+  const { stream, queue } = setUp();
+  const sent = frame('1');
+  queue.send(sent);
+  expect(sent.phase).toBe('queued');
+  await tick();
+  expect(sent.phase).toBe('writing');
+  await stream.release();
+  expect(sent.phase).toBe('written');
+  expect(queue.bytes).toBe(0);
+});
+
+test('while a write is on its way, frames wait where they can be withdrawn', async () => {
+  const { stream, queue } = setUp();
+  const [first, second, third] = [frame('1'), frame('2'), frame('3')];
+  queue.send(first);
+  await tick();
+  queue.send(second);
+  queue.send(third);
+  await tick();
+  expect([first.phase, second.phase, third.phase]).toEqual(['writing', 'queued', 'queued']);
+  expect(queue.withdraw(first)).toBe(false);
+  expect(queue.withdraw(second)).toBe(true);
+  expect(queue.withdraw(second)).toBe(false);
+  await stream.release();
+  expect(stream.writes).toEqual(['[1]\n', '[3]\n']);
+});
+
+test('past the bound a frame is refused, and a withdrawn one makes room', async () => {
+  const { queue } = setUp({ maxBytes: 100 });
+  const large = frame('x'.repeat(60));
+  expect(queue.send(large)).toBeUndefined();
+  const refused = queue.send(frame('y'.repeat(60)));
+  expect(refused?.toJSON()).toMatchObject({
+    code: 'overloaded',
+    reason: 'backpressure',
+    limit: 100,
+    execution: 'not_executed',
+  });
+  expect(refused?.retryable).toBe(true);
+  expect(queue.withdraw(large)).toBe(true);
+  expect(queue.bytes).toBe(0);
+  expect(queue.send(frame('y'.repeat(60)))).toBeUndefined();
+});
+
+test('the bound counts bytes, not characters', () => {
+  const { queue } = setUp({ maxBytes: 100 });
+  expect(queue.send(frame('é'.repeat(60)))?.code).toBe('overloaded');
+});
+
+test('a frame above the frame limit is refused as an argument error', () => {
+  const { queue } = setUp({ maxFrameBytes: 10 });
+  expect(queue.send(frame('x'.repeat(20)))?.toJSON()).toMatchObject({
+    code: 'invalid_arguments',
+    reason: 'frame_too_large',
+    limit: 10,
+    execution: 'not_executed',
+    retryable: false,
+  });
+});
+
+test('a large frame goes alone, after those before it', async () => {
+  const { stream, queue } = setUp();
+  queue.send(frame('1'));
+  queue.send(frame('x'.repeat(300_000)));
+  queue.send(frame('3'));
+  for (let i = 0; i < 3; i++) {
+    await tick();
+    await stream.release();
+  }
+  expect(stream.writes.map((text) => text.length)).toEqual([4, 300_003, 4]);
+});
+
+test('a broken pipe is told once, and what was not written is handed back with its phase', async () => {
+  const { stream, queue, broken } = setUp();
+  const [first, second] = [frame('1'), frame('2')];
+  queue.send(first);
+  await tick();
+  queue.send(second);
+  await stream.release(new Error('EPIPE'));
+  expect(broken).toHaveLength(1);
+  expect(queue.abandon()).toEqual([first, second]);
+  expect([first.phase, second.phase]).toEqual(['writing', 'queued']);
+  expect(queue.abandon()).toEqual([]);
+});

@@ -1,0 +1,202 @@
+/**
+ * Frames on their way into one server's stdin: bounded, written in batches, each frame knowing how far it came.
+ * Not here: what a broken pipe means for the channel (stdio-channel.ts), answers and deadlines (the peer).
+ *
+ * Invariants:
+ * - A frame is `queued` until the very moment its bytes are handed to the stream, so a withdrawn one was never seen.
+ * - One write is on its way at a time. What comes meanwhile waits here, where it can still be withdrawn, and not in
+ *   the stream's own buffer, where it could not.
+ * - One frame is one line: a newline within a relayed payload would let its sender forge messages.
+ */
+import type { Writable } from 'node:stream';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { OutboundFrame } from '../../wire/channel.js';
+
+export interface OutboundQueueOptions {
+  readonly server: string;
+  readonly stream: Writable;
+  /** The stream refused a write; called at most once. Frames stay as they are until `abandon`. */
+  readonly onBroken: (error: Error) => void;
+  readonly maxBytes?: number;
+  readonly maxFrameBytes?: number;
+}
+
+/** About what a socket buffer takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
+const batchBytesMax = 256 * 1024;
+const NEWLINE = 0x0a;
+/** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
+const CARRIAGE_RETURN = 0x0d;
+const BLANK = 0x20;
+
+export class OutboundQueue {
+  readonly #server: string;
+  readonly #stream: Writable;
+  readonly #onBroken: (error: Error) => void;
+  readonly #maxBytes: number;
+  readonly #maxFrameBytes: number;
+  /** A set keeps the order and forgets any frame in constant time, also when ten thousand calls time out at once. */
+  readonly #queued = new Set<OutboundFrame>();
+  #writing: OutboundFrame[] = [];
+  #queuedBytes = 0;
+  #writingBytes = 0;
+  #scheduled = false;
+  #open = true;
+
+  constructor(options: OutboundQueueOptions) {
+    this.#server = options.server;
+    this.#stream = options.stream;
+    this.#onBroken = options.onBroken;
+    this.#maxBytes = options.maxBytes ?? LIMITS.outboundBytes;
+    this.#maxFrameBytes = options.maxFrameBytes ?? LIMITS.frameBytes;
+  }
+
+  /** Bytes accepted and not yet taken by the system. */
+  get bytes(): number {
+    return this.#queuedBytes + this.#writingBytes;
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    const bytes = lineBytes(frame);
+    if (bytes > this.#maxFrameBytes) return this.#tooLarge(bytes);
+    if (this.#queuedBytes + this.#writingBytes + bytes > this.#maxBytes) return this.#overloaded();
+    frame.phase = 'queued';
+    this.#queued.add(frame);
+    this.#queuedBytes += bytes;
+    if (!this.#scheduled && this.#writing.length === 0) {
+      this.#scheduled = true;
+      process.nextTick(this.#flush);
+    }
+    return undefined;
+  }
+
+  /** True when the frame was still here and will now never be written. */
+  withdraw(frame: OutboundFrame): boolean {
+    if (!this.#queued.delete(frame)) return false;
+    this.#queuedBytes -= lineBytes(frame);
+    return true;
+  }
+
+  /** Gives up: returns every frame that was not completely written, oldest first, and writes no more. */
+  abandon(): OutboundFrame[] {
+    const left = [...this.#writing, ...this.#queued];
+    this.#open = false;
+    this.#writing = [];
+    this.#queued.clear();
+    this.#queuedBytes = this.#writingBytes = 0;
+    return left;
+  }
+
+  readonly #flush = (): void => {
+    this.#scheduled = false;
+    if (!this.#open || this.#writing.length > 0 || this.#queued.size === 0) return;
+    const batch: OutboundFrame[] = [];
+    let bytes = 0;
+    let allText = true;
+    for (const frame of this.#queued) {
+      const size = lineBytes(frame);
+      if (bytes > 0 && bytes + size > batchBytesMax) break;
+      bytes += size;
+      if (typeof frame.payload !== 'string') allText = false;
+      this.#queued.delete(frame);
+      frame.phase = 'writing';
+      batch.push(frame);
+    }
+    this.#writing = batch;
+    this.#queuedBytes -= bytes;
+    this.#writingBytes = bytes;
+    if (allText) this.#stream.write(joinText(batch), 'utf8', this.#written);
+    else this.#stream.write(joinBytes(batch, bytes), this.#written);
+  };
+
+  readonly #written = (error?: Error | null): void => {
+    if (!this.#open) return;
+    if (error) {
+      this.#open = false;
+      this.#onBroken(error);
+      return;
+    }
+    for (const frame of this.#writing) frame.phase = 'written';
+    this.#writing = [];
+    this.#writingBytes = 0;
+    // Not by way of nextTick: what waited for this write has waited long enough to be a batch.
+    this.#flush();
+  };
+
+  #overloaded(): HostError {
+    const megabytes = Math.round(this.#maxBytes / 1_048_576);
+    return new HostError(
+      'overloaded',
+      `Server "${this.#server}" does not read fast enough: ${megabytes} MiB are waiting to be written to it.`,
+      {
+        server: this.#server,
+        reason: 'backpressure',
+        limit: this.#maxBytes,
+        actual: this.bytes,
+        phase: 'queued',
+        execution: 'not_executed',
+        hint: 'Try again shortly. If it lasts, allow the server fewer calls at a time, or restart it: it may hang.',
+      },
+    );
+  }
+
+  #tooLarge(bytes: number): HostError {
+    return new HostError(
+      'invalid_arguments',
+      `The message to server "${this.#server}" has ${bytes} bytes; the limit is ${this.#maxFrameBytes}.`,
+      {
+        server: this.#server,
+        reason: 'frame_too_large',
+        limit: this.#maxFrameBytes,
+        actual: bytes,
+        phase: 'queued',
+        execution: 'not_executed',
+        hint: 'Send less in one call, for example the path of a file instead of its content.',
+      },
+    );
+  }
+}
+
+/** Head and tail are written by us and ASCII but for an exotic method name, whose few bytes need not be counted. */
+function lineBytes(frame: OutboundFrame): number {
+  const { payload } = frame;
+  const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
+  return frame.head.length + size + frame.tail.length + 1;
+}
+
+function joinText(frames: OutboundFrame[]): string {
+  let text = '';
+  for (const frame of frames) text += `${frame.head}${oneLine(frame.payload as string)}${frame.tail}\n`;
+  return text;
+}
+
+/** Between tokens a line break is white space, and within strings JSON allows none: a blank means the same. */
+const oneLine = (text: string) => (text.includes('\n') || text.includes('\r') ? text.replaceAll(/[\r\n]/g, ' ') : text);
+
+function blankBreaks(bytes: Buffer): void {
+  for (const lineBreak of [NEWLINE, CARRIAGE_RETURN]) {
+    for (let i = bytes.indexOf(lineBreak); i >= 0; i = bytes.indexOf(lineBreak, i + 1)) bytes[i] = BLANK;
+  }
+}
+
+function joinBytes(frames: OutboundFrame[], expectedBytes: number): Buffer {
+  // Three bytes per unit for heads and tails is the worst case, so that writing them cannot run out of room.
+  let room = expectedBytes;
+  for (const frame of frames) room += 2 * (frame.head.length + frame.tail.length);
+  const out = Buffer.allocUnsafe(room);
+  let at = 0;
+  for (const { head, payload, tail } of frames) {
+    at += out.write(head, at, 'utf8');
+    const start = at;
+    if (typeof payload === 'string') {
+      at += out.write(payload, at, 'utf8');
+    } else {
+      out.set(payload, at);
+      at += payload.byteLength;
+    }
+    blankBreaks(out.subarray(start, at));
+    at += out.write(tail, at, 'utf8');
+    out[at++] = NEWLINE;
+  }
+  return out.subarray(0, at);
+}

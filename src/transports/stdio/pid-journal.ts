@@ -1,0 +1,109 @@
+/**
+ * What children this Hostler has running, on disk, so that the next one can clean up when this one and its death watch
+ * were both killed. One file per running Hostler: a header that says whose it is, then one line per start and end.
+ * Not here: reading such files and acting on them (reaper.ts).
+ * Invariants: a line is written before the child's first answer can be awaited; the file stays small; a disk that
+ * cannot be written to costs the clean-up after a crash, never the start of a server.
+ */
+import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import path from 'node:path';
+import type { ProcessTable } from './proc-table.js';
+import type { GroupLeader } from './process-group.js';
+
+export interface JournalHeader {
+  readonly instanceId: string;
+  readonly ownerPid: number;
+  readonly ownerStartTicks: number;
+  readonly bootId: string;
+  readonly pidSpace: string;
+}
+
+export interface JournalEntry extends GroupLeader {
+  readonly run: number;
+}
+
+export const JOURNAL_ENDING = '.children';
+const compactBytes = 64 * 1024;
+
+export class PidJournal {
+  readonly file: string;
+  readonly #header: JournalHeader;
+  readonly #onProblem: (error: unknown) => void;
+  readonly #running = new Map<number, JournalEntry>();
+  #fd: number | undefined;
+  #bytes = 0;
+  #opened = false;
+
+  constructor(
+    stateDir: string,
+    instanceId: string,
+    table: ProcessTable,
+    onProblem: (error: unknown) => void = () => {},
+  ) {
+    this.file = path.join(stateDir, `${instanceId}${JOURNAL_ENDING}`);
+    this.#onProblem = onProblem;
+    this.#header = {
+      instanceId,
+      ownerPid: process.pid,
+      ownerStartTicks: table.read(process.pid)?.startTicks ?? 0,
+      bootId: table.bootId(),
+      pidSpace: table.pidSpace(),
+    };
+  }
+
+  started(entry: JournalEntry): void {
+    this.#running.set(entry.run, entry);
+    // Made with the first child: a Hostler without processes leaves no file.
+    if (!this.#opened) this.#attempt(() => this.#rewrite());
+    else this.#append({ started: entry });
+  }
+
+  /** By run, not by pid: the pid may already be another child's. */
+  ended({ pid, run }: JournalEntry): void {
+    if (this.#running.delete(run)) this.#append({ ended: { pid, run } });
+  }
+
+  /** Removes the file when nothing is running; else it stays, for the next start to act on. */
+  close(): void {
+    this.#attempt(() => {
+      if (this.#fd !== undefined) closeSync(this.#fd);
+      this.#fd = undefined;
+      if (this.#running.size === 0) rmSync(this.file, { force: true });
+    });
+  }
+
+  #append(line: object): void {
+    this.#attempt(() => {
+      if (this.#fd === undefined) return;
+      this.#bytes += writeSync(this.#fd, `${JSON.stringify(line)}\n`);
+      if (this.#bytes > compactBytes) this.#rewrite();
+    });
+  }
+
+  /** By way of a second file, so that a crash in between leaves one of the two whole. */
+  #rewrite(): void {
+    this.#opened = true;
+    const lines = [{ header: this.#header }, ...[...this.#running.values()].map((started) => ({ started }))];
+    const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+    const fresh = `${this.file}.new`;
+    mkdirSync(path.dirname(this.file), { recursive: true, mode: 0o700 });
+    const fd = openSync(fresh, 'w', 0o600);
+    try {
+      this.#bytes = writeSync(fd, text);
+      renameSync(fresh, this.file);
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = fd;
+  }
+
+  #attempt(write: () => void): void {
+    try {
+      write();
+    } catch (error) {
+      this.#onProblem(error);
+    }
+  }
+}

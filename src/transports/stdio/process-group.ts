@@ -1,0 +1,87 @@
+/**
+ * One child's process group: who is still in it, and signals to it.
+ * Not here: when to signal (stop-ladder.ts), who the group belongs to after a crash (pid-journal.ts).
+ * Invariants: never a signal to our own group, to pid 0, 1 or all processes; never to a group whose number now belongs
+ * to somebody else.
+ */
+import type { ProcessFacts, ProcessTable } from './proc-table.js';
+
+/** A group is named by the process that began it, and by when, because its number can be given out again. */
+export interface GroupLeader {
+  readonly pid: number;
+  readonly startTicks: number;
+}
+
+export type Kill = (pid: number, signal: NodeJS.Signals | 0) => void;
+
+export const systemKill: Kill = (pid, signal) => {
+  process.kill(pid, signal);
+};
+
+export class ProcessGroup {
+  readonly leader: GroupLeader;
+  readonly #table: ProcessTable;
+  readonly #kill: Kill;
+
+  constructor(leader: GroupLeader, table: ProcessTable, kill: Kill = systemKill) {
+    this.leader = leader;
+    this.#table = table;
+    this.#kill = kill;
+  }
+
+  /** Living members. Costs a walk through the process table, unless the group is plainly empty. */
+  members(): ProcessFacts[] {
+    if (!signallable(this.leader.pid) || this.#isPlainlyEmpty()) return [];
+    const members: ProcessFacts[] = [];
+    for (const facts of this.#table.living()) {
+      if (facts.pgid !== this.leader.pid) continue;
+      // The number is another process's by now, so what was ours is gone.
+      if (facts.pid === this.leader.pid && facts.startTicks !== this.leader.startTicks) return [];
+      if (facts.startTicks >= this.leader.startTicks) members.push(facts);
+    }
+    return members;
+  }
+
+  /** To all members at once, so that one that is just forking cannot slip away. False when there was nobody. */
+  signal(...signals: NodeJS.Signals[]): boolean {
+    const { pid, startTicks } = this.leader;
+    if (!signallable(pid) || this.#isOurs()) return false;
+    const holder = this.#table.read(pid);
+    if (holder && holder.startTicks !== startTicks) return false;
+    return signals.map((signal) => this.#try(-pid, signal)).every(Boolean);
+  }
+
+  /** To each member but the leader. */
+  signalFollowers(...signals: NodeJS.Signals[]): boolean {
+    if (this.#isOurs()) return false;
+    const followers = this.members().filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
+    for (const { pid } of followers) for (const signal of signals) this.#try(pid, signal);
+    return followers.length > 0;
+  }
+
+  #isPlainlyEmpty(): boolean {
+    try {
+      this.#kill(-this.leader.pid, 0);
+      return false;
+    } catch (error) {
+      // EPERM: there is somebody, only not ours to signal.
+      return (error as NodeJS.ErrnoException).code === 'ESRCH';
+    }
+  }
+
+  #isOurs(): boolean {
+    return this.leader.pid === process.pid || this.leader.pid === this.#table.read(process.pid)?.pgid;
+  }
+
+  #try(target: number, signal: NodeJS.Signals): boolean {
+    try {
+      this.#kill(target, signal);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+/** Signals to 0, -1 and 1 mean our own group, everybody and init. */
+export const signallable = (pid: number): boolean => Number.isSafeInteger(pid) && pid > 1;

@@ -1,0 +1,252 @@
+/**
+ * A channel to a server that runs as our child and speaks over its stdin and stdout, one message per line.
+ * Joins child, framer, decoder and outbound queue, and decides what each way of ending means for the frames under way.
+ * Not here: restarting (supervisor), answers and deadlines (peer), how a child is stopped (child.ts).
+ *
+ * Invariants, beside those of wire/channel.ts:
+ * - stdout and stderr are always read, also when nothing is owed, so a server never blocks on a full pipe.
+ * - Frames that did not get through are failed at once when the child is gone, each by its phase; frames that did get
+ *   through wait for answers still in the pipe, at most `stdoutDrainMs`.
+ * - Every ending takes the child's whole group down.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Channel,
+  type ChannelListener,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import type { Envelope } from '../../wire/envelope.js';
+import { LineFramer } from '../../wire/line-framer.js';
+import { MessageDecoder } from '../../wire/message-decoder.js';
+import { childEnvironment, type Environment, lookUp } from '../environment.js';
+import type { Child, StopReport } from './child.js';
+import type { ChildKeeper } from './child-keeper.js';
+import { resolveCommand } from './command.js';
+import { drain, stdoutDrainMs } from './drain.js';
+import { type Ending, endingError, frameError, refusal } from './ending.js';
+import { NoiseMeter } from './noise-meter.js';
+import { OutboundQueue } from './outbound-queue.js';
+import { type SandboxProfile, wrapInSandbox } from './sandbox.js';
+import { StderrRing } from './stderr-ring.js';
+import { ABUSE_PACE, type LadderPace } from './stop-ladder.js';
+
+export interface StdioSpec {
+  /** The server's name, for errors. */
+  readonly server: string;
+  readonly command: string;
+  readonly args?: readonly string[];
+  /** Declared variables; the child sees these and a short baseline. */
+  readonly env?: Environment;
+  readonly cwd?: string;
+  readonly sandbox?: SandboxProfile;
+  /** What a sandboxed server may write to, absolute or relative to `cwd`. */
+  readonly writablePaths?: readonly string[];
+  readonly stopPace?: LadderPace;
+}
+
+export interface StdioDeps {
+  readonly clock: Clock;
+  /** Redaction, and removal of terminal codes, for everything of stderr that is shown. */
+  readonly cleanText: (text: string) => string;
+  readonly children: ChildKeeper;
+}
+
+export interface StdioDescription {
+  readonly pid: number;
+  readonly startedAtMs: number;
+  readonly profile: SandboxProfile;
+  readonly exit: { readonly exitCode: number | undefined; readonly signal: string | undefined } | undefined;
+  /** How the stop went, once nothing is left. */
+  readonly stop: StopReport | undefined;
+  /** More than twenty junk lines on stdout within the last minute. */
+  readonly noisy: boolean;
+  /** Processes that left the group and still run; known once the channel is closed. */
+  readonly escaped: number;
+  readonly stderrTail: (maxBytes?: number) => string;
+}
+
+/** How long a broken stdin may wait for the exit that probably caused it, and explains it better. */
+const exitAfterBreakMs = 50;
+
+/** Starts the server. Rejects with `connect_failed` when it cannot be started. */
+export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
+  const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
+  const { ambient } = deps.children;
+  const child = await deps.children.start(async (mark) => {
+    const env = childEnvironment(ambient, spec.env ?? {}, mark);
+    const file = await resolveCommand({ server, command, cwd, env });
+    const base = { server, cwd, env };
+    if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
+    const searchPath = lookUp(ambient, 'PATH', process.platform) ?? '';
+    const writablePaths = spec.writablePaths ?? [];
+    const wrapped = await wrapInSandbox({ server, file, args, cwd, writablePaths, searchPath });
+    return { ...base, ...wrapped, leaderIsSandbox: true };
+  });
+  return new StdioChannel(child, spec, deps);
+}
+
+export class StdioChannel implements Channel {
+  readonly kind = 'stdio';
+  readonly counters = newCounters();
+  readonly #server: string;
+  readonly #profile: SandboxProfile;
+  readonly #stopPace: LadderPace | undefined;
+  readonly #clock: Clock;
+  readonly #child: Child;
+  readonly #queue: OutboundQueue;
+  readonly #decoder = new MessageDecoder(this.counters);
+  readonly #framer: LineFramer;
+  readonly #stderr: StderrRing;
+  readonly #noise: NoiseMeter;
+  #listener: ChannelListener | undefined;
+  /** Why no more is sent; the first reason stands. */
+  #ending: Ending | undefined;
+  #closedWith: HostError | undefined;
+  #cancelWait: Cancel = () => {};
+  #closing: Promise<void> | undefined;
+  #resolveOver: () => void = () => {};
+  /** Resolves when `closed` was reported. */
+  readonly #over = new Promise<void>((resolve) => {
+    this.#resolveOver = resolve;
+  });
+
+  constructor(child: Child, spec: StdioSpec, deps: StdioDeps) {
+    this.#server = spec.server;
+    this.#profile = spec.sandbox ?? 'group';
+    this.#stopPace = spec.stopPace;
+    this.#clock = deps.clock;
+    this.#child = child;
+    this.#stderr = new StderrRing(LIMITS.stderrBytes, deps.cleanText);
+    this.#noise = new NoiseMeter(deps.clock);
+    this.#queue = new OutboundQueue({
+      server: spec.server,
+      stream: child.stdin,
+      onBroken: () => this.#stdinBroke(),
+    });
+    this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes) => this.#lineTooLong(bytes));
+    child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
+    child.onExit(() => this.#exited());
+  }
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+    const closedWith = this.#closedWith;
+    if (closedWith) return queueMicrotask(() => listener.closed(closedWith));
+    const { stdout } = this.#child;
+    stdout.on('data', (chunk: Buffer) => this.#framer.push(chunk));
+    stdout.once('end', () => this.#stdoutEnded());
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.#ending) return refusal(this.#server, this.#ending, this.#child.exit);
+    return this.#queue.send(frame);
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    return this.#queue.withdraw(frame) ? 'unsent' : 'notify';
+  }
+
+  /** Lines carry no headers: what was agreed changes nothing here. */
+  adopt(): void {}
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  describe(): StdioDescription {
+    const { pid, startedAtMs, exit, report } = this.#child;
+    return {
+      pid,
+      startedAtMs,
+      profile: this.#profile,
+      exit: exit && { exitCode: exit.exitCode, signal: exit.signal },
+      stop: report,
+      noisy: this.#noise.noisy,
+      escaped: report?.escaped ?? 0,
+      stderrTail: (maxBytes) => this.#stderr.tail(maxBytes),
+    };
+  }
+
+  async #close(): Promise<void> {
+    // The ladder's first rung lets the server finish: answers that come on the way out are still delivered.
+    this.#end('closed');
+    await this.#child.stop(this.#stopPace);
+    // A child that even SIGKILL did not end has no exit that would finish the channel.
+    if (!this.#child.exit) this.#finish();
+    await this.#over;
+  }
+
+  readonly #line = (bytes: Buffer, start: number, end: number): void => {
+    const junkBefore = this.counters.junk;
+    this.#decoder.decode(bytes, start, end, this.#deliver);
+    if (this.counters.junk !== junkBefore) this.#noise.count(this.counters.junk - junkBefore);
+  };
+
+  readonly #deliver = (envelope: Envelope): void => {
+    if (!this.#closedWith) this.#listener?.message(envelope, undefined);
+  };
+
+  #exited(): void {
+    this.#cancelWait();
+    this.#end('exit');
+    drain(this.#clock, this.#child.stdout, this.#child.stderr, () => this.#finish());
+  }
+
+  #stdinBroke(): void {
+    if (this.#ending || this.#child.exit) return;
+    this.#waitForExit(exitAfterBreakMs, () => {
+      this.#end('stdin_closed');
+      void this.#child.stop(this.#stopPace);
+      drain(this.#clock, this.#child.stdout, this.#child.stderr, () => this.#finish());
+    });
+  }
+
+  #stdoutEnded(): void {
+    this.#framer.end();
+    if (this.#ending || this.#child.exit) return;
+    this.#waitForExit(stdoutDrainMs, () => {
+      this.#end('stdout_closed');
+      void this.#child.stop(this.#stopPace);
+      this.#finish();
+    });
+  }
+
+  #lineTooLong(bytes: number): void {
+    this.#end('frame_too_large');
+    this.#finish(bytes);
+    void this.#child.stop(ABUSE_PACE);
+  }
+
+  #waitForExit(waitMs: number, otherwise: () => void): void {
+    this.#cancelWait();
+    this.#cancelWait = this.#clock.at(this.#clock.nowMs() + waitMs, otherwise);
+  }
+
+  /** From here on nothing is sent: what did not get through is failed now. */
+  #end(ending: Ending): void {
+    if (this.#ending) return;
+    this.#ending = ending;
+    for (const frame of this.#queue.abandon()) {
+      this.#listener?.failed(frame, frameError(this.#server, ending, this.#child.exit, frame.phase));
+    }
+  }
+
+  /** From here on nothing is reported. */
+  #finish(lineBytes?: number): void {
+    if (this.#closedWith) return;
+    this.#cancelWait();
+    const ending = this.#ending ?? 'closed';
+    this.#closedWith = endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(500), lineBytes);
+    // Whoever else holds these pipes must not cost us descriptors.
+    this.#child.stdout.destroy();
+    if (this.#child.exit) this.#child.stderr.destroy();
+    else this.#child.onExit(() => this.#child.stderr.destroy());
+    this.#listener?.closed(this.#closedWith);
+    this.#resolveOver();
+  }
+}
