@@ -1,0 +1,99 @@
+/**
+ * Which addresses may be dialled. The operator may name any (`any`); a URL that a server named may only lead to the
+ * public internet (`public`), so that no answer of a server can make us call the metadata service or the office printer.
+ *
+ * Invariant: the address that is checked is the address that is dialled. Names are judged after resolution, inside the
+ * lookup of the connection itself, so a name that resolves differently the second time gains nothing. Literal addresses
+ * never reach a lookup and are judged before the dial.
+ * Not here: same-origin rules for redirects (http-exchange.ts).
+ */
+import { type LookupAddress, lookup as systemLookup } from 'node:dns';
+import { isIP, type LookupFunction } from 'node:net';
+import { buildConnector } from 'undici';
+import { HostError } from '../../kernel/errors.js';
+import { addressClass } from './address-class.js';
+
+export type DialPolicy = 'any' | 'public';
+export type Connector = buildConnector.connector;
+
+/** All addresses of a name, as `dns.lookup` with `all` gives them. */
+export type Resolve = (
+  hostname: string,
+  done: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
+) => void;
+
+const systemResolve: Resolve = (hostname, done) => systemLookup(hostname, { all: true, verbatim: true }, done);
+
+export interface DialOptions {
+  readonly policy: DialPolicy;
+  readonly resolve?: Resolve;
+  readonly connectTimeoutMs?: number;
+  /** Certificates to trust beside the system's, for servers of the operator's own. */
+  readonly ca?: string;
+}
+
+/** How undici opens its connections. */
+export function guardedConnector(options: DialOptions): Connector {
+  const base = {
+    allowH2: false,
+    timeout: options.connectTimeoutMs ?? 10_000,
+    ...(options.ca === undefined ? {} : { ca: options.ca }),
+  };
+  if (options.policy === 'any' && !options.resolve) return buildConnector(base as buildConnector.BuildOptions);
+  const judge = options.policy === 'public' ? refusal : () => undefined;
+  const lookup = judgingLookup(options.resolve ?? systemResolve, judge);
+  const connect = buildConnector({ ...base, lookup } as buildConnector.BuildOptions);
+  return (target, done) => {
+    const literal = target.hostname.replace(/^\[|\]$/g, '');
+    const refused = isIP(literal) === 0 ? undefined : judge(literal);
+    if (refused) done(refused, null);
+    else connect(target, done);
+  };
+}
+
+function judgingLookup(resolve: Resolve, judge: (address: string) => HostError | undefined): LookupFunction {
+  return (hostname, options, done) => {
+    resolve(hostname, (error, addresses) => {
+      if (error) return done(error, '', 0);
+      // One private address among public ones is enough: a name that also leads inside is not a public name.
+      for (const { address } of addresses) {
+        const refused = judge(address);
+        if (refused) return done(refused as NodeJS.ErrnoException, '', 0);
+      }
+      const first = addresses[0];
+      if (!first) return done(Object.assign(new Error('no address'), { code: 'ENOTFOUND' }), '', 0);
+      if (options.all) done(null, addresses);
+      else done(null, first.address, first.family);
+    });
+  };
+}
+
+function refusal(address: string): HostError | undefined {
+  const kind = addressClass(address);
+  if (kind === 'public') return undefined;
+  return new HostError('denied', `A server named a URL that leads to a ${kind} address; it was not dialled.`, {
+    reason: 'address_refused',
+    execution: 'not_executed',
+    hint: 'If this server belongs to you, write its URL in the configuration yourself.',
+  });
+}
+
+/**
+ * The URL as an object, or why it cannot be used. Literal addresses are judged here too, so that a URL which can never
+ * be dialled is refused where it is read; names can only be judged when they are dialled.
+ */
+export function checkUrl(text: string, policy: DialPolicy, field = 'url'): URL | HostError {
+  const wrong = (message: string, reason: string) =>
+    new HostError(policy === 'any' ? 'invalid_spec' : 'denied', message, { field, reason, execution: 'not_executed' });
+  if (!URL.canParse(text)) return wrong(`${field} is not a URL.`, 'url_malformed');
+  const url = new URL(text);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    return wrong(`${field} must start with http:// or https://.`, 'url_scheme');
+  }
+  if (url.username !== '' || url.password !== '') {
+    return wrong(`${field} must not contain a user name or password; use headers.`, 'url_userinfo');
+  }
+  const literal = url.hostname.replace(/^\[|\]$/g, '');
+  if (policy === 'public' && isIP(literal) !== 0) return refusal(literal) ?? url;
+  return url;
+}

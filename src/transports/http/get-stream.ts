@@ -1,0 +1,144 @@
+/**
+ * An event stream that is fetched by GET and fetched again when it breaks, from where it broke (`Last-Event-ID`).
+ * Two uses: the standalone stream of a legacy session, which is reopened for ever, and the rest of one call's answer,
+ * which is given up when it cannot be had. Not here: what the events say.
+ *
+ * Invariant: an id counts as seen only when its event was delivered, so that a cut between the two loses nothing and
+ * repeats nothing.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { Random } from '../../kernel/random.js';
+import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import { reconnectDelayMs } from './reconnect-delay.js';
+import { type SseEvent, SseParser } from './sse-parser.js';
+import { headerText, statusError } from './status-error.js';
+
+/** A stream that lived this long was a good one: the next failure is the first again. */
+const healthyMs = 5_000;
+const failuresMax = 5;
+
+export interface GetStreamOptions {
+  readonly server: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Starts the GET. */
+  readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
+  readonly lastEventId?: string | undefined;
+  readonly retryMs?: number | undefined;
+  /** Never give up for reasons that may pass. */
+  readonly endless: boolean;
+  readonly onData: (data: Buffer) => void;
+  /** The stream is over for good. Not called after `stop`. */
+  readonly onGiveUp: (error: HostError) => void;
+}
+
+export class GetStream implements ExchangeSink {
+  readonly #options: GetStreamOptions;
+  #lastEventId: string | undefined;
+  #retryMs: number | undefined;
+  #exchange: HttpExchange | undefined;
+  #parser: SseParser | undefined;
+  #cancelWait: Cancel = () => {};
+  #failures = 0;
+  #openedAtMs: number | undefined;
+  #heard = false;
+  #fatal: HostError | undefined;
+  #tooLarge: HostError | undefined;
+  #stopped = false;
+
+  constructor(options: GetStreamOptions) {
+    this.#options = options;
+    this.#lastEventId = options.lastEventId;
+    this.#retryMs = options.retryMs;
+  }
+
+  open(): void {
+    if (this.#stopped) return;
+    this.#parser = this.#openedAtMs = this.#tooLarge = undefined;
+    this.#heard = false;
+    this.#exchange = this.#options.open(this.#lastEventId, this);
+  }
+
+  /** Opens after the time the server asked for. */
+  openLater(): void {
+    const { clock, random } = this.#options;
+    const delayMs = reconnectDelayMs(this.#retryMs, this.#failures, random);
+    this.#cancelWait = clock.at(clock.nowMs() + delayMs, () => this.open());
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancelWait();
+    this.#exchange?.abort();
+  }
+
+  started(): void {}
+  released(): void {}
+
+  head(status: number, headers: ResponseHeaders): HostError | undefined {
+    const { server, clock } = this.#options;
+    if (status === 200 && headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
+      this.#openedAtMs = clock.nowMs();
+      this.#parser = new SseParser(
+        LIMITS.frameBytes,
+        (event) => this.#event(event),
+        (bytes) => this.#eventTooLarge(bytes),
+      );
+      return undefined;
+    }
+    const inSession = true;
+    const error = statusError({ server, status, headers, inSession, rpcCode: undefined, now: clock.date() });
+    if (status < 500 && status !== 429) this.#fatal = error;
+    return error;
+  }
+
+  data(chunk: Buffer): HostError | undefined {
+    this.#heard = true;
+    this.#parser?.push(chunk);
+    return this.#tooLarge;
+  }
+
+  end(): void {
+    this.#parser?.end();
+    this.#again(new HostError('transport', 'The event stream ended.', { server: this.#options.server }), true);
+  }
+
+  failed(error: HostError): void {
+    this.#again(error, false);
+  }
+
+  #again(error: HostError, clean: boolean): void {
+    if (this.#stopped) return;
+    this.#exchange = undefined;
+    if (this.#fatal) return this.#giveUp(this.#fatal);
+    const livedMs = this.#openedAtMs === undefined ? 0 : this.#options.clock.nowMs() - this.#openedAtMs;
+    // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
+    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = 0;
+    else this.#failures++;
+    if (!clean && !this.#options.endless && this.#failures >= failuresMax) return this.#giveUp(error);
+    this.openLater();
+  }
+
+  #giveUp(error: HostError): void {
+    this.#stopped = true;
+    this.#options.onGiveUp(error);
+  }
+
+  #event(event: SseEvent): void {
+    if (this.#stopped) return;
+    if (event.retryMs !== undefined) this.#retryMs = event.retryMs;
+    if (event.data.length > 0) this.#options.onData(event.data);
+    if (event.id !== undefined) this.#lastEventId = event.id === '' ? undefined : event.id;
+  }
+
+  #eventTooLarge(bytes: number): void {
+    const { server, endless } = this.#options;
+    const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual: bytes } as const;
+    this.#tooLarge = new HostError('result_too_large', 'An event of the stream is too large.', details);
+    if (!endless) this.#fatal = this.#tooLarge;
+    // Asked from the last id, the server would send the same event again.
+    this.#lastEventId = undefined;
+  }
+}

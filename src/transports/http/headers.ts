@@ -1,0 +1,174 @@
+/**
+ * The request headers of each era, and the checks that keep a header from being anything but a header.
+ * Modern (2026-07-28): every POST names its version, method and subject. Legacy: the version once it is agreed, and the
+ * session id while there is one. Configured headers (credentials) go out with every request to the configured origin.
+ *
+ * Invariant: nothing that a server or caller supplied reaches a header line unencoded unless it is plain visible ASCII.
+ */
+import { HostError } from '../../kernel/errors.js';
+import type { Agreement, Era, HttpFacts, OutboundFrame } from '../../wire/channel.js';
+
+/** What `server/discover` is asked with before anything is agreed. */
+export const probeVersion = '2026-07-28';
+
+export const ACCEPT_BOTH = 'application/json, text/event-stream';
+
+const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const visibleAscii = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/;
+const configuredValue = /^[\x20-\x7e\x80-\xff\t]*$/;
+const sentinel = /^=\?base64\?.*\?=$/i;
+
+/** The transport writes these itself, or they decide where the message ends. */
+const RESERVED = new Set([
+  'accept',
+  'accept-encoding',
+  'connection',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'last-event-id',
+  'mcp-method',
+  'mcp-name',
+  'mcp-protocol-version',
+  'mcp-session-id',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Alternating names and values, as undici takes them. */
+export type HeaderList = string[];
+
+/** Throws `invalid_spec` naming the field. */
+export function configuredHeaders(headers: Readonly<Record<string, string>> = {}): HeaderList {
+  const list: HeaderList = [];
+  for (const [name, value] of Object.entries(headers)) {
+    const field = `headers.${name}`;
+    const wrong = (message: string) => new HostError('invalid_spec', message, { field: field.slice(0, 200) });
+    if (!token.test(name)) throw wrong('A header name has characters that HTTP does not allow.');
+    if (RESERVED.has(name.toLowerCase())) throw wrong(`The header ${name} is written by Hostler itself.`);
+    // The value may be a secret: it is never quoted.
+    if (typeof value !== 'string' || !configuredValue.test(value)) {
+      throw wrong(`The value of the header ${name} has characters that HTTP does not allow.`);
+    }
+    list.push(name.toLowerCase(), value.trim());
+  }
+  if (!list.includes('user-agent')) list.push('user-agent', 'hostler');
+  return list;
+}
+
+/** Values that are not plain visible ASCII travel as `=?base64?...?=`. */
+export function encodeHeaderValue(value: string): string {
+  if (value === '' || (visibleAscii.test(value) && !sentinel.test(value))) return value;
+  return `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`;
+}
+
+/** A session id comes from the server and goes back in a header. */
+export const isSessionId = (value: string): boolean => value.length <= 1024 && /^[\x21-\x7e]+$/.test(value);
+
+/** Builds the headers of each request from parts that change rarely. */
+export class RequestHeaders {
+  #configured: HeaderList;
+  #agreement: Agreement | undefined;
+  #sessionId: string | undefined;
+  #modern: HeaderList = [];
+  #legacy: HeaderList = [];
+  #initialize: HeaderList = [];
+
+  constructor(configured: HeaderList) {
+    this.#configured = configured;
+    this.#rebuild();
+  }
+
+  get sessionId(): string | undefined {
+    return this.#sessionId;
+  }
+
+  adopt(agreement: Agreement): void {
+    this.#agreement = agreement;
+    this.#rebuild();
+  }
+
+  holdSession(id: string | undefined): void {
+    this.#sessionId = id;
+    this.#rebuild();
+  }
+
+  configure(configured: HeaderList): void {
+    this.#configured = configured;
+    this.#rebuild();
+  }
+
+  /** The era a message belongs to: agreed, or before that told by the one method each era begins with. */
+  eraOf(method: string | undefined): Era {
+    if (method === 'initialize') return 'legacy';
+    return this.#agreement?.era ?? (method === 'server/discover' ? 'modern' : 'legacy');
+  }
+
+  /** For a POST of this frame, or why it has none. */
+  post(frame: OutboundFrame): HeaderList | HostError {
+    if (frame.method === 'initialize') return this.#initialize;
+    if (this.eraOf(frame.method) === 'legacy') return this.#legacy;
+    const list = [...this.#modern];
+    if (frame.method !== undefined) list.push('mcp-method', encodeHeaderValue(frame.method));
+    return frame.http === undefined ? list : withFacts(list, frame.http);
+  }
+
+  /** For a GET of an event stream. */
+  stream(lastEventId: string | undefined): HeaderList {
+    const list = this.#without('text/event-stream');
+    if (lastEventId !== undefined) list.push('last-event-id', lastEventId);
+    return list;
+  }
+
+  /** For the DELETE that ends a session. */
+  end(): HeaderList {
+    return this.#without('application/json');
+  }
+
+  #rebuild(): void {
+    const base = [
+      ...['content-type', 'application/json', 'accept', ACCEPT_BOTH, 'accept-encoding', 'identity'],
+      ...this.#configured,
+    ];
+    this.#modern = [...base, 'mcp-protocol-version', this.#version() ?? probeVersion];
+    this.#legacy = [...base, ...this.#sessionParts()];
+    this.#initialize = base;
+  }
+
+  /** The server had its say in the version, so it is encoded like everything else. */
+  #version(): string | undefined {
+    return this.#agreement === undefined ? undefined : encodeHeaderValue(this.#agreement.version);
+  }
+
+  #sessionParts(): HeaderList {
+    const version = this.#version();
+    return [
+      ...(version === undefined ? [] : ['mcp-protocol-version', version]),
+      ...(this.#sessionId === undefined ? [] : ['mcp-session-id', this.#sessionId]),
+    ];
+  }
+
+  #without(accept: string): HeaderList {
+    return ['accept', accept, 'accept-encoding', 'identity', ...this.#configured, ...this.#sessionParts()];
+  }
+}
+
+function withFacts(list: HeaderList, http: HttpFacts): HeaderList | HostError {
+  if (http.name !== undefined) list.push('mcp-name', encodeHeaderValue(http.name));
+  for (const [name, value] of http.params ?? []) {
+    if (!token.test(name)) {
+      return new HostError('invalid_request', 'A parameter header has a name that HTTP does not allow.', {
+        reason: 'header_name',
+        field: `Mcp-Param-${name.slice(0, 100)}`,
+        execution: 'not_executed',
+      });
+    }
+    list.push(`mcp-param-${name}`, encodeHeaderValue(value));
+  }
+  return list;
+}

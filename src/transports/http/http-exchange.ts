@@ -1,0 +1,178 @@
+/**
+ * One POST, GET or DELETE, through undici's dispatch, with a handler object instead of promises and streams.
+ * HTTP/1.1 only, one request per connection at a time: a request shares its fate with no other.
+ * Not here: what status and body mean (post-call.ts, get-stream.ts), deadlines (the peer withdraws).
+ *
+ * Invariants:
+ * - `not_executed` is said only while undici has not called `onRequestStart`, which it does right before the first byte.
+ *   After that every failure is `uncertain`.
+ * - The sink hears exactly one of `end` and `failed`, or nothing after `abort`; then `released` exactly once, when undici
+ *   holds nothing of the request any more.
+ * - No header and no byte of the body goes to an origin other than the first.
+ */
+import type { Dispatcher } from 'undici';
+import { HostError } from '../../kernel/errors.js';
+import type { HeaderList } from './headers.js';
+import { networkError } from './network-error.js';
+
+export type ResponseHeaders = Record<string, string | string[] | undefined>;
+
+export interface ExchangeSink {
+  /** The next thing that happens is that bytes are written. */
+  started(): void;
+  /** The head of the final response. A returned error ends the exchange with it. */
+  head(status: number, headers: ResponseHeaders): HostError | undefined;
+  data(chunk: Buffer): HostError | undefined;
+  end(): void;
+  failed(error: HostError): void;
+  released(): void;
+}
+
+export interface ExchangeRequest {
+  readonly server: string;
+  readonly dispatcher: Dispatcher;
+  /** Absolute; redirects are resolved against it. */
+  readonly url: URL;
+  readonly method: 'POST' | 'GET' | 'DELETE';
+  readonly headers: HeaderList;
+  readonly body: string | Buffer | null;
+}
+
+const redirectsMax = 3;
+/** A redirect's own body is of no use; this much is read to keep the connection. */
+const redirectBodyBytes = 64 * 1024;
+const ABORTED = new Error('the exchange was given up');
+
+export class HttpExchange implements Dispatcher.DispatchHandler {
+  readonly #request: ExchangeRequest;
+  readonly #sink: ExchangeSink;
+  #url: URL;
+  #controller: Dispatcher.DispatchController | undefined;
+  /** Bytes of any hop may have left. */
+  #written = false;
+  #starting = false;
+  #silent = false;
+  #over = false;
+  #redirects = 0;
+  #redirectTo: URL | undefined;
+  #redirectBytes = 0;
+
+  constructor(request: ExchangeRequest, sink: ExchangeSink) {
+    this.#request = request;
+    this.#sink = sink;
+    this.#url = request.url;
+  }
+
+  start(): void {
+    const { dispatcher, method, headers, body } = this.#request;
+    const path = this.#url.pathname + this.#url.search;
+    this.#starting = true;
+    dispatcher.dispatch({ path, method, headers, body }, this);
+    this.#starting = false;
+  }
+
+  /** True once bytes may have left. */
+  get written(): boolean {
+    return this.#written;
+  }
+
+  /** Gives the exchange up: the sink hears no more of it, a request that has not gone out never will. */
+  abort(): void {
+    if (this.#over) return;
+    this.#silent = true;
+    this.#controller?.abort(ABORTED);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#silent) return controller.abort(ABORTED);
+    // undici may start a request again on a new connection; what may have been executed is not sent twice.
+    if (this.#written && this.#redirectTo === undefined) {
+      return controller.abort(new Error('the connection was lost'));
+    }
+    this.#redirectTo = undefined;
+    this.#written = true;
+    this.#sink.started();
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+    if (status < 200 || this.#silent) return;
+    if (status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
+    const encoding = headers['content-encoding'];
+    if (encoding !== undefined && encoding !== '' && encoding !== 'identity') {
+      const message = 'The server sent an encoded answer although it was told that only plain ones are read.';
+      return this.#fail(this.#protocolError(message, 'content_encoding', status));
+    }
+    const error = this.#sink.head(status, headers);
+    if (error) this.#fail(error);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#silent) return;
+    if (this.#redirectTo) {
+      this.#redirectBytes += chunk.length;
+      if (this.#redirectBytes <= redirectBodyBytes) return;
+      return this.#fail(this.#protocolError('The body of a redirect does not end.', 'redirect_body'));
+    }
+    const error = this.#sink.data(chunk);
+    if (error) this.#fail(error);
+  }
+
+  onResponseEnd(): void {
+    if (this.#redirectTo && !this.#silent) {
+      this.#url = this.#redirectTo;
+      this.#controller = undefined;
+      return this.start();
+    }
+    this.#over = true;
+    if (!this.#silent) this.#sink.end();
+    this.#sink.released();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
+    if (this.#over) return;
+    // Whoever starts an exchange is not told of its failure before `start` has returned.
+    if (this.#starting) return queueMicrotask(() => this.onResponseError(undefined, error));
+    this.#over = true;
+    if (!this.#silent) this.#sink.failed(networkError(error, this.#request.server, this.#written));
+    this.#sink.released();
+  }
+
+  /** The sink first: `released` comes out of the abort. */
+  #fail(error: HostError): void {
+    this.#silent = true;
+    this.#sink.failed(error);
+    this.#controller?.abort(ABORTED);
+  }
+
+  #redirected(status: number, headers: ResponseHeaders): void {
+    const location = headers.location;
+    const { method } = this.#request;
+    if (typeof location !== 'string' || !URL.canParse(location, this.#url.href)) {
+      return this.#fail(this.#protocolError('The server redirects to nowhere.', 'redirect_location', status));
+    }
+    const target = new URL(location, this.#url);
+    // Only 307 and 308 promise that the same request is meant; the others turn a POST into a GET.
+    const keeps = status === 307 || status === 308 || (method === 'GET' && (status === 301 || status === 302));
+    if (!keeps) return this.#fail(this.#protocolError(`The server redirects with ${status}.`, 'redirect', status));
+    if (target.origin !== this.#request.url.origin || target.username !== '' || target.password !== '') {
+      const message = 'The server redirects to another origin; nothing was sent there.';
+      return this.#fail(this.#protocolError(message, 'redirect_origin', status));
+    }
+    if (++this.#redirects > redirectsMax) {
+      return this.#fail(this.#protocolError('The server redirects in circles.', 'redirect_loop', status));
+    }
+    this.#redirectTo = target;
+    this.#redirectBytes = 0;
+  }
+
+  #protocolError(message: string, reason: string, httpStatus?: number): HostError {
+    return new HostError('protocol_error', message, {
+      server: this.#request.server,
+      reason,
+      execution: 'uncertain',
+      ...(httpStatus === undefined ? {} : { httpStatus }),
+      ...(reason.startsWith('redirect') ? { hint: 'Write the final URL of the server in its configuration.' } : {}),
+    });
+  }
+}

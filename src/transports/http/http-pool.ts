@@ -1,0 +1,45 @@
+/**
+ * Connections to one origin. All limits of time are the peer's: undici's own would end a call that is allowed to last.
+ */
+import { type Dispatcher, Pool } from 'undici';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import type { Random } from '../../kernel/random.js';
+import { type Connector, checkUrl, guardedConnector } from './dial-guard.js';
+
+export interface HttpSpec {
+  readonly server: string;
+  readonly url: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Calls on the wire at the same time; more wait. */
+  readonly connections?: number;
+}
+
+export interface HttpDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** How connections are opened; by default to any address, since the operator wrote the URL. */
+  readonly connector?: Connector;
+}
+
+export const connectionsDefault = 64;
+const headerBytesMax = 16 * 1024;
+
+export function openPool(origin: string, connections: number, connector: Connector | undefined): Dispatcher {
+  return new Pool(origin, {
+    connections,
+    pipelining: 1,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxHeaderSize: headerBytesMax,
+    connect: connector ?? guardedConnector({ policy: 'any' }),
+  });
+}
+
+/** Throws `invalid_spec` naming the field. */
+export function specUrl(spec: HttpSpec): URL {
+  const url = checkUrl(spec.url, 'any');
+  if (url instanceof HostError) throw url;
+  url.hash = '';
+  return url;
+}

@@ -1,0 +1,258 @@
+/**
+ * One frame on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
+ * Not here: when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
+ *
+ * Invariants:
+ * - The host hears exactly one of `answered`, `failed` and `broke` for a request, unless the call was given up.
+ * - An answer is delivered only to the request it names: a result or error with another id is counted and dropped.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { Era, OutboundFrame } from '../../wire/channel.js';
+import type { Envelope } from '../../wire/envelope.js';
+import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import { type SseEvent, SseParser } from './sse-parser.js';
+import { headerText } from './status-error.js';
+
+export interface CallHost {
+  readonly server: string;
+  decode(bytes: Buffer, deliver: (envelope: Envelope) => void): void;
+  message(envelope: Envelope, frame: OutboundFrame): void;
+  /** A message that is no use to anyone. */
+  junk(): void;
+  /** The response began: its head, before anything in it is delivered. A returned error fails the call. */
+  opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined;
+  answered(call: PostCall): void;
+  failed(call: PostCall, error: HostError): void;
+  refused(call: PostCall, status: number, headers: ResponseHeaders, rpcCode: number | undefined): void;
+  /** The event stream ended before the answer came. */
+  broke(call: PostCall, error: HostError): void;
+  released(call: PostCall): void;
+}
+
+/** Of an error page this much is read. */
+const errorBodyBytes = 64 * 1024;
+const methodNotFound = -32601;
+
+type Body = 'none' | 'json' | 'events' | 'refusal';
+
+export class PostCall implements ExchangeSink {
+  readonly frame: OutboundFrame;
+  readonly era: Era;
+  /** The session the request was sent in. */
+  sessionId: string | undefined;
+  readonly #host: CallHost;
+  exchange: HttpExchange | undefined;
+  /** Bytes of this frame that count as waiting. */
+  pendingBytes: number;
+  lastEventId: string | undefined;
+  retryMs: number | undefined;
+  #over = false;
+  #body: Body = 'none';
+  #status = 0;
+  #headers: ResponseHeaders = {};
+  #first: Buffer | undefined;
+  #more: Buffer[] | undefined;
+  #length = 0;
+  #parser: SseParser | undefined;
+  #tooLarge: HostError | undefined;
+  #rpcCode: number | undefined;
+
+  constructor(host: CallHost, frame: OutboundFrame, era: Era, pendingBytes: number) {
+    this.#host = host;
+    this.frame = frame;
+    this.era = era;
+    this.pendingBytes = pendingBytes;
+  }
+
+  /** Answered, failed or given up. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** Its connection is in use for an event stream. */
+  get streaming(): boolean {
+    return this.#body === 'events' && this.exchange !== undefined;
+  }
+
+  /** The peer is no longer interested. */
+  giveUp(): void {
+    this.#over = true;
+    this.exchange?.abort();
+  }
+
+  started(): void {
+    this.frame.phase = 'writing';
+  }
+
+  head(status: number, headers: ResponseHeaders): HostError | undefined {
+    // The server has begun to answer, so it has read what it wanted to read.
+    this.frame.phase = 'written';
+    this.#status = status;
+    this.#headers = headers;
+    const refused = this.#host.opened(this, status, headers);
+    if (refused) return refused;
+    const type = headerText(headers, 'content-type')?.toLowerCase() ?? '';
+    if (status < 200 || status > 299) {
+      this.#body = 'refusal';
+    } else if (this.frame.kind !== 'request') {
+      // Nothing is owed to a notification; a stream held open for one would only hold a connection.
+      if (type.startsWith('text/event-stream')) this.giveUp();
+    } else if (type.startsWith('text/event-stream')) {
+      this.#body = 'events';
+      this.#parser = new SseParser(
+        LIMITS.frameBytes,
+        (event) => this.#event(event),
+        (bytes) => {
+          this.#tooLarge = this.#tooLargeError(bytes);
+        },
+      );
+    } else if (status === 202 || status === 204) {
+      this.#body = 'none';
+    } else if (type === '' || type.startsWith('application/json')) {
+      this.#body = 'json';
+      const length = Number(headerText(headers, 'content-length') ?? 0);
+      if (length > LIMITS.frameBytes) return this.#tooLargeError(length);
+    } else {
+      return this.#protocolError('The server answered with neither JSON nor an event stream.', 'content_type');
+    }
+    return undefined;
+  }
+
+  data(chunk: Buffer): HostError | undefined {
+    if (this.#body === 'events') {
+      this.#parser?.push(chunk);
+      return this.#tooLarge;
+    }
+    this.#length += chunk.length;
+    if (this.#body === 'json') {
+      if (this.#length > LIMITS.frameBytes) return this.#tooLargeError(this.#length);
+    } else if (this.#body === 'none' || this.#length > errorBodyBytes) {
+      return undefined;
+    }
+    if (!this.#first) this.#first = chunk;
+    else if (this.#more) this.#more.push(chunk);
+    else this.#more = [chunk];
+    return undefined;
+  }
+
+  end(): void {
+    if (this.#body === 'events') {
+      this.#parser?.end();
+      if (!this.#over) this.#lost(this.#noAnswer('transport', 'stream_ended'));
+      return;
+    }
+    if (this.#body === 'refusal') return this.#refused();
+    if (this.#body === 'json') this.#read();
+    if (this.#over) return;
+    if (this.frame.kind === 'request') this.failed(this.#noAnswer('protocol_error', 'no_answer'));
+    else this.#over = true;
+  }
+
+  failed(error: HostError): void {
+    if (this.#over) return;
+    if (this.#body === 'events' && error !== this.#tooLarge) return this.#lost(error);
+    // The status is the server's word, also when the page that came with it broke off.
+    if (this.#body === 'refusal') return this.#refused();
+    this.#over = true;
+    this.#host.failed(this, error);
+  }
+
+  released(): void {
+    this.#host.released(this);
+  }
+
+  /** Data of an event on this call's own stream, first or resumed. */
+  receive(data: Buffer): void {
+    this.#host.decode(data, (envelope) => this.#deliver(envelope));
+  }
+
+  /** The call cannot be answered any more; also used when the rest of its stream cannot be had. */
+  fail(error: HostError): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#host.failed(this, error);
+  }
+
+  #event(event: SseEvent): void {
+    if (event.retryMs !== undefined) this.retryMs = event.retryMs;
+    if (event.data.length > 0) this.receive(event.data);
+    if (event.id !== undefined) this.lastEventId = event.id === '' ? undefined : event.id;
+  }
+
+  #deliver(envelope: Envelope): void {
+    if (envelope.kind === 'result' || envelope.kind === 'error') {
+      if (envelope.kind === 'error' && envelope.idText() === undefined) {
+        this.#rpcCode = errorCode(envelope);
+        return;
+      }
+      if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
+      // A server that lost the session may say so in our own id's name; that is still the end of the session.
+      if (this.#sessionLost() && errorCode(envelope) !== methodNotFound) return;
+      this.#over = true;
+      this.#host.answered(this);
+    }
+    this.#host.message(envelope, this.frame);
+  }
+
+  #sessionLost(): boolean {
+    return this.#body === 'refusal' && this.#status === 404 && this.sessionId !== undefined;
+  }
+
+  #read(): void {
+    if (!this.#first) return;
+    this.receive(this.#more ? Buffer.concat([this.#first, ...this.#more], this.#length) : this.#first);
+  }
+
+  #refused(): void {
+    if (this.#over) return;
+    const isJson = headerText(this.#headers, 'content-type')?.toLowerCase().startsWith('application/json');
+    if (isJson && this.frame.kind === 'request' && this.#length <= errorBodyBytes) this.#read();
+    if (this.#over) return;
+    this.#over = true;
+    this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);
+  }
+
+  #lost(error: HostError): void {
+    if (!this.#over) this.#host.broke(this, error);
+  }
+
+  #noAnswer(code: 'transport' | 'protocol_error', reason: string): HostError {
+    return new HostError(code, 'The response ended without an answer to the request.', {
+      server: this.#host.server,
+      reason,
+      phase: this.frame.phase,
+      execution: 'uncertain',
+      httpStatus: this.#status,
+      ...(this.#rpcCode === undefined ? {} : { rpcCode: this.#rpcCode }),
+    });
+  }
+
+  #tooLargeError(actual: number): HostError {
+    return new HostError('result_too_large', 'The answer is larger than one message may be.', {
+      server: this.#host.server,
+      reason: 'frame_too_large',
+      execution: 'uncertain',
+      limit: LIMITS.frameBytes,
+      actual,
+    });
+  }
+
+  #protocolError(message: string, reason: string): HostError {
+    const { server } = this.#host;
+    return new HostError('protocol_error', message, {
+      server,
+      reason,
+      execution: 'uncertain',
+      httpStatus: this.#status,
+    });
+  }
+}
+
+function errorCode(envelope: Envelope): number | undefined {
+  const payload = envelope.kind === 'error' ? envelope.payload() : undefined;
+  if (!payload || payload.length > errorBodyBytes) return undefined;
+  const error: unknown = JSON.parse(payload.toString('utf8'));
+  const code = typeof error === 'object' && error !== null ? (error as { code?: unknown }).code : undefined;
+  return typeof code === 'number' ? code : undefined;
+}

@@ -1,0 +1,207 @@
+/**
+ * Byte chunks → server-sent events. Not here: what an event means, reconnecting (get-stream.ts).
+ *
+ * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
+ * however small the chunks are; the data of an event that lies within one chunk is not copied.
+ * Invariant: at most `maxBytes` of one event are held. Past that the parser reports it once and is deaf from then on.
+ */
+const LF = 0x0a;
+const CR = 0x0d;
+const COLON = 0x3a;
+const SPACE = 0x20;
+
+/** Room for the field name in front of the data. */
+const fieldNameBytes = 16;
+/** Longer ids are not remembered: they come back to the server in a header. */
+const idBytes = 1024;
+const firstBytes = 4096;
+const EMPTY = Buffer.alloc(0);
+
+export interface SseEvent {
+  /** Set when this event carried an id that can be sent back as `Last-Event-ID`; empty when it takes the last one back. */
+  readonly id: string | undefined;
+  readonly event: string | undefined;
+  readonly retryMs: number | undefined;
+  /** Empty for events that only carry an id or a retry time. Valid as long as the caller holds it. */
+  readonly data: Buffer;
+}
+
+/** A buffer that grows by doubling, so that single bytes cost the same however many are waiting. */
+class Gathering {
+  bytes: Buffer = EMPTY;
+  length = 0;
+
+  add(source: Buffer, from: number, to: number): void {
+    this.#reserve(to - from);
+    source.copy(this.bytes, this.length, from, to);
+    this.length += to - from;
+  }
+
+  addByte(byte: number): void {
+    this.#reserve(1);
+    this.bytes[this.length++] = byte;
+  }
+
+  /** Hands the buffer over: the receiver may keep it. */
+  take(): Buffer {
+    const taken = this.bytes.subarray(0, this.length);
+    this.bytes = EMPTY;
+    this.length = 0;
+    return taken;
+  }
+
+  #reserve(more: number): void {
+    const needed = this.length + more;
+    if (needed <= this.bytes.length) return;
+    const grown = Buffer.allocUnsafeSlow(Math.max(firstBytes, this.bytes.length * 2, needed));
+    this.bytes.copy(grown, 0, 0, this.length);
+    this.bytes = grown;
+  }
+}
+
+export class SseParser {
+  readonly #maxBytes: number;
+  readonly #onEvent: (event: SseEvent) => void;
+  readonly #onTooLarge: (bytes: number) => void;
+  /** The line that has not ended yet. */
+  readonly #line = new Gathering();
+  /** The data of an event with several data lines. */
+  readonly #lines = new Gathering();
+  #data: Buffer | undefined;
+  #id: string | undefined;
+  #event: string | undefined;
+  #retryMs: number | undefined;
+  #skipLf = false;
+  #firstLine = true;
+  #dead = false;
+
+  constructor(maxBytes: number, onEvent: (event: SseEvent) => void, onTooLarge: (bytes: number) => void) {
+    this.#maxBytes = maxBytes;
+    this.#onEvent = onEvent;
+    this.#onTooLarge = onTooLarge;
+  }
+
+  push(chunk: Buffer): void {
+    let from = 0;
+    if (this.#skipLf && chunk.length > 0) {
+      if (chunk[0] === LF) from = 1;
+      this.#skipLf = false;
+    }
+    // Both kinds of line end are looked for only as far as needed, so that a chunk without CR is not searched once per line.
+    let lf = -2;
+    let cr = -2;
+    while (!this.#dead && from < chunk.length) {
+      if (lf !== -1 && lf < from) lf = chunk.indexOf(LF, from);
+      if (cr !== -1 && cr < from) cr = chunk.indexOf(CR, from);
+      const end = cr < 0 || (lf >= 0 && lf < cr) ? lf : cr;
+      if (end < 0) {
+        this.#line.add(chunk, from, chunk.length);
+        this.#checkSize();
+        return;
+      }
+      if (this.#line.length > 0) {
+        this.#line.add(chunk, from, end);
+        const line = this.#line.take();
+        this.#endLine(line, 0, line.length);
+      } else {
+        this.#endLine(chunk, from, end);
+      }
+      from = end + 1;
+      if (end === cr) {
+        if (from === chunk.length) this.#skipLf = true;
+        else if (chunk[from] === LF) from++;
+      }
+    }
+  }
+
+  /**
+   * The stream ended cleanly. An event that only lacks its blank line is delivered: whether its data is a whole message
+   * is seen by whoever reads it. Not so when it has an id: a resumed stream brings it again, whole.
+   */
+  end(): void {
+    if (this.#dead) return;
+    if (this.#line.length > 0) {
+      const line = this.#line.take();
+      this.#endLine(line, 0, line.length);
+    }
+    if (this.#data !== undefined && this.#id === undefined) this.#endEvent();
+    this.#dead = true;
+  }
+
+  #endLine(bytes: Buffer, lineStart: number, end: number): void {
+    let start = lineStart;
+    if (this.#firstLine) {
+      this.#firstLine = false;
+      if (end - start >= 3 && bytes[start] === 0xef && bytes[start + 1] === 0xbb && bytes[start + 2] === 0xbf)
+        start += 3;
+    }
+    if (start === end) return this.#endEvent();
+    if (bytes[start] === COLON) return;
+    const colon = bytes.subarray(start, Math.min(end, start + fieldNameBytes)).indexOf(COLON);
+    const nameEnd = colon < 0 ? end : start + colon;
+    let value = colon < 0 ? end : nameEnd + 1;
+    if (value < end && bytes[value] === SPACE) value++;
+    switch (nameEnd - start) {
+      case 4:
+        if (bytes.toString('latin1', start, nameEnd) === 'data') this.#addData(bytes, value, end);
+        return;
+      case 2:
+        if (bytes.toString('latin1', start, nameEnd) === 'id') this.#id = readId(bytes, value, end) ?? this.#id;
+        return;
+      case 5: {
+        const name = bytes.toString('latin1', start, nameEnd);
+        if (name === 'event') this.#event = bytes.toString('utf8', value, Math.min(end, value + idBytes));
+        else if (name === 'retry') this.#retryMs = readRetry(bytes, value, end) ?? this.#retryMs;
+      }
+    }
+  }
+
+  #addData(bytes: Buffer, from: number, to: number): void {
+    if (this.#data === undefined) {
+      // Chunks of a socket and gathered lines are written once and never reused: point into them.
+      this.#data = bytes.subarray(from, to);
+    } else {
+      if (this.#lines.length === 0) this.#lines.add(this.#data, 0, this.#data.length);
+      this.#lines.addByte(LF);
+      this.#lines.add(bytes, from, to);
+    }
+    this.#checkSize();
+  }
+
+  #endEvent(): void {
+    const data = this.#lines.length > 0 ? this.#lines.take() : this.#data;
+    const id = this.#id;
+    const event = this.#event;
+    const retryMs = this.#retryMs;
+    this.#data = this.#id = this.#event = this.#retryMs = undefined;
+    if (data === undefined && id === undefined && retryMs === undefined) return;
+    this.#onEvent({ id, event, retryMs, data: data ?? EMPTY });
+  }
+
+  #checkSize(): void {
+    const held = Math.max(this.#lines.length, this.#data?.length ?? 0);
+    const bytes = held + Math.max(0, this.#line.length - fieldNameBytes);
+    if (bytes <= this.#maxBytes) return;
+    this.#dead = true;
+    this.#line.take();
+    this.#lines.take();
+    this.#data = undefined;
+    this.#onTooLarge(bytes);
+  }
+}
+
+/** Ids that cannot stand in a header are as good as none. */
+function readId(bytes: Buffer, from: number, to: number): string | undefined {
+  if (to - from > idBytes) return undefined;
+  for (let i = from; i < to; i++) {
+    const byte = bytes[i] as number;
+    if (byte < 0x20 || byte > 0x7e) return undefined;
+  }
+  return bytes.toString('latin1', from, to);
+}
+
+function readRetry(bytes: Buffer, from: number, to: number): number | undefined {
+  if (to === from || to - from > 12) return undefined;
+  const text = bytes.toString('latin1', from, to);
+  return /^\d+$/.test(text) ? Number(text) : undefined;
+}

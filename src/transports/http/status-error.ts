@@ -1,0 +1,88 @@
+/**
+ * An HTTP status that is no success → HostError. What the status says about execution:
+ * a 4xx is the server's word that it refused before doing anything; a 5xx says nothing; 429 and 503 are a refusal only
+ * when they also say when to come back, since proxies send them for requests they did pass on.
+ */
+import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import type { ResponseHeaders } from './http-exchange.js';
+
+/** A server that asks for longer is treated as if it had asked for this. */
+const retryAfterMaxMs = 3_600_000;
+
+export interface StatusFacts {
+  readonly server: string;
+  readonly status: number;
+  readonly headers: ResponseHeaders;
+  /** The request named a session. */
+  readonly inSession: boolean;
+  /** The code of a JSON-RPC error in the body that named no request. */
+  readonly rpcCode: number | undefined;
+  readonly now: Date;
+}
+
+export function statusError(facts: StatusFacts): HostError {
+  const { server, status, headers, rpcCode } = facts;
+  const details: HostErrorOptions = {
+    server,
+    httpStatus: status,
+    ...(rpcCode === undefined ? {} : { rpcCode }),
+  };
+  if (status === 401) {
+    const hint = 'Sign in to this server again, or renew the token in its configuration.';
+    return new HostError('needs_reauth', 'The server wants authorization (401).', {
+      ...details,
+      execution: 'not_executed',
+      hint,
+    });
+  }
+  if (status === 403 && /\binsufficient_scope\b/.test(headerText(headers, 'www-authenticate') ?? '')) {
+    return new HostError('needs_reauth', 'The server wants more rights than the token grants (403).', {
+      ...details,
+      reason: 'insufficient_scope',
+      execution: 'not_executed',
+    });
+  }
+  if (status === 404 && facts.inSession) {
+    return new HostError('transport', 'The server no longer knows the session (404).', {
+      ...details,
+      reason: 'session_expired',
+      execution: 'not_executed',
+    });
+  }
+  if (status === 429 || status === 503) {
+    const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
+    return new HostError('overloaded', `The server is overloaded (${status}).`, {
+      ...details,
+      reason: 'http_status',
+      execution: retryAfterMs === undefined ? 'uncertain' : 'not_executed',
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    });
+  }
+  if (status >= 500) {
+    return new HostError('transport', `The server answered with status ${status}.`, {
+      ...details,
+      reason: 'http_status',
+      execution: 'uncertain',
+    });
+  }
+  return new HostError('protocol_error', `The server refused the request with status ${status}.`, {
+    ...details,
+    reason: 'http_status',
+    // 408 is also what proxies say after the server behind them was too slow.
+    execution: status === 408 || status < 400 ? 'uncertain' : 'not_executed',
+  });
+}
+
+/** Seconds or a date; undefined when it is neither. */
+export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
+  if (value === undefined) return undefined;
+  const text = value.trim();
+  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMaxMs);
+  const atMs = /^[A-Za-z]{3}/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMaxMs);
+}
+
+export function headerText(headers: ResponseHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[0] : value;
+}

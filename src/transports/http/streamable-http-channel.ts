@@ -1,0 +1,362 @@
+/**
+ * The Streamable HTTP transport, client side, both eras: each frame is one POST, answered by JSON or by an event stream.
+ * HTTP/1.1 only. Here: which calls are on the wire and which wait, the session id, the streams of the legacy era.
+ * Left to others: one POST (post-call.ts), one GET stream (get-stream.ts), deadlines and retries (the peer and policy).
+ *
+ * Invariants:
+ * - Calls, notices (notifications and answers) and GET streams have connections of their own, so that an answer the
+ *   server waits for never queues behind the very calls that wait for the server.
+ * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
+ * - Modern era: a broken stream is a lost request, closing it is the cancel. Legacy: a broken stream is resumed when the
+ *   server gave its events ids, and a disconnect cancels nothing.
+ */
+import type { Dispatcher } from 'undici';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameBytes,
+  frameSizeBound,
+  frameText,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import type { Envelope } from '../../wire/envelope.js';
+import { MessageDecoder } from '../../wire/message-decoder.js';
+import { GetStream } from './get-stream.js';
+import { configuredHeaders, type HeaderList, isSessionId, RequestHeaders } from './headers.js';
+import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
+import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
+import { type CallHost, PostCall } from './post-call.js';
+import { headerText, statusError } from './status-error.js';
+
+export type { HttpDeps, HttpSpec } from './http-pool.js';
+
+const noticeConnections = 16;
+const deleteWaitMs = 2_000;
+const challengeChars = 4_096;
+
+/** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
+export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {
+  return new StreamableHttpChannel(spec, deps);
+}
+
+export class StreamableHttpChannel implements Channel {
+  readonly kind = 'streamable-http';
+  readonly counters = newCounters();
+  readonly #server: string;
+  readonly #url: URL;
+  readonly #deps: HttpDeps;
+  readonly #connections: number;
+  readonly #calls: Dispatcher;
+  readonly #notices: Dispatcher;
+  readonly #streams: Dispatcher;
+  readonly #headers: RequestHeaders;
+  readonly #host: CallHost;
+  #listener: ChannelListener | undefined;
+  #agreement: Agreement | undefined;
+  #closed = false;
+  #closing: Promise<void> | undefined;
+  #challenge: string | undefined;
+  #serverStream: GetStream | undefined;
+
+  /** Requests that are owed an answer, and notices until they are delivered. */
+  readonly #open = new Map<OutboundFrame, PostCall>();
+  /** Requests that wait for a connection, in order. */
+  readonly #waiting = new Set<PostCall>();
+  /** Answered, but the server keeps the stream open: first to go when a connection is needed. */
+  readonly #lingering = new Set<PostCall>();
+  /** Calls whose stream broke, and the stream that brings the rest. */
+  readonly #resumed = new Map<PostCall, GetStream>();
+  #onWire = 0;
+  #pendingBytes = 0;
+
+  constructor(spec: HttpSpec, deps: HttpDeps) {
+    this.#server = spec.server;
+    this.#url = specUrl(spec);
+    this.#deps = deps;
+    this.#connections = spec.connections ?? connectionsDefault;
+    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
+    this.#calls = openPool(this.#url.origin, this.#connections, deps.connector);
+    this.#notices = openPool(this.#url.origin, noticeConnections, deps.connector);
+    this.#streams = openPool(this.#url.origin, this.#connections, deps.connector);
+    this.#host = this.#callHost(new MessageDecoder(this.counters));
+  }
+
+  /** The session the server gave us, while we hold one. */
+  get sessionId(): string | undefined {
+    return this.#headers.sessionId;
+  }
+
+  /** What the server last said in `WWW-Authenticate`, for whoever renews the authorization. */
+  get challenge(): string | undefined {
+    return this.#challenge;
+  }
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+  }
+
+  adopt(agreement: Agreement): void {
+    this.#agreement = agreement;
+    this.#headers.adopt(agreement);
+  }
+
+  /** Forgets the session; the next `initialize` may bring another. */
+  resetSession(): void {
+    this.#serverStream?.stop();
+    this.#serverStream = undefined;
+    this.#headers.holdSession(undefined);
+  }
+
+  /** Replaces the configured headers, for a renewed token. Throws `invalid_spec` naming the field. */
+  setHeaders(headers: Readonly<Record<string, string>>): void {
+    this.#headers.configure(configuredHeaders(headers));
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
+    const headers = this.#headers.post(frame);
+    if (headers instanceof HostError) return headers;
+    let bytes = frameSizeBound(frame);
+    if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
+      // The bound is three times too high for ASCII; look closely before refusing.
+      bytes = frameBytes(frame).length;
+      if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
+        return this.#refusal('overloaded', 'Too much is waiting to be sent to the server.', 'outbound_bytes');
+      }
+    }
+    const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method), bytes);
+    this.#pendingBytes += bytes;
+    this.#open.set(frame, call);
+    if (frame.kind !== 'request') this.#dispatch(call, this.#notices, headers);
+    else if (this.#onWire < this.#connections) this.#dispatchCall(call, headers);
+    else this.#wait(call);
+    return undefined;
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    const call = this.#open.get(frame);
+    const era = call?.era ?? this.#headers.eraOf(frame.method);
+    if (call) {
+      this.#forget(call);
+      call.giveUp();
+    }
+    if (frame.phase === 'queued') return 'unsent';
+    return era === 'modern' ? 'told' : 'notify';
+  }
+
+  /** Legacy: opens the stream on which the server speaks of its own accord. Servers without one are left in peace. */
+  openServerStream(): void {
+    if (this.#closed || this.#serverStream || this.#agreement?.era === 'modern') return;
+    const { clock, random } = this.#deps;
+    this.#serverStream = new GetStream({
+      server: this.#server,
+      clock,
+      random,
+      endless: true,
+      open: (lastEventId, sink) => this.#get(lastEventId, sink),
+      onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
+      onGiveUp: () => {
+        this.#serverStream = undefined;
+      },
+    });
+    this.#serverStream.open();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#end();
+    return this.#closing;
+  }
+
+  #wait(call: PostCall): void {
+    this.#waiting.add(call);
+    const [lingering] = this.#lingering;
+    lingering?.giveUp();
+  }
+
+  #dispatchCall(call: PostCall, headers: HeaderList): void {
+    this.#onWire++;
+    this.#dispatch(call, this.#calls, headers);
+  }
+
+  #dispatch(call: PostCall, dispatcher: Dispatcher, headers: HeaderList): void {
+    const { frame } = call;
+    if (call.era === 'legacy' && frame.method !== 'initialize') call.sessionId = this.#headers.sessionId;
+    const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
+    const request = { server: this.#server, dispatcher, url: this.#url, method: 'POST', headers, body } as const;
+    call.exchange = new HttpExchange(request, call);
+    call.exchange.start();
+  }
+
+  #get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange {
+    const headers = this.#headers.stream(lastEventId);
+    const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, headers, body: null } as const;
+    const exchange = new HttpExchange({ ...request, method: 'GET' }, sink);
+    exchange.start();
+    return exchange;
+  }
+
+  #callHost(decoder: MessageDecoder): CallHost {
+    return {
+      server: this.#server,
+      decode: (bytes, deliver) => decoder.decode(bytes, 0, bytes.length, deliver),
+      message: (envelope, frame) => {
+        if (!this.#closed) this.#listener?.message(envelope, frame);
+      },
+      junk: () => {
+        this.counters.junk++;
+      },
+      opened: (call, status, headers) => this.#opened(call, status, headers),
+      answered: (call) => {
+        this.#forget(call);
+        if (call.streaming) this.#lingering.add(call);
+      },
+      failed: (call, error) => this.#fail(call, error),
+      refused: (call, status, headers, rpcCode) => {
+        const inSession = call.sessionId !== undefined;
+        const now = this.#deps.clock.date();
+        this.#fail(call, statusError({ server: this.#server, status, headers, inSession, rpcCode, now }));
+      },
+      broke: (call, error) => this.#broke(call, error),
+      released: (call) => this.#released(call),
+    };
+  }
+
+  #opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined {
+    this.#releaseBytes(call);
+    if (status === 401 || status === 403) {
+      this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeChars);
+    }
+    if (call.frame.method !== 'initialize' || status > 299) return undefined;
+    const id = headerText(headers, 'mcp-session-id');
+    if (id !== undefined && !isSessionId(id)) {
+      return new HostError('protocol_error', 'The server gave a session id that cannot stand in a header.', {
+        server: this.#server,
+        reason: 'session_id',
+        execution: 'uncertain',
+      });
+    }
+    this.#headers.holdSession(id);
+    return undefined;
+  }
+
+  #broke(call: PostCall, error: HostError): void {
+    const { lastEventId, retryMs } = call;
+    if (call.era === 'modern' || lastEventId === undefined || this.#closed) return call.fail(error);
+    const { clock, random } = this.#deps;
+    const stream = new GetStream({
+      server: this.#server,
+      clock,
+      random,
+      lastEventId,
+      retryMs,
+      endless: false,
+      open: (id, sink) => this.#get(id, sink),
+      onData: (data) => call.receive(data),
+      // Whatever the GET says of itself, the request it continues was received.
+      onGiveUp: (cause) => call.fail(uncertain(cause)),
+    });
+    this.#resumed.set(call, stream);
+    stream.openLater();
+  }
+
+  #fail(call: PostCall, error: HostError): void {
+    if (!this.#open.has(call.frame)) return;
+    this.#forget(call);
+    if (call.frame.kind === 'request' && !this.#closed) this.#listener?.failed(call.frame, error);
+  }
+
+  #unasked(envelope: Envelope): void {
+    if (!this.#closed) this.#listener?.message(envelope, undefined);
+  }
+
+  /** The frame is answered, failed or withdrawn. Its exchange may still have to end. */
+  #forget(call: PostCall): void {
+    this.#open.delete(call.frame);
+    this.#resumed.get(call)?.stop();
+    this.#resumed.delete(call);
+    if (this.#waiting.delete(call)) this.#releaseBytes(call);
+  }
+
+  #releaseBytes(call: PostCall): void {
+    this.#pendingBytes -= call.pendingBytes;
+    call.pendingBytes = 0;
+  }
+
+  /** undici holds nothing of this call any more: the next one may go. */
+  #released(call: PostCall): void {
+    this.#releaseBytes(call);
+    call.exchange = undefined;
+    this.#lingering.delete(call);
+    if (call.frame.kind !== 'request') {
+      this.#open.delete(call.frame);
+      return;
+    }
+    this.#onWire--;
+    if (this.#closed) return;
+    for (const next of this.#waiting) {
+      if (this.#onWire >= this.#connections) return;
+      this.#waiting.delete(next);
+      const headers = this.#headers.post(next.frame);
+      if (headers instanceof HostError) next.fail(headers);
+      else this.#dispatchCall(next, headers);
+    }
+  }
+
+  async #end(): Promise<void> {
+    this.#closed = true;
+    const reason = 'closed';
+    const error = new HostError('transport', 'The channel was closed.', { server: this.#server, reason });
+    this.#serverStream?.stop();
+    this.#serverStream = undefined;
+    for (const stream of this.#resumed.values()) stream.stop();
+    for (const call of [...this.#open.values(), ...this.#lingering]) call.giveUp();
+    this.#waiting.clear();
+    this.#open.clear();
+    this.#resumed.clear();
+    this.#listener?.closed(error);
+    if (this.#headers.sessionId !== undefined) await this.#endSession();
+    await Promise.all([this.#calls.destroy(), this.#notices.destroy(), this.#streams.destroy()]);
+  }
+
+  /** Tells the server that the session is over, and does not wait long for what it says to that. */
+  #endSession(): Promise<void> {
+    return new Promise((resolve) => {
+      const { clock } = this.#deps;
+      const sink = { started() {}, head: () => undefined, data: () => undefined, end() {}, failed() {} };
+      const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, body: null } as const;
+      const exchange = new HttpExchange(
+        { ...request, method: 'DELETE', headers: this.#headers.end() },
+        {
+          ...sink,
+          released: () => {
+            cancel();
+            resolve();
+          },
+        },
+      );
+      const cancel = clock.at(clock.nowMs() + deleteWaitMs, () => {
+        exchange.abort();
+        resolve();
+      });
+      exchange.start();
+    });
+  }
+
+  #refusal(code: 'transport' | 'overloaded', message: string, reason: string): HostError {
+    return new HostError(code, message, {
+      server: this.#server,
+      reason,
+      phase: 'queued',
+      execution: 'not_executed',
+    });
+  }
+}
+
+function uncertain(error: HostError): HostError {
+  return new HostError(error.code, error.message, { ...error.details, execution: 'uncertain', cause: error });
+}

@@ -1,0 +1,178 @@
+/**
+ * A channel to a server in this very process, for embedding and for tests. The far end has the shape of the MCP SDK's
+ * `Transport`, so that an SDK server can sit on it: it gets parsed objects and gives objects or JSON text.
+ * Messages to us go through the same decoder and bounds as on every other transport.
+ *
+ * Invariants: delivery is asynchronous (a microtask) and in order, in both directions; a frame that is still waiting can
+ * be withdrawn without a trace.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameSizeBound,
+  frameText,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import { MessageDecoder } from '../../wire/message-decoder.js';
+
+export interface MemoryServerEnd {
+  // biome-ignore lint/suspicious/noExplicitAny: the SDK assigns handlers of its own message types.
+  onmessage?: (message: any, extra?: any) => void;
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  sessionId?: string;
+  start(): Promise<void>;
+  /** An object, or one JSON message as text or bytes. Rejects what is too large or comes too late. */
+  send(message: object | string | Uint8Array): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface MemoryLink {
+  readonly channel: Channel;
+  readonly server: MemoryServerEnd;
+}
+
+export function createMemoryLink(serverName = 'memory'): MemoryLink {
+  const link = new MemoryChannel(serverName);
+  return { channel: link, server: link.far };
+}
+
+class MemoryChannel implements Channel {
+  readonly kind = 'memory';
+  readonly counters = newCounters();
+  readonly far: MemoryServerEnd;
+  readonly #server: string;
+  readonly #decoder = new MessageDecoder(this.counters);
+  #listener: ChannelListener | undefined;
+  #farStarted = false;
+  #closed = false;
+  /** Frames on their way to the server, with their size. */
+  readonly #outbound = new Map<OutboundFrame, number>();
+  #outboundBytes = 0;
+  #outboundScheduled = false;
+  #inbound: Buffer[] = [];
+  #inboundBytes = 0;
+  #inboundScheduled = false;
+
+  constructor(server: string) {
+    this.#server = server;
+    this.far = {
+      start: async () => {
+        this.#farStarted = true;
+        this.#scheduleOutbound();
+      },
+      send: async (message) => this.#receive(message),
+      close: async () => {
+        // What the server sent before comes first.
+        await Promise.resolve();
+        this.#end('The server closed its end.');
+      },
+    };
+  }
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+    this.#scheduleInbound();
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
+    const bytes = frameSizeBound(frame);
+    if (this.#outboundBytes + bytes > LIMITS.outboundBytes && this.#outbound.size > 0) {
+      return this.#refusal('overloaded', 'Too much is waiting to be sent to the server.', 'outbound_bytes');
+    }
+    this.#outbound.set(frame, bytes);
+    this.#outboundBytes += bytes;
+    this.#scheduleOutbound();
+    return undefined;
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    const bytes = this.#outbound.get(frame);
+    if (bytes === undefined) return 'notify';
+    this.#outbound.delete(frame);
+    this.#outboundBytes -= bytes;
+    return 'unsent';
+  }
+
+  adopt(_agreement: Agreement): void {}
+
+  async close(): Promise<void> {
+    this.#end('The channel was closed.');
+  }
+
+  #scheduleOutbound(): void {
+    if (this.#outboundScheduled || !this.#farStarted || this.#outbound.size === 0) return;
+    this.#outboundScheduled = true;
+    queueMicrotask(() => {
+      this.#outboundScheduled = false;
+      for (const [frame, bytes] of this.#outbound) {
+        this.#outbound.delete(frame);
+        this.#outboundBytes -= bytes;
+        frame.phase = 'written';
+        this.#hand(frame);
+      }
+    });
+  }
+
+  /** A handler that throws is the server's problem, and must not cost the frames behind it. */
+  #hand(frame: OutboundFrame): void {
+    try {
+      this.far.onmessage?.(JSON.parse(frameText(frame)));
+    } catch (error) {
+      this.far.onerror?.(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  #receive(message: object | string | Uint8Array): void {
+    if (this.#closed) throw this.#refusal('transport', 'The channel is closed.', 'closed');
+    const bytes =
+      message instanceof Uint8Array
+        ? Buffer.from(message)
+        : Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
+    if (bytes.length > LIMITS.frameBytes) {
+      throw this.#refusal('result_too_large', 'The message is larger than one may be.', 'frame_too_large');
+    }
+    if (this.#inboundBytes + bytes.length > LIMITS.outboundBytes) {
+      throw this.#refusal('overloaded', 'Too much is waiting to be read.', 'inbound_bytes');
+    }
+    this.#inbound.push(bytes);
+    this.#inboundBytes += bytes.length;
+    this.#scheduleInbound();
+  }
+
+  #scheduleInbound(): void {
+    if (this.#inboundScheduled || !this.#listener || this.#inbound.length === 0) return;
+    this.#inboundScheduled = true;
+    queueMicrotask(() => {
+      this.#inboundScheduled = false;
+      const batch = this.#inbound;
+      this.#inbound = [];
+      this.#inboundBytes = 0;
+      for (const bytes of batch) {
+        this.#decoder.decode(bytes, 0, bytes.length, (envelope) => {
+          if (!this.#closed) this.#listener?.message(envelope, undefined);
+        });
+      }
+    });
+  }
+
+  #end(message: string): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#outbound.clear();
+    this.#inbound = [];
+    this.#listener?.closed(new HostError('transport', message, { server: this.#server, reason: 'closed' }));
+    this.far.onclose?.();
+  }
+
+  #refusal(code: 'transport' | 'overloaded' | 'result_too_large', message: string, reason: string): HostError {
+    const facts = { server: this.#server, reason, phase: 'queued', execution: 'not_executed' } as const;
+    return new HostError(code, message, facts);
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * A listener that writes down what a channel reports, and frames to send. Waiting is for conditions, never for time.
+ */
+import type { HostError } from '../../src/kernel/errors.js';
+import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
+import type { Envelope } from '../../src/wire/envelope.js';
+
+export interface Heard {
+  readonly text: string;
+  readonly kind: Envelope['kind'];
+  readonly id: number;
+  readonly origin: OutboundFrame | undefined;
+}
+
+let nextId = 1;
+
+export function request(method: string, params: unknown = {}, http?: HttpFacts): OutboundFrame {
+  const id = nextId++;
+  return {
+    kind: 'request',
+    id,
+    method,
+    head: `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":`,
+    payload: JSON.stringify(params),
+    tail: '}',
+    http,
+    phase: 'queued',
+  };
+}
+
+export function notification(method: string): OutboundFrame {
+  const head = `{"jsonrpc":"2.0","method":${JSON.stringify(method)},"params":`;
+  return {
+    kind: 'notification',
+    id: undefined,
+    method,
+    head,
+    payload: '{}',
+    tail: '}',
+    http: undefined,
+    phase: 'queued',
+  };
+}
+
+export class RecordingListener implements ChannelListener {
+  readonly messages: Heard[] = [];
+  readonly failures: Array<{ frame: OutboundFrame; error: HostError }> = [];
+  readonly ends: HostError[] = [];
+  /** Things reported after `closed`: always a bug. */
+  late = 0;
+  #wake: Array<() => void> = [];
+
+  message(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    if (this.ends.length > 0) this.late++;
+    const text = envelope.payload()?.toString() ?? '';
+    this.messages.push({ text, kind: envelope.kind, id: envelope.numericId(), origin });
+    this.#changed();
+  }
+
+  failed(frame: OutboundFrame, error: HostError): void {
+    if (this.ends.length > 0) this.late++;
+    this.failures.push({ frame, error });
+    this.#changed();
+  }
+
+  closed(error: HostError): void {
+    if (this.ends.length > 0) this.late++;
+    this.ends.push(error);
+    this.#changed();
+  }
+
+  /** Resolves when `condition` holds; it is looked at after everything that is reported. */
+  async until(condition: () => boolean): Promise<void> {
+    while (!condition()) await new Promise<void>((resolve) => this.#wake.push(resolve));
+  }
+
+  answerTo(frame: OutboundFrame): Heard | undefined {
+    return this.messages.find((heard) => (heard.kind === 'result' || heard.kind === 'error') && heard.id === frame.id);
+  }
+
+  failureOf(frame: OutboundFrame): HostError | undefined {
+    return this.failures.find((failure) => failure.frame === frame)?.error;
+  }
+
+  async settled(frame: OutboundFrame): Promise<Heard | HostError> {
+    await this.until(() => this.answerTo(frame) !== undefined || this.failureOf(frame) !== undefined);
+    return this.answerTo(frame) ?? (this.failureOf(frame) as HostError);
+  }
+
+  #changed(): void {
+    const wake = this.#wake;
+    this.#wake = [];
+    for (const resolve of wake) resolve();
+  }
+}
