@@ -1,0 +1,239 @@
+/**
+ * Brings a fresh clone to where it can run: dependencies, build output and, for tests, system packages.
+ * Uses nothing but Node, because it runs before anything is installed. A step does nothing when nothing changed.
+ * Not here: what to run afterwards (start.mjs, test.mjs), and the lock (lock.mjs).
+ *
+ * Invariant: two of these at once never write the same tree; the second waits, then finds the work done.
+ */
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import * as fs from 'node:fs';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { withLock } from './lock.mjs';
+
+const nodeFloor = [20, 19];
+
+export const root = fs.realpathSync(fileURLToPath(new URL('..', import.meta.url)));
+
+/** System commands that tests use. To add one, add a row. */
+export const systemPackages = [{ command: 'bwrap', apt: 'bubblewrap', without: 'tests of sandboxed servers fail' }];
+
+requireNode();
+
+function requireNode() {
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  if (major > nodeFloor[0] || (major === nodeFloor[0] && minor >= nodeFloor[1])) return;
+  console.error(`Hostler needs Node ${nodeFloor.join('.')} or newer; this is ${process.versions.node}.`);
+  process.exit(1);
+}
+
+/** Path of a command that a development dependency installs. */
+export const bin = (name) => path.join(root, 'node_modules', '.bin', name);
+
+/** Runs `npm ci` when what is installed is not what package-lock.json says. */
+export async function ensureDependencies() {
+  const modules = path.join(root, 'node_modules');
+  // A linked node_modules belongs to another checkout; `npm ci` would delete it there.
+  if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
+  const stamp = path.join(modules, '.hostler-stamp');
+  const wanted = dependenciesKey();
+  if (read(stamp) === wanted) return;
+  await withLock(`tree-${root}`, () => {
+    const found = read(stamp);
+    if (found === wanted) return;
+    if (found === undefined && installedMatchesLockfile(modules)) {
+      fs.writeFileSync(stamp, wanted);
+      return;
+    }
+    timed('dependencies installed', () => installLocked(modules));
+    fs.writeFileSync(stamp, wanted);
+  });
+}
+
+/** Compiles src/ to dist/ when the sources are not the ones dist/ was made of. */
+export async function ensureBuild() {
+  const dist = path.join(root, 'dist');
+  const stamp = path.join(dist, '.hostler-stamp');
+  if (read(stamp) === sourcesKey()) return;
+  await withLock(`tree-${root}`, () => {
+    const wanted = sourcesKey();
+    if (read(stamp) === wanted) return;
+    timed('built', () => {
+      fs.rmSync(dist, { recursive: true, force: true });
+      run(process.execPath, [bin('tsc'), '-p', 'tsconfig.build.json'], 'tsc');
+      const main = path.join(dist, 'cli', 'main.js');
+      if (fs.existsSync(main)) fs.chmodSync(main, 0o755);
+    });
+    // Last, so that a build which was interrupted is done again.
+    fs.writeFileSync(stamp, wanted);
+  });
+}
+
+/** Installs what tests need of the system where it is missing and we may. Returns the rows still missing. */
+export async function ensureSystemPackages(packages = systemPackages) {
+  const missing = () => packages.filter((row) => which(row.command) === undefined);
+  if (missing().length === 0) return [];
+  const mayInstall = process.getuid?.() === 0 && which('apt-get') !== undefined;
+  if (mayInstall) await withLock('system-packages', () => aptInstall(missing().map((row) => row.apt)));
+  const left = missing();
+  for (const row of left) {
+    const why = mayInstall ? 'apt-get could not install it' : 'only root on a system with apt-get can install it here';
+    say(`${row.command} is missing (package ${row.apt}; ${why}): ${row.without}`);
+  }
+  return left;
+}
+
+function installLocked(modules) {
+  const [npm, ...first] = npmCommand();
+  const install = (...args) =>
+    run(npm, [...first, ...args, '--no-audit', '--no-fund', '--include=dev'], `npm ${args[0]}`);
+  try {
+    install('ci');
+  } catch (error) {
+    if (!manifestMatchesLockfile()) throw error;
+    // Written against a mirror that holds no packages for other platforms, the lockfile lacks those optional ones, and
+    // `npm ci` refuses it. `npm install` takes it, so what came out is checked instead.
+    fs.rmSync(modules, { recursive: true, force: true });
+    install('install', '--no-save');
+    if (!installedMatchesLockfile(modules)) throw new Error('npm installed something else than package-lock.json says');
+  }
+}
+
+function manifestMatchesLockfile() {
+  const manifest = readJson('package.json');
+  const locked = readJson('package-lock.json').packages[''];
+  const wanted = ({ dependencies, devDependencies, optionalDependencies, peerDependencies }) =>
+    [dependencies, devDependencies, optionalDependencies, peerDependencies].map((each) =>
+      Object.entries(each ?? {}).sort(),
+    );
+  return JSON.stringify(wanted(manifest)) === JSON.stringify(wanted(locked));
+}
+
+function aptInstall(names) {
+  if (names.length === 0) return;
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  const apt = (...args) => {
+    const all = ['-qq', '-o', 'DPkg::Lock::Timeout=300', ...args];
+    return spawnSync('apt-get', all, { env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+  };
+  const install = () => apt('install', '-y', '--no-install-recommends', ...names);
+  const startedMs = Date.now();
+  let last = install();
+  // Package lists are absent or too old: fetch them once and try again.
+  if (last.status !== 0 && apt('update').status === 0) last = install();
+  if (last.status === 0) say(`${names.join(', ')} installed (${seconds(startedMs)})`);
+  else process.stderr.write(last.stderr ?? '');
+}
+
+function dependenciesKey() {
+  const lockfile = fs.readFileSync(path.join(root, 'package-lock.json'));
+  return hash([lockfile, process.versions.node.split('.')[0], process.platform, process.arch]);
+}
+
+/** True after an `npm ci` by hand: npm keeps what it installed in a hidden lockfile, written when it is done. */
+function installedMatchesLockfile(modules) {
+  const hidden = read(path.join(modules, '.package-lock.json'));
+  if (hidden === undefined) return false;
+  const installed = JSON.parse(hidden).packages;
+  const locked = readJson('package-lock.json').packages;
+  const same = ([name, entry]) =>
+    locked[name]?.version === entry.version && locked[name]?.integrity === entry.integrity;
+  const present = ([name, entry]) => name === '' || entry.optional || installed[name] !== undefined;
+  return Object.entries(installed).every(same) && Object.entries(locked).every(present);
+}
+
+function sourcesKey() {
+  const sources = fs
+    .readdirSync(path.join(root, 'src'), { recursive: true })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .map((name) => path.join('src', name));
+  const settings = fs.readdirSync(root).filter((name) => /^tsconfig.*\.json$/.test(name) || name === 'package.json');
+  const files = [...sources, ...settings].sort();
+  return hash(files.flatMap((name) => [name, fs.readFileSync(path.join(root, name))]));
+}
+
+function hash(parts) {
+  const sum = createHash('sha256');
+  for (const part of parts) sum.update(part).update('\0');
+  return sum.digest('hex');
+}
+
+function npmCommand() {
+  // Under `npm run` this is the very npm in use; another package manager sets it to itself.
+  const cli = process.env.npm_execpath;
+  return cli !== undefined && path.basename(cli).startsWith('npm-cli') ? [process.execPath, cli] : ['npm'];
+}
+
+/** Runs to the end, silently; what it printed is shown only if it fails. */
+function run(command, args, name) {
+  const done = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+  if (done.status === 0) return;
+  // npm follows a usage error with all its options.
+  const output = [done.stdout, done.stderr]
+    .filter(Boolean)
+    .join('\n')
+    .trim()
+    .split(/\n[^\n]*Usage:/)[0];
+  const how = done.error?.message ?? (done.signal === null ? `exit code ${done.status}` : `signal ${done.signal}`);
+  throw new Error(`${name} failed (${how})\n${output}`);
+}
+
+function which(command) {
+  for (const folder of (process.env.PATH ?? '').split(path.delimiter)) {
+    const file = path.join(folder, command);
+    try {
+      fs.accessSync(file, fs.constants.X_OK);
+      if (fs.statSync(file).isFile()) return file;
+    } catch {
+      // Not here; the next folder may have it.
+    }
+  }
+  return undefined;
+}
+
+function read(file) {
+  try {
+    return fs.readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+const readJson = (file) => JSON.parse(fs.readFileSync(path.join(root, file), 'utf8'));
+
+function timed(done, work) {
+  const startedMs = Date.now();
+  work();
+  say(`${done} (${seconds(startedMs)})`);
+}
+
+const seconds = (sinceMs) => `${((Date.now() - sinceMs) / 1000).toFixed(1)} s`;
+
+// To stderr: stdout belongs to what runs afterwards.
+const say = (line) => process.stderr.write(`bootstrap: ${line}\n`);
+
+const steps = {
+  deps: [ensureDependencies],
+  build: [ensureDependencies, ensureBuild],
+  system: [ensureSystemPackages],
+  all: [ensureDependencies, ensureSystemPackages, ensureBuild],
+};
+
+/** True when the module at `url` is what Node was told to run. */
+export const isMain = (url) => process.argv[1] !== undefined && fs.realpathSync(process.argv[1]) === fileURLToPath(url);
+
+if (isMain(import.meta.url)) {
+  const todo = steps[process.argv[2] ?? 'all'];
+  if (todo === undefined) {
+    console.error(`usage: bootstrap.mjs [${Object.keys(steps).join('|')}]`);
+    process.exit(2);
+  }
+  try {
+    for (const step of todo) await step();
+  } catch (error) {
+    console.error(error.message);
+    process.exit(1);
+  }
+}

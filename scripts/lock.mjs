@@ -1,0 +1,115 @@
+/**
+ * One lock per name for all processes of this machine, held while a function runs.
+ * A lock is a file that names its owner; it appears with its content (link), so no one sees it half made.
+ *
+ * Invariants: a lock is only taken from an owner that no longer lives, and only by one process at a time, which looks
+ * again before it does so. Without that second look, a slow waiter could remove the lock of the process after.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import * as fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const pollMs = 100;
+const waitMsMax = 15 * 60_000;
+// Breaking a lock takes microseconds; a breaker older than this has died in between.
+const breakerMsMax = 10_000;
+
+export async function withLock(name, work, options = {}) {
+  const release = await acquire(lockFile(name), options.waitMs ?? waitMsMax);
+  try {
+    return await work();
+  } finally {
+    release();
+  }
+}
+
+export function lockFile(name) {
+  const key = createHash('sha256').update(name).digest('hex').slice(0, 16);
+  return path.join(os.tmpdir(), `hostler-${key}.lock`);
+}
+
+async function acquire(file, waitMs) {
+  const giveUpMs = Date.now() + waitMs;
+  const mine = JSON.stringify({ pid: process.pid, started: startOf(process.pid), nonce: randomUUID() });
+  for (let told = false; ; await delay(pollMs)) {
+    if (create(file, mine)) return () => fs.rmSync(file, { force: true });
+    const owner = ownerOf(file);
+    if (owner === undefined) continue;
+    if (!lives(owner)) {
+      breakStale(file);
+      continue;
+    }
+    if (Date.now() > giveUpMs) throw new Error(`process ${owner.pid} has held ${file} for too long`);
+    if (!told) process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same\n`);
+    told = true;
+  }
+}
+
+function create(file, content) {
+  const draft = `${file}.${randomUUID()}`;
+  fs.writeFileSync(draft, content, { flag: 'wx', mode: 0o600 });
+  try {
+    fs.linkSync(draft, file);
+    return true;
+  } catch (error) {
+    if (error.code === 'EEXIST') return false;
+    throw error;
+  } finally {
+    fs.rmSync(draft, { force: true });
+  }
+}
+
+function breakStale(file) {
+  const breaker = `${file}.break`;
+  if (!create(breaker, String(process.pid))) {
+    const ageMs = Date.now() - (fs.statSync(breaker, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+    if (ageMs > breakerMsMax) fs.rmSync(breaker, { force: true });
+    return;
+  }
+  try {
+    const owner = ownerOf(file);
+    if (owner !== undefined && !lives(owner)) fs.rmSync(file, { force: true });
+  } finally {
+    fs.rmSync(breaker, { force: true });
+  }
+}
+
+/** Undefined when the lock is free by now. */
+function ownerOf(file) {
+  let text;
+  try {
+    text = fs.readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { pid: 0 };
+  }
+}
+
+function lives(owner) {
+  if (!(owner.pid > 0)) return false;
+  try {
+    process.kill(owner.pid, 0);
+  } catch (error) {
+    if (error.code === 'ESRCH') return false;
+  }
+  // The id may have gone to another process since.
+  return startOf(owner.pid) === owner.started;
+}
+
+/** When the process started, in the kernel's ticks; undefined where the system does not tell. */
+function startOf(pid) {
+  try {
+    const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // The command name may hold spaces and brackets; fields are counted after its last bracket.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,24 @@
+/** Runs one child to its end, with our output as its own. */
+import { spawn } from 'node:child_process';
+import process from 'node:process';
+import { root } from './bootstrap.mjs';
+
+/** Resolves to the exit code; a signal or a failed start is 1. Whoever ends us ends the child too. */
+export function run(command, args, options = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], ...options });
+    const forward = (signal) => child.kill(signal);
+    const finish = (code) => {
+      process.off('SIGINT', forward);
+      process.off('SIGTERM', forward);
+      resolve(code);
+    };
+    process.on('SIGINT', forward);
+    process.on('SIGTERM', forward);
+    child.once('error', (error) => {
+      console.error(error.message);
+      finish(1);
+    });
+    child.once('exit', (code) => finish(code ?? 1));
+  });
+}

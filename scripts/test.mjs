@@ -1,0 +1,78 @@
+/**
+ * `npm test`: sets up, checks format, lint and types, runs every test, and ends with one line that says how it went.
+ * Arguments are filters for vitest: `npm test -- wire`.
+ * Not here: the long lanes (test-long.mjs).
+ *
+ * Invariant: the last line is `N passed, N failed`, whatever happened before it; exit code 0 means at least one test
+ * ran and nothing failed.
+ */
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { bin, ensureBuild, ensureDependencies, ensureSystemPackages, isMain } from './bootstrap.mjs';
+import { run } from './run.mjs';
+
+/** Counts of a vitest JSON report. A file that could not be loaded has no tests to count: it is one failure itself. */
+export function countsOf(report) {
+  const broken = report.testResults.filter((file) => file.status === 'failed' && file.assertionResults.length === 0);
+  return {
+    passed: report.numPassedTests,
+    failed: report.numFailedTests + broken.length,
+    skipped: report.numPendingTests + report.numTodoTests,
+  };
+}
+
+/** The last line. */
+export function verdict({ passed, failed, skipped }) {
+  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
+}
+
+async function runTests(filters) {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'hostler-test-'));
+  try {
+    const file = path.join(folder, 'report.json');
+    const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${file}`];
+    const code = await run(process.execPath, [bin('vitest'), 'run', ...reporters, ...filters]);
+    const counts = await readFile(file, 'utf8').then(
+      (text) => countsOf(JSON.parse(text)),
+      () => ({ passed: 0, failed: 0, skipped: 0 }),
+    );
+    // An error outside any test (an unhandled rejection, a crash) is in the exit code only.
+    if (code !== 0 && counts.failed === 0) counts.failed = 1;
+    return counts;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function main(args) {
+  const filters = args[0] === '--' ? args.slice(1) : args;
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  const attempt = async (name, work) => {
+    try {
+      if (await work()) return;
+    } catch (error) {
+      console.error(error.message);
+    }
+    console.error(`failed: ${name}`);
+    total.failed += 1;
+  };
+  const done = (promise) => promise.then(() => true);
+
+  await attempt('set-up of dependencies', () => done(ensureDependencies()));
+  // With nothing installed, nothing below can run.
+  if (total.failed === 0) {
+    await attempt('set-up of system packages', () => done(ensureSystemPackages()));
+    await attempt('build', () => done(ensureBuild()));
+    await attempt('format and lint', async () => (await run(process.execPath, [bin('biome'), 'check', '.'])) === 0);
+    await attempt('types', async () => (await run(process.execPath, [bin('tsc'), '--noEmit'])) === 0);
+    const counts = await runTests(filters);
+    for (const key of Object.keys(total)) total[key] += counts[key];
+  }
+  if (total.passed + total.failed === 0) console.error('no test ran');
+  console.log(verdict(total));
+  return total.failed === 0 && total.passed > 0 ? 0 : 1;
+}
+
+if (isMain(import.meta.url)) process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,137 @@
+/**
+ * The import arrow as a pure function: source texts in, sentences about what is wrong out.
+ * Not here: reading the tree (imports.test.ts).
+ */
+import { builtinModules } from 'node:module';
+import path from 'node:path';
+import { parseAst } from 'vitest/node';
+
+/** Top to bottom: a folder imports itself and the rows above it. Folders of one row ignore each other. */
+export const layers: readonly (readonly string[])[] = [
+  ['kernel'],
+  ['wire'],
+  ['config'],
+  ['registry'],
+  ['supervisor'],
+  ['policy'],
+  ['transports'],
+  ['session'],
+  ['host'],
+  ['gateway', 'broker', 'dashboard'],
+  ['cli'],
+];
+
+/** Path below the repository, with forward slashes, to its text. */
+export type Sources = Readonly<Record<string, string>>;
+
+export interface Import {
+  readonly file: string;
+  /** As written. */
+  readonly specifier: string;
+  /** The source file it names; undefined for packages and builtins. */
+  readonly target: string | undefined;
+}
+
+type Node = Record<string, unknown> & { type: string };
+
+const isNode = (value: unknown): value is Node =>
+  typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
+
+function* nodesOf(node: Node): Generator<Node> {
+  yield node;
+  for (const value of Object.values(node)) {
+    for (const each of Array.isArray(value) ? value : [value]) if (isNode(each)) yield* nodesOf(each);
+  }
+}
+
+const parse = (text: string): Node => parseAst(text, { lang: 'ts' }) as unknown as Node;
+
+const isTest = (file: string): boolean => file.endsWith('.test.ts');
+const isRootEntry = (file: string): boolean => /^src\/[^/]+$/.test(file);
+const folderOf = (file: string): string => file.split('/')[1] ?? '';
+const packageOf = (specifier: string): string => specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+
+/** All imports of one file: static, for types, dynamic, `export from`, `import()` types and `import = require()`. */
+export function importsOf(file: string, text: string): Import[] {
+  const found: Import[] = [];
+  for (const node of nodesOf(parse(text))) {
+    const source = node.type === 'TSExternalModuleReference' ? node.expression : node.source;
+    if (!isNode(source) || source.type !== 'Literal' || typeof source.value !== 'string') continue;
+    const specifier = source.value;
+    const target = specifier.startsWith('.')
+      ? path.posix.join(path.posix.dirname(file), specifier).replace(/\.(m?)js$/, '.$1ts')
+      : undefined;
+    found.push({ file, specifier, target });
+  }
+  return found;
+}
+
+const allImports = (sources: Sources): Import[] =>
+  Object.entries(sources).flatMap(([file, text]) => importsOf(file, text));
+
+/** Imports that point against the arrow, and folders that have no place in it. */
+export function directionErrors(sources: Sources): string[] {
+  const rowOf = (folder: string): number => layers.findIndex((row) => row.includes(folder));
+  const inFolders = Object.keys(sources).filter((file) => !isRootEntry(file));
+  const unknown = [...new Set(inFolders.map(folderOf))].filter((folder) => rowOf(folder) < 0);
+  const wrong = allImports(sources).flatMap(({ file, specifier, target }) => {
+    if (target === undefined || isRootEntry(file)) return [];
+    const said = `${file} imports ${specifier}`;
+    if (!target.startsWith('src/')) return isTest(file) ? [] : [`${said}: outside src`];
+    if (isRootEntry(target)) return [`${said}: an entry file, which is for users of the package`];
+    const [from, to] = [folderOf(file), folderOf(target)];
+    return from === to || rowOf(to) < rowOf(from) ? [] : [`${said}: ${to} is not above ${from}`];
+  });
+  return [...unknown.map((folder) => `src/${folder} has no place in the table of layers`), ...wrong];
+}
+
+/** Imports of files that do not exist; the other checks would not follow them. */
+export function danglingErrors(sources: Sources): string[] {
+  return allImports(sources)
+    .filter(({ target }) => target?.startsWith('src/') && !(target in sources))
+    .map(({ file, specifier }) => `${file} imports ${specifier}: there is no such file`);
+}
+
+/** Each cycle once, as the path through it. */
+export function cycleErrors(sources: Sources): string[] {
+  const next = new Map(Object.keys(sources).map((file) => [file, new Set<string>()]));
+  for (const { file, target } of allImports(sources)) if (target !== undefined) next.get(file)?.add(target);
+  const done = new Set<string>();
+  const cycles: string[] = [];
+  const visit = (file: string, trail: readonly string[]): void => {
+    const at = trail.indexOf(file);
+    if (at >= 0) {
+      cycles.push([...trail.slice(at), file].join(' -> '));
+      return;
+    }
+    if (done.has(file)) return;
+    for (const each of next.get(file) ?? []) visit(each, [...trail, file]);
+    done.add(file);
+  };
+  for (const file of next.keys()) visit(file, []);
+  return cycles;
+}
+
+/** Packages that sources use and users of the package would not have. */
+export function packageErrors(sources: Sources, dependencies: readonly string[]): string[] {
+  const allowed = new Set(dependencies);
+  return allImports(sources).flatMap(({ file, specifier, target }) => {
+    if (target !== undefined || isTest(file)) return [];
+    if (specifier.startsWith('node:')) {
+      return builtinModules.includes(specifier.slice(5)) ? [] : [`${file} imports ${specifier}: no such builtin`];
+    }
+    if (builtinModules.includes(specifier)) return [`${file} imports ${specifier}: write node:${specifier}`];
+    return allowed.has(packageOf(specifier)) ? [] : [`${file} imports ${specifier}: not in dependencies`];
+  });
+}
+
+/** Entry files only pass names on, each by name, so that the public surface can be read in one place. */
+export function entryErrors(sources: Sources): string[] {
+  return Object.entries(sources).flatMap(([file, text]) => {
+    if (!isRootEntry(file) || isTest(file)) return [];
+    const statements = (parse(text).body as Node[]).filter(
+      (node) => !(node.type === 'ExportNamedDeclaration' && isNode(node.source)),
+    );
+    return statements.map((node) => `${file} holds a ${node.type}: only \`export { name } from\` belongs there`);
+  });
+}

@@ -1,0 +1,50 @@
+/**
+ * What the published package promises, as pure functions over package.json and package-lock.json.
+ * Not here: reading the files (package.test.ts).
+ */
+export interface Manifest {
+  readonly bin?: Readonly<Record<string, string>>;
+  readonly exports?: unknown;
+  readonly scripts?: Readonly<Record<string, string>>;
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
+
+export interface Lockfile {
+  readonly packages: Readonly<Record<string, { readonly dev?: boolean; readonly hasInstallScript?: boolean }>>;
+}
+
+export const productionPackagesMax = 15;
+
+// npm runs these on the machine of whoever installs the package, or installs it from git.
+const lifecycle = ['preinstall', 'install', 'postinstall', 'preprepare', 'prepare', 'postprepare', 'prepublish'];
+
+function leaves(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(leaves) : [];
+}
+
+/** Entry points that the build does not produce, given the source files it compiles. */
+export function entryPointErrors(manifest: Manifest, sources: ReadonlySet<string>): string[] {
+  return [...leaves(manifest.bin), ...leaves(manifest.exports)].flatMap((entry) => {
+    const file = entry.replace(/^\.\//, '');
+    if (file === 'package.json') return [];
+    const source = file.replace(/^dist\//, 'src/').replace(/(\.d\.ts|\.js)$/, '.ts');
+    return file.startsWith('dist/') && sources.has(source) ? [] : [`${entry}: the build makes no such file`];
+  });
+}
+
+export function lifecycleErrors(manifest: Manifest): string[] {
+  return lifecycle.filter((name) => manifest.scripts?.[name] !== undefined).map((name) => `script ${name}`);
+}
+
+export const productionPackages = (lockfile: Lockfile): string[] =>
+  Object.entries(lockfile.packages)
+    .filter(([name, entry]) => name !== '' && entry.dev !== true)
+    .map(([name]) => name);
+
+export function footprintErrors(lockfile: Lockfile): string[] {
+  const names = productionPackages(lockfile);
+  const many = names.length > productionPackagesMax ? [`${names.length} packages: ${names.join(', ')}`] : [];
+  const scripts = names.filter((name) => lockfile.packages[name]?.hasInstallScript === true);
+  return [...many, ...scripts.map((name) => `${name} has an install script`)];
+}
