@@ -1,0 +1,54 @@
+#!/usr/bin/env node
+/**
+ * argv → a command, and its exit code. What each command does is in the file of its name.
+ */
+import { readFileSync } from 'node:fs';
+import { stripVTControlCharacters } from 'node:util';
+import { defineCommand, renderUsage, runCommand } from 'citty';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { EXIT } from './exit-codes.js';
+import { probeCommand } from './probe.js';
+
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+const probe = probeCommand(version);
+
+const main = defineCommand({
+  meta: { name: 'hostler', version, description: 'The supervised host for MCP servers.' },
+  subCommands: { probe },
+});
+
+/** Colours are for terminals. */
+const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
+
+async function run(argv: string[]): Promise<number> {
+  const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
+  if (beforeCommand.includes('--help') || beforeCommand.includes('-h') || argv.length === 0) {
+    print(await (argv[0] === 'probe' ? renderUsage(probe) : renderUsage(main)));
+    return argv.length === 0 ? EXIT.usage : EXIT.done;
+  }
+  if (argv[0] === '--version') {
+    console.log(version);
+    return EXIT.done;
+  }
+  const { result } = await runCommand(main, { rawArgs: argv });
+  return typeof result === 'number' ? result : EXIT.done;
+}
+
+/** One line that says what went wrong, and one that says what to do. */
+function report(error: unknown): number {
+  if (isHostError(error)) {
+    console.error(`hostler: ${error.message} [${error.code}]`);
+    if (error.hint !== undefined) console.error(`         ${error.hint}`);
+    return error.code === 'invalid_spec' ? EXIT.usage : EXIT.failed;
+  }
+  if (error instanceof Error && error.name === 'CLIError') {
+    return report(new HostError('invalid_spec', stripVTControlCharacters(error.message), { hint: 'hostler --help lists the commands' }));
+  }
+  console.error('hostler: internal error', error);
+  return EXIT.failed;
+}
+
+process.exitCode = await run(process.argv.slice(2)).catch(report);

@@ -1,0 +1,68 @@
+/**
+ * What `hostler probe` found, as text for a person. Everything a server said is neutralised on its way to the terminal.
+ */
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { StopReport } from '../transports/stdio/child.js';
+import type { Channel, Era } from '../wire/channel.js';
+
+/** The object printed by `--json`. */
+export interface ProbeReport {
+  readonly server: string;
+  readonly transport: Channel['kind'];
+  readonly era: Era;
+  readonly version: string;
+  readonly serverInfo: Readonly<Record<string, unknown>> | null;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly instructions: string | null;
+  readonly startMs: number;
+  readonly tools: ReadonlyArray<{ readonly name: string; readonly bytes: number }>;
+  /** Tools left out because of forbidden header annotations, with the reason. */
+  readonly droppedTools: Readonly<Record<string, string>>;
+  readonly resources: number;
+  readonly resourceTemplates: number;
+  readonly prompts: number;
+  /** Lists that were offered but failed, with the reason. */
+  readonly failures: Readonly<Record<string, string>>;
+  readonly junkLines: number;
+  readonly stopMs: number;
+  readonly stop: StopReport | null;
+}
+
+const nameMaxChars = 64;
+const lineMaxChars = 300;
+
+export function renderReport(report: ProbeReport): string {
+  const { tools, serverInfo } = report;
+  const bytes = tools.reduce((sum, tool) => sum + tool.bytes, 0);
+  const who = [serverInfo?.name, serverInfo?.version].filter((part) => typeof part === 'string').join(' ');
+  const width = Math.max(0, ...tools.map((tool) => Math.min(tool.name.length, nameMaxChars)));
+  const rows: [string, string][] = [
+    ['server', show(who === '' ? report.server : `${report.server} (${who})`)],
+    ['speaks', `${report.version}, ${report.era} era, over ${report.transport}`],
+    ['ready', `in ${report.startMs} ms`],
+    ['offers', show(Object.keys(report.capabilities).sort().join(', ')) || 'nothing'],
+    ['tools', `${tools.length}, ${size(bytes)}`],
+    ...tools.map(({ name, bytes: own }): [string, string] => ['', `${show(name).padEnd(width)}  ${size(own)}`]),
+    ...Object.entries(report.droppedTools).map(([name, why]): [string, string] => [
+      '',
+      `${show(name)} left out: ${show(why)}`,
+    ]),
+    ['also', `${report.resources} resources, ${report.resourceTemplates} templates, ${report.prompts} prompts`],
+    ...Object.entries(report.failures).map(([list, why]): [string, string] => ['failed', `${list}: ${show(why)}`]),
+    ...(report.junkLines > 0
+      ? [['noise', `${report.junkLines} lines on stdout were not JSON-RPC`] as [string, string]]
+      : []),
+    ['stopped', `in ${report.stopMs} ms${stopText(report.stop)}`],
+  ];
+  return rows.map(([label, text]) => `${label.padEnd(8)}${text}`.trimEnd()).join('\n');
+}
+
+function stopText(stop: StopReport | null): string {
+  if (!stop) return '';
+  const how = stop.signal === undefined ? `exit ${stop.exitCode ?? '?'}` : stop.signal;
+  return `, ${how}${stop.escaped > 0 ? `, ${stop.escaped} processes left its group and still run` : ', nothing left'}`;
+}
+
+const show = (text: string): string => neutraliseLine(text, lineMaxChars);
+
+const size = (bytes: number): string => (bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`);

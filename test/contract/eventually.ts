@@ -1,0 +1,10 @@
+/** Waits for a condition, not for time; what it waited for is in the error. */
+export async function eventually<T>(what: string, look: () => T | undefined | false | Promise<T | undefined | false>, limitMs = 10_000): Promise<T> {
+  const untilMs = performance.now() + limitMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+    if (performance.now() > untilMs) throw new Error(`never came true: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

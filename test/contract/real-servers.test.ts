@@ -1,0 +1,40 @@
+/**
+ * Servers of others, as they come from npm: each is started, understood, used and stopped without a trace.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { parseServerSpec } from '../../src/config/server-spec.js';
+import { Connector } from '../../src/session/connector.js';
+import { StdioChannel } from '../../src/transports/stdio/stdio-channel.js';
+import { realServers } from '../fixtures/real-servers.js';
+
+const { servers, remove } = realServers();
+const stateDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
+afterAll(() => {
+  remove();
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+describe.each(servers)('$package', (server) => {
+  test('is started, listed, called and stopped, and nothing is left', { timeout: 60_000 }, async () => {
+    const connector = new Connector({ client: { name: 'hostler-tests', version: '0', capabilities: {} }, stateDir });
+    const { name, command, args, env } = server;
+    const session = await connector.connect(parseServerSpec({ name, command, args, env }));
+    expect(session.facts).toMatchObject({ era: server.era, version: server.version });
+    expect(JSON.parse(session.facts.serverInfo?.toString() ?? '')).toMatchObject(server.serverInfo);
+    const within = { deadlineAtMs: performance.now() + 30_000 };
+    expect((await session.list('tools/list', within)).items).toHaveLength(server.toolCount);
+    await session.probe(within.deadlineAtMs);
+    if (server.call) {
+      const answer = await session.callTool(server.call.tool, JSON.stringify(server.call.args), within);
+      const { content } = JSON.parse(answer.bytes.toString()) as { content: { text: string }[] };
+      expect(content[0]?.text).toContain(server.call.text);
+    }
+    await session.close();
+    expect((session.peer.channel as StdioChannel).describe().stop).toMatchObject({ left: 0, escaped: 0 });
+    expect(session.peer.channel.counters).toEqual({ junk: 0, repaired: 0, ambiguous: 0 });
+    await connector.close();
+  });
+});
