@@ -109,13 +109,15 @@ export class RequestHeaders {
     return this.#agreement?.era ?? (method === 'server/discover' ? 'modern' : 'legacy');
   }
 
-  /** For a POST of this frame, or why it has none. */
-  post(frame: OutboundFrame): HeaderList | HostError {
+  /** For a POST of this frame, whose facts were checked. */
+  post(frame: OutboundFrame): HeaderList {
     if (frame.method === 'initialize') return this.#initialize;
     if (this.eraOf(frame.method) === 'legacy') return this.#legacy;
     const list = [...this.#modern];
     if (frame.method !== undefined) list.push('mcp-method', encodeHeaderValue(frame.method));
-    return frame.http === undefined ? list : withFacts(list, frame.http);
+    if (frame.http?.name !== undefined) list.push('mcp-name', encodeHeaderValue(frame.http.name));
+    for (const [name, value] of frame.http?.params ?? []) list.push(`mcp-param-${name}`, encodeHeaderValue(value));
+    return list;
   }
 
   /** For a GET of an event stream. */
@@ -158,17 +160,13 @@ export class RequestHeaders {
   }
 }
 
-function withFacts(list: HeaderList, http: HttpFacts): HeaderList | HostError {
-  if (http.name !== undefined) list.push('mcp-name', encodeHeaderValue(http.name));
-  for (const [name, value] of http.params ?? []) {
-    if (!token.test(name)) {
-      return new HostError('invalid_request', 'A parameter header has a name that HTTP does not allow.', {
-        reason: 'header_name',
-        field: `Mcp-Param-${name.slice(0, 100)}`,
-        execution: 'not_executed',
-      });
-    }
-    list.push(`mcp-param-${name}`, encodeHeaderValue(value));
-  }
-  return list;
+/** Parameter names come from a server's schema. Returns why a frame cannot be sent. */
+export function checkFacts(http: HttpFacts | undefined): HostError | undefined {
+  const wrong = http?.params?.find(([name]) => !token.test(name));
+  if (!wrong) return undefined;
+  return new HostError('invalid_request', 'A parameter header has a name that HTTP does not allow.', {
+    reason: 'header_name',
+    field: `Mcp-Param-${wrong[0].slice(0, 100)}`,
+    execution: 'not_executed',
+  });
 }

@@ -99,7 +99,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     if (status < 200 || this.#silent) return;
     if (status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
     const encoding = headers['content-encoding'];
-    if (encoding !== undefined && encoding !== '' && encoding !== 'identity') {
+    if (status < 300 && encoding !== undefined && encoding !== '' && encoding !== 'identity') {
       const message = 'The server sent an encoded answer although it was told that only plain ones are read.';
       return this.#fail(this.#protocolError(message, 'content_encoding', status));
     }

@@ -127,7 +127,10 @@ export class PostCall implements ExchangeSink {
     this.#length += chunk.length;
     if (this.#body === 'json') {
       if (this.#length > LIMITS.frameBytes) return this.#tooLargeError(this.#length);
-    } else if (this.#body === 'none' || this.#length > errorBodyBytes) {
+    } else if (this.#length > errorBodyBytes) {
+      // Enough of a page that nobody reads: what it means is settled by its status.
+      this.end();
+      this.exchange?.abort();
       return undefined;
     }
     if (!this.#first) this.#first = chunk;
@@ -207,7 +210,8 @@ export class PostCall implements ExchangeSink {
   #refused(): void {
     if (this.#over) return;
     const isJson = headerText(this.#headers, 'content-type')?.toLowerCase().startsWith('application/json');
-    if (isJson && this.frame.kind === 'request' && this.#length <= errorBodyBytes) this.#read();
+    const isPlain = this.#headers['content-encoding'] === undefined;
+    if (isJson && isPlain && this.frame.kind === 'request' && this.#length <= errorBodyBytes) this.#read();
     if (this.#over) return;
     this.#over = true;
     this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);

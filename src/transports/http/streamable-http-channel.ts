@@ -1,7 +1,8 @@
 /**
  * The Streamable HTTP transport, client side, both eras: each frame is one POST, answered by JSON or by an event stream.
- * HTTP/1.1 only. Here: which calls are on the wire and which wait, the session id, the streams of the legacy era.
- * Left to others: one POST (post-call.ts), one GET stream (get-stream.ts), deadlines and retries (the peer and policy).
+ * HTTP/1.1 only. Here: the session id, the streams of the legacy era, and who is told what.
+ * Left to others: one POST (post-call.ts), whose turn it is (call-lane.ts), one GET stream (get-stream.ts), deadlines and
+ * retries (the peer and policy).
  *
  * Invariants:
  * - Calls, notices (notifications and answers) and GET streams have connections of their own, so that an answer the
@@ -26,8 +27,10 @@ import {
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { CallLane } from './call-lane.js';
+import { endSession } from './end-session.js';
 import { GetStream } from './get-stream.js';
-import { configuredHeaders, type HeaderList, isSessionId, RequestHeaders } from './headers.js';
+import { checkFacts, configuredHeaders, isSessionId, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
 import { type CallHost, PostCall } from './post-call.js';
@@ -36,7 +39,6 @@ import { headerText, statusError } from './status-error.js';
 export type { HttpDeps, HttpSpec } from './http-pool.js';
 
 const noticeConnections = 16;
-const deleteWaitMs = 2_000;
 const challengeChars = 4_096;
 
 /** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
@@ -50,7 +52,7 @@ export class StreamableHttpChannel implements Channel {
   readonly #server: string;
   readonly #url: URL;
   readonly #deps: HttpDeps;
-  readonly #connections: number;
+  readonly #lane: CallLane;
   readonly #calls: Dispatcher;
   readonly #notices: Dispatcher;
   readonly #streams: Dispatcher;
@@ -65,24 +67,20 @@ export class StreamableHttpChannel implements Channel {
 
   /** Requests that are owed an answer, and notices until they are delivered. */
   readonly #open = new Map<OutboundFrame, PostCall>();
-  /** Requests that wait for a connection, in order. */
-  readonly #waiting = new Set<PostCall>();
-  /** Answered, but the server keeps the stream open: first to go when a connection is needed. */
-  readonly #lingering = new Set<PostCall>();
   /** Calls whose stream broke, and the stream that brings the rest. */
   readonly #resumed = new Map<PostCall, GetStream>();
-  #onWire = 0;
   #pendingBytes = 0;
 
   constructor(spec: HttpSpec, deps: HttpDeps) {
     this.#server = spec.server;
     this.#url = specUrl(spec);
     this.#deps = deps;
-    this.#connections = spec.connections ?? connectionsDefault;
+    const connections = spec.connections ?? connectionsDefault;
     this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#calls = openPool(this.#url.origin, this.#connections, deps.connector);
+    this.#calls = openPool(this.#url.origin, connections, deps.connector);
     this.#notices = openPool(this.#url.origin, noticeConnections, deps.connector);
-    this.#streams = openPool(this.#url.origin, this.#connections, deps.connector);
+    this.#streams = openPool(this.#url.origin, connections, deps.connector);
+    this.#lane = new CallLane(connections, (call) => this.#dispatch(call, this.#calls));
     this.#host = this.#callHost(new MessageDecoder(this.counters));
   }
 
@@ -119,8 +117,8 @@ export class StreamableHttpChannel implements Channel {
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
-    const headers = this.#headers.post(frame);
-    if (headers instanceof HostError) return headers;
+    const refused = checkFacts(frame.http);
+    if (refused) return refused;
     let bytes = frameSizeBound(frame);
     if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
       // The bound is three times too high for ASCII; look closely before refusing.
@@ -132,9 +130,8 @@ export class StreamableHttpChannel implements Channel {
     const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method), bytes);
     this.#pendingBytes += bytes;
     this.#open.set(frame, call);
-    if (frame.kind !== 'request') this.#dispatch(call, this.#notices, headers);
-    else if (this.#onWire < this.#connections) this.#dispatchCall(call, headers);
-    else this.#wait(call);
+    if (frame.kind === 'request') this.#lane.add(call);
+    else this.#dispatch(call, this.#notices);
     return undefined;
   }
 
@@ -172,19 +169,9 @@ export class StreamableHttpChannel implements Channel {
     return this.#closing;
   }
 
-  #wait(call: PostCall): void {
-    this.#waiting.add(call);
-    const [lingering] = this.#lingering;
-    lingering?.giveUp();
-  }
-
-  #dispatchCall(call: PostCall, headers: HeaderList): void {
-    this.#onWire++;
-    this.#dispatch(call, this.#calls, headers);
-  }
-
-  #dispatch(call: PostCall, dispatcher: Dispatcher, headers: HeaderList): void {
+  #dispatch(call: PostCall, dispatcher: Dispatcher): void {
     const { frame } = call;
+    const headers = this.#headers.post(frame);
     if (call.era === 'legacy' && frame.method !== 'initialize') call.sessionId = this.#headers.sessionId;
     const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
     const request = { server: this.#server, dispatcher, url: this.#url, method: 'POST', headers, body } as const;
@@ -213,7 +200,7 @@ export class StreamableHttpChannel implements Channel {
       opened: (call, status, headers) => this.#opened(call, status, headers),
       answered: (call) => {
         this.#forget(call);
-        if (call.streaming) this.#lingering.add(call);
+        if (call.streaming) this.#lane.linger(call);
       },
       failed: (call, error) => this.#fail(call, error),
       refused: (call, status, headers, rpcCode) => {
@@ -279,7 +266,7 @@ export class StreamableHttpChannel implements Channel {
     this.#open.delete(call.frame);
     this.#resumed.get(call)?.stop();
     this.#resumed.delete(call);
-    if (this.#waiting.delete(call)) this.#releaseBytes(call);
+    if (this.#lane.remove(call)) this.#releaseBytes(call);
   }
 
   #releaseBytes(call: PostCall): void {
@@ -291,20 +278,8 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    this.#lingering.delete(call);
-    if (call.frame.kind !== 'request') {
-      this.#open.delete(call.frame);
-      return;
-    }
-    this.#onWire--;
-    if (this.#closed) return;
-    for (const next of this.#waiting) {
-      if (this.#onWire >= this.#connections) return;
-      this.#waiting.delete(next);
-      const headers = this.#headers.post(next.frame);
-      if (headers instanceof HostError) next.fail(headers);
-      else this.#dispatchCall(next, headers);
-    }
+    if (call.frame.kind === 'request') this.#lane.released(call);
+    else this.#open.delete(call.frame);
   }
 
   async #end(): Promise<void> {
@@ -314,37 +289,16 @@ export class StreamableHttpChannel implements Channel {
     this.#serverStream?.stop();
     this.#serverStream = undefined;
     for (const stream of this.#resumed.values()) stream.stop();
-    for (const call of [...this.#open.values(), ...this.#lingering]) call.giveUp();
-    this.#waiting.clear();
+    this.#lane.close();
+    for (const call of this.#open.values()) call.giveUp();
     this.#open.clear();
     this.#resumed.clear();
     this.#listener?.closed(error);
-    if (this.#headers.sessionId !== undefined) await this.#endSession();
+    if (this.#headers.sessionId !== undefined) {
+      const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, headers: this.#headers.end() };
+      await endSession(request, this.#deps.clock);
+    }
     await Promise.all([this.#calls.destroy(), this.#notices.destroy(), this.#streams.destroy()]);
-  }
-
-  /** Tells the server that the session is over, and does not wait long for what it says to that. */
-  #endSession(): Promise<void> {
-    return new Promise((resolve) => {
-      const { clock } = this.#deps;
-      const sink = { started() {}, head: () => undefined, data: () => undefined, end() {}, failed() {} };
-      const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, body: null } as const;
-      const exchange = new HttpExchange(
-        { ...request, method: 'DELETE', headers: this.#headers.end() },
-        {
-          ...sink,
-          released: () => {
-            cancel();
-            resolve();
-          },
-        },
-      );
-      const cancel = clock.at(clock.nowMs() + deleteWaitMs, () => {
-        exchange.abort();
-        resolve();
-      });
-      exchange.start();
-    });
   }
 
   #refusal(code: 'transport' | 'overloaded', message: string, reason: string): HostError {

@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest';
+import type { OutboundFrame } from '../../wire/channel.js';
+import { checkFacts, configuredHeaders, encodeHeaderValue, isSessionId, RequestHeaders } from './headers.js';
+
+test.each([
+  ['search', 'search'],
+  ['with space', 'with space'],
+  ['file:///tmp/a%20b', 'file:///tmp/a%20b'],
+  ['', ''],
+  [' lead', '=?base64?IGxlYWQ=?='],
+  ['trail ', '=?base64?dHJhaWwg?='],
+  ['\t', '=?base64?CQ==?='],
+  ['a\tb', '=?base64?YQli?='],
+  ['line\r\nbreak', '=?base64?bGluZQ0KYnJlYWs=?='],
+  ['grüß', '=?base64?Z3LDvMOf?='],
+  ['日本', '=?base64?5pel5pys?='],
+  ['\u007f', '=?base64?fw==?='],
+  ['=?base64?YQ==?=', '=?base64?PT9iYXNlNjQ/WVE9PT89?='],
+  ['=?base64?', '=?base64?'],
+])('%j travels as %j', (plain, encoded) => {
+  expect(encodeHeaderValue(plain)).toBe(encoded);
+  expect(encoded).toMatch(/^[\x20-\x7e]*$/);
+});
+
+describe('configured headers', () => {
+  test.each([
+    ['a name that is no token', { 'bad name': 'x' }, 'headers.bad name'],
+    ['an empty name', { '': 'x' }, 'headers.'],
+    ['a line break in the value', { 'X-A': 'a\r\nX-B: b' }, 'headers.X-A'],
+    ['a NUL in the value', { 'X-A': 'a\0' }, 'headers.X-A'],
+    ['a character beyond Latin-1', { 'X-A': '日' }, 'headers.X-A'],
+    ['the length', { 'Content-Length': '1' }, 'headers.Content-Length'],
+    ['the host', { Host: 'elsewhere' }, 'headers.Host'],
+    ['the session', { 'MCP-Session-Id': 'x' }, 'headers.MCP-Session-Id'],
+  ])('%s is refused, naming the field and not the value', (_name, headers, field) => {
+    expect(() => configuredHeaders(headers as Record<string, string>)).toThrow(
+      expect.objectContaining({ code: 'invalid_spec', details: { field } }),
+    );
+  });
+
+  test('the rest goes out as it is', () => {
+    expect(configuredHeaders({ Authorization: 'Bearer x', 'User-Agent': 'me' })).toEqual([
+      'authorization',
+      'Bearer x',
+      'user-agent',
+      'me',
+    ]);
+  });
+});
+
+test('a session id is visible ASCII of at most 1 KiB', () => {
+  expect(['a', '~'.repeat(1024)].every(isSessionId)).toBe(true);
+  expect(['', ' a', 'a b', 'ü', 'a\n', 'x'.repeat(1025)].some(isSessionId)).toBe(false);
+});
+
+test('a parameter name that HTTP does not allow is refused', () => {
+  expect(checkFacts({ params: [['Region', 'x']] })).toBeUndefined();
+  expect(checkFacts({ params: [['Re\r\ngion', 'x']] })).toMatchObject({ code: 'invalid_request' });
+});
+
+const frame = (method: string | undefined): OutboundFrame => ({
+  kind: 'request',
+  id: 1,
+  method,
+  head: '',
+  payload: '',
+  tail: '',
+  http: undefined,
+  phase: 'queued',
+});
+const value = (list: string[], name: string) => (list.includes(name) ? list[list.indexOf(name) + 1] : undefined);
+
+test('which version and method go out, by era and by what is agreed', () => {
+  const headers = new RequestHeaders([]);
+  expect(value(headers.post(frame('server/discover')), 'mcp-protocol-version')).toBe('2026-07-28');
+  expect(value(headers.post(frame('initialize')), 'mcp-protocol-version')).toBeUndefined();
+  expect(value(headers.post(frame('tools/list')), 'mcp-protocol-version')).toBeUndefined();
+
+  headers.adopt({ era: 'legacy', version: '2025-06-18' });
+  headers.holdSession('s');
+  const legacy = headers.post(frame('tools/list'));
+  expect([value(legacy, 'mcp-protocol-version'), value(legacy, 'mcp-session-id')]).toEqual(['2025-06-18', 's']);
+  expect(value(legacy, 'mcp-method')).toBeUndefined();
+  expect(value(headers.post(frame('initialize')), 'mcp-session-id')).toBeUndefined();
+  expect(value(headers.stream('9'), 'last-event-id')).toBe('9');
+  expect(value(headers.end(), 'mcp-session-id')).toBe('s');
+
+  headers.adopt({ era: 'modern', version: '2027-01-01' });
+  const modern = headers.post(frame('tools/list'));
+  expect([value(modern, 'mcp-protocol-version'), value(modern, 'mcp-method')]).toEqual(['2027-01-01', 'tools/list']);
+  expect(value(modern, 'mcp-session-id')).toBeUndefined();
+});
+
+test('a version that the server made up cannot break a header', () => {
+  const headers = new RequestHeaders([]);
+  headers.adopt({ era: 'legacy', version: '1\r\nX-Evil: 1' });
+  expect(headers.post(frame('tools/list')).join('')).not.toContain('\r');
+});

@@ -1,0 +1,200 @@
+/**
+ * The HTTP+SSE transport of protocol 2024-11-05: one GET stream brings everything, including the answers to what is
+ * POSTed to the address that the stream names first. Kept for servers that know nothing newer.
+ * Not here: reconnecting. The session lives in the stream; when the stream ends, so does the channel.
+ *
+ * Invariant: POSTs go only to the origin the operator configured, whatever address the server names.
+ */
+import type { Dispatcher } from 'undici';
+import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameBytes,
+  frameSizeBound,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import { MessageDecoder } from '../../wire/message-decoder.js';
+import { configuredHeaders, RequestHeaders } from './headers.js';
+import { HttpExchange, type ResponseHeaders } from './http-exchange.js';
+import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
+import { SsePost } from './http-sse-post.js';
+import { SseStream } from './http-sse-stream.js';
+import type { SseEvent } from './sse-parser.js';
+import { statusError } from './status-error.js';
+
+export interface HttpSseSpec extends HttpSpec {
+  /** How long to wait for the stream to name its address. */
+  readonly startTimeoutMs?: number;
+}
+
+const startTimeoutDefaultMs = 30_000;
+/** Events that come before anyone listens. */
+const earlyEventsMax = 100;
+
+/** Resolves when the server has named its address; rejects with HostError when it does not. */
+export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel> {
+  return new Promise((resolve, reject) => {
+    const channel = new HttpSseChannel(spec, deps, (error) => {
+      cancel();
+      if (!error) return resolve(channel);
+      channel.close().then(() => reject(error), reject);
+    });
+    const cancel = deps.clock.at(deps.clock.nowMs() + (spec.startTimeoutMs ?? startTimeoutDefaultMs), () => {
+      const details = { server: spec.server, reason: 'endpoint', execution: 'not_executed' } as const;
+      channel.giveUpOpening(new HostError('timeout', 'The server did not name its address in time.', details));
+    });
+    channel.open();
+  });
+}
+
+class HttpSseChannel implements Channel {
+  readonly kind = 'http-sse';
+  readonly counters = newCounters();
+  readonly #spec: HttpSseSpec;
+  readonly #url: URL;
+  readonly #deps: HttpDeps;
+  readonly #stream: Dispatcher;
+  readonly #posts: Dispatcher;
+  readonly #headers: RequestHeaders;
+  readonly #decoder = new MessageDecoder(this.counters);
+  /** Called once: undefined when the address is known. */
+  #opened: ((error: HostError | undefined) => void) | undefined;
+  #exchange: HttpExchange | undefined;
+  #endpoint: URL | undefined;
+  #listener: ChannelListener | undefined;
+  #early: Buffer[] = [];
+  #over: HostError | undefined;
+  #closing: Promise<void> | undefined;
+  readonly #open = new Map<OutboundFrame, SsePost>();
+  #pendingBytes = 0;
+
+  constructor(spec: HttpSseSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
+    this.#spec = spec;
+    this.#url = specUrl(spec);
+    this.#deps = deps;
+    this.#opened = opened;
+    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
+    this.#stream = openPool(this.#url.origin, 1, deps.connector);
+    this.#posts = openPool(this.#url.origin, spec.connections ?? connectionsDefault, deps.connector);
+  }
+
+  open(): void {
+    const request = { server: this.#spec.server, dispatcher: this.#stream, url: this.#url, body: null } as const;
+    const sink = new SseStream(this.#spec.server, this.#deps, {
+      event: (event) => this.#event(event),
+      over: (error) => this.#end(error),
+    });
+    this.#exchange = new HttpExchange({ ...request, method: 'GET', headers: this.#headers.stream(undefined) }, sink);
+    this.#exchange.start();
+  }
+
+  giveUpOpening(error: HostError): void {
+    if (this.#opened) this.#end(error);
+  }
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+    for (const data of this.#early.splice(0)) this.#receive(data);
+    if (this.#over) listener.closed(this.#over);
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.#over || !this.#endpoint || !this.#listener) {
+      return this.#error('transport', 'The channel is not open.', { reason: 'closed', execution: 'not_executed' });
+    }
+    const bytes = frameSizeBound(frame);
+    if (this.#pendingBytes + bytes > LIMITS.outboundBytes && this.#pendingBytes > 0) {
+      const details = { reason: 'outbound_bytes', phase: 'queued', execution: 'not_executed' } as const;
+      return this.#error('overloaded', 'Too much is waiting to be sent to the server.', details);
+    }
+    const headers = this.#headers.post(frame);
+    this.#pendingBytes += bytes;
+    const post = new SsePost(frame, {
+      refused: (status, answer) => this.#refused(frame, status, answer),
+      failed: (error) => this.#failed(frame, error),
+      released: () => {
+        this.#pendingBytes -= bytes;
+        this.#open.delete(frame);
+      },
+    });
+    this.#open.set(frame, post);
+    const request = { server: this.#spec.server, dispatcher: this.#posts, url: this.#endpoint, headers } as const;
+    post.exchange = new HttpExchange({ ...request, method: 'POST', body: frameBytes(frame) }, post);
+    post.exchange.start();
+    return undefined;
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    if (frame.phase !== 'queued') return 'notify';
+    this.#open.get(frame)?.exchange?.abort();
+    return 'unsent';
+  }
+
+  adopt(agreement: Agreement): void {
+    this.#headers.adopt(agreement);
+  }
+
+  close(): Promise<void> {
+    this.#end(this.#error('transport', 'The channel was closed.', { reason: 'closed' }));
+    this.#closing ??= Promise.all([this.#stream.destroy(), this.#posts.destroy()]).then(() => {});
+    return this.#closing;
+  }
+
+  #event(event: SseEvent): void {
+    if (this.#over) return;
+    if (event.event === 'endpoint') return this.#named(event.data.toString('utf8'));
+    if (event.data.length === 0 || (event.event !== undefined && event.event !== 'message')) return;
+    if (this.#listener) this.#receive(event.data);
+    else if (this.#early.length < earlyEventsMax) this.#early.push(event.data);
+    else this.counters.junk++;
+  }
+
+  #named(address: string): void {
+    if (this.#endpoint) return;
+    const url = URL.canParse(address, this.#url.href) ? new URL(address, this.#url) : undefined;
+    if (!url || url.origin !== this.#url.origin || url.username !== '' || url.password !== '') {
+      const message = 'The server names an address at another origin for its messages.';
+      return this.#end(
+        this.#error('protocol_error', message, { reason: 'endpoint_origin', execution: 'not_executed' }),
+      );
+    }
+    this.#endpoint = url;
+    this.#opened?.(undefined);
+    this.#opened = undefined;
+  }
+
+  #receive(data: Buffer): void {
+    this.#decoder.decode(data, 0, data.length, (envelope) => {
+      if (!this.#over) this.#listener?.message(envelope, undefined);
+    });
+  }
+
+  #refused(frame: OutboundFrame, status: number, headers: ResponseHeaders): void {
+    const facts = { server: this.#spec.server, status, headers, inSession: false, rpcCode: undefined };
+    this.#failed(frame, statusError({ ...facts, now: this.#deps.clock.date() }));
+  }
+
+  #failed(frame: OutboundFrame, error: HostError): void {
+    if (!this.#over && frame.kind === 'request') this.#listener?.failed(frame, error);
+  }
+
+  /** Once, for whatever reason; nothing is reported after it. */
+  #end(error: HostError): void {
+    if (this.#over) return;
+    this.#over = error;
+    this.#exchange?.abort();
+    for (const post of this.#open.values()) post.exchange?.abort();
+    this.#opened?.(error);
+    this.#opened = undefined;
+    this.#listener?.closed(error);
+  }
+
+  #error(code: 'transport' | 'overloaded' | 'protocol_error', message: string, details: HostErrorOptions): HostError {
+    return new HostError(code, message, { server: this.#spec.server, ...details });
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * The one GET of the HTTP+SSE transport: its events until it is over. Not here: what they mean (http-sse-channel.ts).
+ * Invariant: `over` is said once, and no event after it.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { ExchangeSink, ResponseHeaders } from './http-exchange.js';
+import type { HttpDeps } from './http-pool.js';
+import { type SseEvent, SseParser } from './sse-parser.js';
+import { headerText, statusError } from './status-error.js';
+
+export interface StreamOwner {
+  event(event: SseEvent): void;
+  /** The stream is over, or never began. */
+  over(error: HostError): void;
+}
+
+export class SseStream implements ExchangeSink {
+  readonly #server: string;
+  readonly #deps: HttpDeps;
+  readonly #to: StreamOwner;
+  #parser: SseParser | undefined;
+  #tooLarge: HostError | undefined;
+
+  constructor(server: string, deps: HttpDeps, to: StreamOwner) {
+    this.#server = server;
+    this.#deps = deps;
+    this.#to = to;
+  }
+
+  started(): void {}
+  released(): void {}
+
+  head(status: number, headers: ResponseHeaders): HostError | undefined {
+    const server = this.#server;
+    if (status !== 200 || !headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
+      const now = this.#deps.clock.date();
+      return statusError({ server, status, headers, inSession: false, rpcCode: undefined, now });
+    }
+    this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
+      const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual } as const;
+      this.#tooLarge = new HostError('protocol_error', 'An event of the stream is too large.', details);
+    });
+    return undefined;
+  }
+
+  data(chunk: Buffer): HostError | undefined {
+    this.#parser?.push(chunk);
+    return this.#tooLarge;
+  }
+
+  end(): void {
+    this.#parser?.end();
+    const details = { server: this.#server, reason: 'stream_ended', execution: 'uncertain' } as const;
+    this.#to.over(new HostError('transport', 'The server ended its event stream.', details));
+  }
+
+  failed(error: HostError): void {
+    this.#to.over(error);
+  }
+}
