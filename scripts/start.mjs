@@ -35,8 +35,8 @@ async function main() {
     for (const server of servers) {
       console.log(`\n${server.package}`);
       const entry = path.relative(root, await entryPoint(server.package));
-      const env = { ...process.env, ...server.env?.(folder) };
-      const code = await run(process.execPath, ['dist/cli/main.js', 'probe', '--', process.execPath, entry], { env });
+      const env = Object.entries(server.env?.(folder) ?? {}).map(([name, value]) => `--env=${name}=${value}`);
+      const code = await run(process.execPath, ['dist/cli/main.js', 'probe', ...env, '--', process.execPath, entry]);
       if (code !== 0) failed.push(server.package);
     }
   } finally {

@@ -45,7 +45,11 @@ function report(error: unknown): number {
     return error.code === 'invalid_spec' ? EXIT.usage : EXIT.failed;
   }
   if (error instanceof Error && error.name === 'CLIError') {
-    return report(new HostError('invalid_spec', stripVTControlCharacters(error.message), { hint: 'hostler --help lists the commands' }));
+    return report(
+      new HostError('invalid_spec', stripVTControlCharacters(error.message), {
+        hint: 'hostler --help lists the commands',
+      }),
+    );
   }
   console.error('hostler: internal error', error);
   return EXIT.failed;

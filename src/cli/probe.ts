@@ -19,7 +19,10 @@ const usageHint = 'usage: hostler probe [options] -- <command...>   or   hostler
 
 export const probeCommand = (version: string) =>
   defineCommand({
-    meta: { name: 'hostler probe', description: 'Start or reach one MCP server, show what it is and offers, and stop it.' },
+    meta: {
+      name: 'hostler probe',
+      description: 'Start or reach one MCP server, show what it is and offers, and stop it.',
+    },
     args: {
       url: { type: 'positional', required: false, description: 'URL of an HTTP server; or: -- <command...>' },
       json: { type: 'boolean', description: 'print one JSON object' },

@@ -11,7 +11,15 @@ import { openSession } from '../../src/session/open-session.js';
 import type { Session } from '../../src/session/session.js';
 import { createMemoryLink, type MemoryServerEnd } from '../../src/transports/memory/memory-channel.js';
 import type { Era } from '../../src/wire/channel.js';
-import { type Abilities, type Fixture, type HttpFixture, httpFixtures, type RunningFixture, type StdioFixture, stdioFixtures } from '../fixtures/fixture-servers.js';
+import {
+  type Abilities,
+  type Fixture,
+  type HttpFixture,
+  httpFixtures,
+  type RunningFixture,
+  type StdioFixture,
+  stdioFixtures,
+} from '../fixtures/fixture-servers.js';
 import { connectSdk1, connectSdk2, connectSdk2Modern } from '../fixtures/servers/memory.mjs';
 
 export const client = { name: 'hostler-tests', version: '0', capabilities: { elicitation: {} } };

@@ -1,5 +1,9 @@
 /** Waits for a condition, not for time; what it waited for is in the error. */
-export async function eventually<T>(what: string, look: () => T | undefined | false | Promise<T | undefined | false>, limitMs = 10_000): Promise<T> {
+export async function eventually<T>(
+  what: string,
+  look: () => T | undefined | false | Promise<T | undefined | false>,
+  limitMs = 10_000,
+): Promise<T> {
   const untilMs = performance.now() + limitMs;
   for (;;) {
     const found = await look();

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { parseServerSpec } from '../../src/config/server-spec.js';
 import { Connector } from '../../src/session/connector.js';
-import { StdioChannel } from '../../src/transports/stdio/stdio-channel.js';
+import type { StdioChannel } from '../../src/transports/stdio/stdio-channel.js';
 import { realServers } from '../fixtures/real-servers.js';
 
 const { servers, remove } = realServers();
