@@ -65,6 +65,8 @@ export class Session {
   readonly #mirrored = new Map<string, readonly MirroredArgument[]>();
   readonly #isModern: boolean;
   readonly #isHttp: boolean;
+  /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
+  readonly #mirrors: boolean;
   #facts: ServerFacts;
   #nextToken = 1;
   #renewing: Promise<void> | undefined;
@@ -78,6 +80,7 @@ export class Session {
     this.startedInMs = parts.startedInMs;
     this.#isModern = parts.facts.era === 'modern';
     this.#isHttp = parts.peer.channel.kind === 'streamable-http';
+    this.#mirrors = this.#isModern && this.#isHttp;
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
       owed: () => this.#peer.owed,
       lastHeardAtMs: () => this.#peer.lastMessageAtMs,
@@ -106,14 +109,15 @@ export class Session {
   }
 
   /** Calls a tool with its arguments as JSON text; they are not parsed. */
-  async callTool(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
-    const params = callParams(name, args);
-    const answer = await this.request('tools/call', params, options);
-    if (!this.#isModern || !this.#isHttp || answer.kind !== 'error') return answer;
-    if (readRpcError(answer.bytes).code !== MODERN_ERRORS.headerMismatch) return answer;
-    // The server refused before executing because its schema asks for other headers than we knew: learn them, ask once more.
-    await this.list('tools/list', options);
-    return this.request('tools/call', params, options);
+  callTool(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
+    const sent = this.#sendCall(name, args, options);
+    if (!this.#mirrors) return sent;
+    return sent.then(async (answer) => {
+      if (answer.kind !== 'error' || readRpcError(answer.bytes).code !== MODERN_ERRORS.headerMismatch) return answer;
+      // The server refused before executing because its schema asks for other headers than we knew: learn them, ask once more.
+      await this.list('tools/list', options);
+      return this.#sendCall(name, args, options);
+    });
   }
 
   /** The whole list, every item raw. A server that does not offer it has an empty one. */
@@ -125,7 +129,7 @@ export class Session {
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;
-    return method === 'tools/list' && this.#isModern && this.#isHttp ? this.#learnHeaders(list) : list;
+    return method === 'tools/list' && this.#mirrors ? this.#learnHeaders(list) : list;
   }
 
   /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one. */
@@ -139,6 +143,20 @@ export class Session {
   }
 
   // --- sending
+
+  /** Writes the params of a call in one go: what we build ourselves needs no splicing. */
+  #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
+    const token = this.#tokenFor(options);
+    const params = callParams(name, args, this.#metaMembers(token));
+    return this.#send('tools/call', params, options, token, this.#mirrors ? this.#callFacts(name, args) : undefined);
+  }
+
+  /** The members of `_meta` this request needs, as JSON text; empty for none. */
+  #metaMembers(token: number | undefined): string {
+    const envelope = this.#isModern ? this.#parts.texts.metaMembers : '';
+    if (token === undefined) return envelope;
+    return envelope === '' ? `"progressToken":${token}` : `${envelope},"progressToken":${token}`;
+  }
 
   #send(
     method: string,
@@ -171,13 +189,18 @@ export class Session {
   }
 
   #httpFacts(method: string, params: JsonText | undefined): HttpFacts | undefined {
-    const member = this.#isModern && this.#isHttp ? namedBy[method] : undefined;
+    const member = this.#mirrors ? namedBy[method] : undefined;
     if (member === undefined || params === undefined) return undefined;
     const bytes = toBuffer(params);
     const name = memberString(bytes, member);
     if (name === undefined) return undefined;
-    const mirrored = method === 'tools/call' ? this.#mirrored.get(name) : undefined;
-    return mirrored?.length ? { name, params: headerValues(mirrored, memberBytes(bytes, 'arguments')) } : { name };
+    return method === 'tools/call' ? this.#callFacts(name, memberBytes(bytes, 'arguments')) : { name };
+  }
+
+  #callFacts(name: string, args: JsonText | undefined): HttpFacts {
+    const mirrored = this.#mirrored.get(name);
+    if (!mirrored?.length || args === undefined) return { name };
+    return { name, params: headerValues(mirrored, toBuffer(args)) };
   }
 
   #learnHeaders(list: ServerList): ServerList {
@@ -224,11 +247,11 @@ const emptyPage = Buffer.from('{}');
 const toBuffer = (text: JsonText): Buffer =>
   typeof text === 'string' ? Buffer.from(text) : Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 
-function callParams(name: string, args: JsonText | undefined): JsonText {
-  const head = `{"name":${JSON.stringify(name)}`;
-  if (args === undefined) return `${head}}`;
-  if (typeof args === 'string') return `${head},"arguments":${args}}`;
-  return Buffer.concat([Buffer.from(`${head},"arguments":`), args, closingBrace]);
+function callParams(name: string, args: JsonText | undefined, meta: string): JsonText {
+  const start = meta === '' ? `{"name":${JSON.stringify(name)}` : `{"_meta":{${meta}},"name":${JSON.stringify(name)}`;
+  if (args === undefined) return `${start}}`;
+  if (typeof args === 'string') return `${start},"arguments":${args}}`;
+  return Buffer.concat([Buffer.from(`${start},"arguments":`), args, closingBrace]);
 }
 
 const closingBrace = Buffer.from('}');

@@ -1,0 +1,113 @@
+/**
+ * The clients that the wire benchmark compares. Each opens a connection to the same echo server and offers `call()`.
+ * Not here: counting and timing (one-run.mjs), the comparison (wire.bench.mjs).
+ */
+import { spawn } from 'node:child_process';
+import process from 'node:process';
+import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client';
+import { StdioClientTransport as Stdio2 } from '@modelcontextprotocol/client/stdio';
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport as Stdio1 } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Pool } from 'undici';
+import { Connector, parseServerSpec } from '../dist/index.js';
+
+const text = 'x'.repeat(60);
+const args = { text };
+const identity = { name: 'bench', version: '1.0.0' };
+
+/** The limit: one line out, one line in, JSON both ways, nothing else. */
+async function rawStdio({ command, args: argv }) {
+  const child = spawn(command, argv, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const waiting = new Map();
+  let lastId = 0;
+  let rest = '';
+  child.stdout.setEncoding('utf8');
+  child.stdout.on('data', (chunk) => {
+    const lines = (rest + chunk).split('\n');
+    rest = lines.pop();
+    for (const line of lines) {
+      const { id, result } = JSON.parse(line);
+      const resolve = waiting.get(id);
+      waiting.delete(id);
+      resolve(result);
+    }
+  });
+  return {
+    call: () =>
+      new Promise((resolve) => {
+        const id = ++lastId;
+        waiting.set(id, resolve);
+        const message = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'echo', arguments: args } };
+        child.stdin.write(`${JSON.stringify(message)}\n`);
+      }),
+    close: async () => child.kill(),
+  };
+}
+
+async function rawHttp({ url }) {
+  const { origin, pathname: path } = new URL(url);
+  const pool = new Pool(origin, { connections: 64, pipelining: 1 });
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+  let lastId = 0;
+  return {
+    call: async () => {
+      const message = { jsonrpc: '2.0', id: ++lastId, method: 'tools/call', params: { name: 'echo', arguments: args } };
+      const { body } = await pool.request({ method: 'POST', path, headers, body: JSON.stringify(message) });
+      return (await body.json()).result;
+    },
+    close: () => pool.close(),
+  };
+}
+
+/** `parse` builds the result as an object, as the other clients do; without it the bytes are handed on, as a relay does. */
+const hostler =
+  (parse) =>
+  async ({ command, args: argv, url }) => {
+    const connector = new Connector({ client: { ...identity, capabilities: {} } });
+    const spec = parseServerSpec(url ? { name: 'echo', url } : { name: 'echo', command, args: argv });
+    const session = await connector.connect(spec);
+    return {
+      call: async () => {
+        const { bytes } = await session.callTool('echo', JSON.stringify(args), {
+          deadlineAtMs: performance.now() + 60_000,
+        });
+        return parse ? JSON.parse(bytes.toString()) : bytes;
+      },
+      close: async () => {
+        await session.close();
+        await connector.close();
+      },
+    };
+  };
+
+const sdk = (Client, transport) => async (server) => {
+  const client = new Client(identity);
+  await client.connect(transport(server));
+  return { call: () => client.callTool({ name: 'echo', arguments: args }), close: () => client.close() };
+};
+
+export const contestants = {
+  stdio: {
+    'raw loop': rawStdio,
+    hostler: hostler(true),
+    'hostler, relaying bytes': hostler(false),
+    'SDK 1.32': sdk(Client1, ({ command, args: argv }) => new Stdio1({ command, args: argv })),
+    'SDK 2.4': sdk(Client2, ({ command, args: argv }) => new Stdio2({ command, args: argv })),
+  },
+  http: {
+    'raw loop': rawHttp,
+    hostler: hostler(true),
+    'hostler, relaying bytes': hostler(false),
+    'SDK 1.32': sdk(Client1, ({ url }) => new Http1(new URL(url))),
+    'SDK 2.4': sdk(Client2, ({ url }) => new Http2(new URL(url))),
+  },
+};
+
+/** What a contestant's answer must be, whatever form it has. */
+export function checkAnswer(answer) {
+  const result = Buffer.isBuffer(answer) ? JSON.parse(answer.toString()) : answer;
+  if (result.content[0].text !== text) throw new Error(`wrong answer: ${JSON.stringify(result)}`);
+}
+
+export const echoStdio = { command: process.execPath, args: [new URL('./echo-stdio.mjs', import.meta.url).pathname] };

@@ -1,0 +1,137 @@
+/**
+ * `npm run bench -- wire`: Hostler's wire layer against a raw loop (the limit) and the official SDKs, on the same echo
+ * server, in one run. Rounds are interleaved, so that a busy neighbour slows all of them; the median round counts.
+ * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/wire.md.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import os from 'node:os';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
+import { LineFramer } from '../dist/wire/line-framer.js';
+import { contestants } from './contestants.mjs';
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '1' },
+    save: { type: 'boolean' },
+  },
+});
+const rounds = Number(values.rounds);
+const concurrencies = [1, 16, 64];
+const file = (name) => new URL(name, import.meta.url).pathname;
+const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
+const lines = [];
+const say = (line) => {
+  console.log(line);
+  lines.push(line);
+};
+
+async function startHttp() {
+  const child = spawn(process.execPath, [file('./echo-http.mjs')], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [line] = await once(createInterface({ input: child.stdout }), 'line');
+  return { url: /http:\S+/.exec(line)[0], stop: () => child.kill() };
+}
+
+/** name → concurrency → {callsPerSecond, cpuUsPerCall}, the median of the rounds. */
+function measure(transport, url) {
+  const samples = {};
+  for (let round = 0; round < rounds; round++) {
+    for (const concurrency of concurrencies) {
+      for (const name of Object.keys(contestants[transport])) {
+        const argv = [file('./one-run.mjs'), transport, name, String(concurrency), values.seconds, url ?? ''];
+        const result = JSON.parse(
+          execFileSync(process.execPath, argv, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }),
+        );
+        samples[name] ??= {};
+        samples[name][concurrency] ??= [];
+        samples[name][concurrency].push(result);
+      }
+    }
+  }
+  const mid = (runs, key) => median(runs.map((run) => run[key]));
+  return Object.fromEntries(
+    Object.entries(samples).map(([name, byConcurrency]) => [
+      name,
+      Object.fromEntries(
+        Object.entries(byConcurrency).map(([concurrency, runs]) => [
+          concurrency,
+          { callsPerSecond: mid(runs, 'callsPerSecond'), cpuUsPerCall: mid(runs, 'cpuUsPerCall') },
+        ]),
+      ),
+    ]),
+  );
+}
+
+function table(title, results) {
+  say(`\n### ${title}\n`);
+  say(`| client | ${concurrencies.map((c) => `calls/s at ${c} | CPU µs per call at ${c}`).join(' | ')} |`);
+  say(`| --- | ${concurrencies.map(() => '---: | ---:').join(' | ')} |`);
+  for (const [name, row] of Object.entries(results)) {
+    const cells = concurrencies.map((c) => `${Math.round(row[c].callsPerSecond)} | ${row[c].cpuUsPerCall.toFixed(1)}`);
+    say(`| ${name} | ${cells.join(' | ')} |`);
+  }
+}
+
+const bars = [];
+function bar(what, value, least) {
+  bars.push(value >= least);
+  say(`- ${value >= least ? 'holds' : 'MISSED'}: ${what}: ${value.toFixed(2)} (at least ${least})`);
+}
+
+function judge(title, results, leastOfRaw) {
+  const rate = (name, c) => results[name][c].callsPerSecond;
+  say('');
+  for (const c of [16, 64])
+    bar(`${title}, of the raw loop at ${c}`, rate('hostler', c) / rate('raw loop', c), leastOfRaw);
+  for (const name of ['SDK 1.32', 'SDK 2.4'])
+    bar(`${title}, times ${name} at 64`, rate('hostler', 64) / rate(name, 64), 3);
+}
+
+/** Mean cost of one single-byte chunk while `buffered` bytes of the line already wait. */
+function dripCost(buffered) {
+  const framer = new LineFramer(
+    64 * 1024 * 1024,
+    () => {},
+    () => {},
+  );
+  framer.push(Buffer.alloc(buffered, 'x'));
+  const byte = Buffer.from('x');
+  for (let i = 0; i < 20_000; i++) framer.push(byte);
+  const startedMs = performance.now();
+  for (let i = 0; i < 200_000; i++) framer.push(byte);
+  return ((performance.now() - startedMs) * 1_000) / 200_000;
+}
+
+const load = os.loadavg()[0].toFixed(1);
+say('# Wire layer, measured');
+say('');
+say(
+  `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} cores, load ${load} before the run,`,
+);
+say(
+  `median of ${rounds} interleaved rounds of ${values.seconds} s. 60-byte echo; every client gets the same server process.`,
+);
+say('The raw loop parses and prints JSON and does nothing else: no deadlines, no checks, no supervision.');
+const stdio = measure('stdio');
+table('stdio', stdio);
+const http = await startHttp();
+const overHttp = measure('http', http.url);
+http.stop();
+table('HTTP', overHttp);
+say('\n### One byte at a time\n');
+const sizes = [1024, 64 * 1024, 1024 * 1024, 8 * 1024 * 1024];
+dripCost(1024);
+const drips = sizes.map((size) => median([1, 2, 3].map(() => dripCost(size))));
+say('| bytes already waiting | µs per one-byte chunk |');
+say('| ---: | ---: |');
+for (const [i, size] of sizes.entries()) say(`| ${size} | ${drips[i].toFixed(3)} |`);
+say('\n### Bars');
+judge('stdio', stdio, 0.7);
+judge('HTTP', overHttp, 0.8);
+bar('drip cost at 1 KiB over 8 MiB waiting (1 is flat)', drips[0] / drips.at(-1), 0.5);
+if (values.save) writeFileSync(new URL('../docs/reports/wire.md', import.meta.url), `${lines.join('\n')}\n`);
+process.exit(bars.every(Boolean) ? 0 : 1);
