@@ -76,7 +76,7 @@ export class ChildKeeper {
     const run = ++this.#runs;
     const mark = runMark(this.instanceId, run);
     const request = await prepare(mark);
-    if (await this.#closing) throw shuttingDown(request.server);
+    if (this.#closing !== undefined) throw shuttingDown(request.server);
     const spawned = spawnChild(request);
     const handle = spawned instanceof Promise ? await spawned : spawned;
     // No await between here and the registration: each tick is time in which our death would leave the child behind.

@@ -189,10 +189,13 @@ export class Child {
   #perform(effect: LadderEffect): void {
     if (effect === 'close_stdin') return this.#closeStdin();
     if (process.platform === 'win32') return this.#killTree();
-    if (effect === 'kill') this.#group.signal('SIGKILL');
+    if (effect === 'kill') {
+      this.#group.signal('SIGKILL');
+      return;
+    }
+    if (!this.#request.leaderIsSandbox || !this.#group.signalFollowers('SIGTERM')) this.#group.signal('SIGTERM');
     // A stopped process would keep the SIGTERM for later: wake it, after it has the signal.
-    else if (!this.#request.leaderIsSandbox || !this.#group.signalFollowers('SIGTERM', 'SIGCONT'))
-      this.#group.signal('SIGTERM', 'SIGCONT');
+    this.#group.signal('SIGCONT');
   }
 
   #closeStdin(): void {

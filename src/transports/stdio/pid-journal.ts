@@ -32,6 +32,7 @@ export class PidJournal {
   readonly #running = new Map<number, JournalEntry>();
   #fd: number | undefined;
   #bytes = 0;
+  #compactAtBytes = compactBytes;
   #opened = false;
 
   constructor(
@@ -66,7 +67,8 @@ export class PidJournal {
   /** Removes the file when nothing is running; else it stays, for the next start to act on. */
   close(): void {
     this.#attempt(() => {
-      if (this.#fd !== undefined) closeSync(this.#fd);
+      if (this.#fd === undefined) return;
+      closeSync(this.#fd);
       this.#fd = undefined;
       if (this.#running.size === 0) rmSync(this.file, { force: true });
     });
@@ -76,7 +78,7 @@ export class PidJournal {
     this.#attempt(() => {
       if (this.#fd === undefined) return;
       this.#bytes += writeSync(this.#fd, `${JSON.stringify(line)}\n`);
-      if (this.#bytes > compactBytes) this.#rewrite();
+      if (this.#bytes > this.#compactAtBytes) this.#rewrite();
     });
   }
 
@@ -90,6 +92,8 @@ export class PidJournal {
     const fd = openSync(fresh, 'w', 0o600);
     try {
       this.#bytes = writeSync(fd, text);
+      // With a thousand children the list alone is longer than that: rewriting it for each of them would not end.
+      this.#compactAtBytes = Math.max(compactBytes, 2 * this.#bytes);
       renameSync(fresh, this.file);
     } catch (error) {
       closeSync(fd);

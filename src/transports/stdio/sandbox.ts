@@ -64,8 +64,7 @@ export function sandboxArgs(request: Pick<SandboxRequest, 'file' | 'args' | 'cwd
 }
 
 async function findBubblewrap(server: string, searchPath: string): Promise<string> {
-  const folders = [...searchPath.split(path.delimiter).filter(path.isAbsolute), '/usr/bin', '/bin'];
-  for (const folder of folders) {
+  for (const folder of searchPath.split(path.delimiter).filter((folder) => path.isAbsolute(folder))) {
     const file = path.join(folder, 'bwrap');
     try {
       await access(file, constants.X_OK);

@@ -9,6 +9,7 @@
  *   through wait for answers still in the pipe, at most `stdoutDrainMs`.
  * - Every ending takes the child's whole group down.
  */
+import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -23,11 +24,12 @@ import type { Envelope } from '../../wire/envelope.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { childEnvironment, type Environment, lookUp } from '../environment.js';
-import type { Child, StopReport } from './child.js';
+import type { Child, ChildExit, StopReport } from './child.js';
 import type { ChildKeeper } from './child-keeper.js';
 import { resolveCommand } from './command.js';
 import { drain, stdoutDrainMs } from './drain.js';
 import { type Ending, endingError, frameError, refusal } from './ending.js';
+import { readFairly, readLent } from './fair-read.js';
 import { NoiseMeter } from './noise-meter.js';
 import { OutboundQueue } from './outbound-queue.js';
 import { type SandboxProfile, wrapInSandbox } from './sandbox.js';
@@ -59,7 +61,7 @@ export interface StdioDescription {
   readonly pid: number;
   readonly startedAtMs: number;
   readonly profile: SandboxProfile;
-  readonly exit: { readonly exitCode: number | undefined; readonly signal: string | undefined } | undefined;
+  readonly exit: ChildExit | undefined;
   /** How the stop went, once nothing is left. */
   readonly stop: StopReport | undefined;
   /** More than twenty junk lines on stdout within the last minute. */
@@ -81,7 +83,7 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
     const file = await resolveCommand({ server, command, cwd, env });
     const base = { server, cwd, env };
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
-    const searchPath = lookUp(ambient, 'PATH', process.platform) ?? '';
+    const searchPath = lookUp(ambient, 'PATH', process.platform) ?? '/usr/bin:/bin';
     const writablePaths = spec.writablePaths ?? [];
     const wrapped = await wrapInSandbox({ server, file, args, cwd, writablePaths, searchPath });
     return { ...base, ...wrapped, leaderIsSandbox: true };
@@ -101,6 +103,7 @@ export class StdioChannel implements Channel {
   readonly #decoder = new MessageDecoder(this.counters);
   readonly #framer: LineFramer;
   readonly #stderr: StderrRing;
+  readonly #stderrStream: Readable;
   readonly #noise: NoiseMeter;
   #listener: ChannelListener | undefined;
   /** Why no more is sent; the first reason stands. */
@@ -128,7 +131,7 @@ export class StdioChannel implements Channel {
       onBroken: () => this.#stdinBroke(),
     });
     this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes) => this.#lineTooLong(bytes));
-    child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
+    this.#stderrStream = readLent(child.stderr, (bytes) => this.#stderr.push(bytes));
     child.onExit(() => this.#exited());
   }
 
@@ -137,7 +140,7 @@ export class StdioChannel implements Channel {
     const closedWith = this.#closedWith;
     if (closedWith) return queueMicrotask(() => listener.closed(closedWith));
     const { stdout } = this.#child;
-    stdout.on('data', (chunk: Buffer) => this.#framer.push(chunk));
+    readFairly(stdout, (chunk) => this.#framer.push(chunk));
     stdout.once('end', () => this.#stdoutEnded());
   }
 
@@ -164,7 +167,7 @@ export class StdioChannel implements Channel {
       pid,
       startedAtMs,
       profile: this.#profile,
-      exit: exit && { exitCode: exit.exitCode, signal: exit.signal },
+      exit,
       stop: report,
       noisy: this.#noise.noisy,
       escaped: report?.escaped ?? 0,
@@ -194,7 +197,7 @@ export class StdioChannel implements Channel {
   #exited(): void {
     this.#cancelWait();
     this.#end('exit');
-    drain(this.#clock, this.#child.stdout, this.#child.stderr, () => this.#finish());
+    this.#drain();
   }
 
   #stdinBroke(): void {
@@ -202,7 +205,7 @@ export class StdioChannel implements Channel {
     this.#waitForExit(exitAfterBreakMs, () => {
       this.#end('stdin_closed');
       void this.#child.stop(this.#stopPace);
-      drain(this.#clock, this.#child.stdout, this.#child.stderr, () => this.#finish());
+      this.#drain();
     });
   }
 
@@ -220,6 +223,10 @@ export class StdioChannel implements Channel {
     this.#end('frame_too_large');
     this.#finish(bytes);
     void this.#child.stop(ABUSE_PACE);
+  }
+
+  #drain(): void {
+    drain(this.#clock, this.#child.stdout, this.#stderrStream, () => this.#finish());
   }
 
   #waitForExit(waitMs: number, otherwise: () => void): void {
@@ -244,8 +251,7 @@ export class StdioChannel implements Channel {
     this.#closedWith = endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(500), lineBytes);
     // Whoever else holds these pipes must not cost us descriptors.
     this.#child.stdout.destroy();
-    if (this.#child.exit) this.#child.stderr.destroy();
-    else this.#child.onExit(() => this.#child.stderr.destroy());
+    this.#child.onExit(() => this.#stderrStream.destroy());
     this.#listener?.closed(this.#closedWith);
     this.#resolveOver();
   }

@@ -1,0 +1,71 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { FakeProcesses } from '../../../test/fakes/stdio-process-table.js';
+import { PidJournal } from './pid-journal.js';
+import { parseJournal } from './reaper.js';
+
+const instanceId = 'instance-of-the-living';
+
+let stateDir: string;
+beforeEach(() => {
+  stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-journal-'));
+});
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+describe('the journal', () => {
+  const table = new FakeProcesses({ pid: process.pid, startTicks: 77 });
+  const journal = () => new PidJournal(path.join(stateDir, 'run'), instanceId, table);
+
+  test('names its owner and what runs, readable by nobody else', () => {
+    const file = journal();
+    file.started({ pid: 50, startTicks: 100, run: 1 });
+    file.started({ pid: 51, startTicks: 101, run: 2 });
+    file.ended({ pid: 50, startTicks: 100, run: 1 });
+    const read = parseJournal(readFileSync(file.file, 'utf8'));
+    expect(read?.header).toEqual({
+      instanceId,
+      ownerPid: process.pid,
+      ownerStartTicks: 77,
+      bootId: 'boot-now',
+      pidSpace: 'pid:[1]',
+    });
+    expect(read?.running).toEqual([{ pid: 51, startTicks: 101, run: 2 }]);
+    expect(statSync(file.file).mode & 0o777).toBe(0o600);
+    expect(statSync(path.dirname(file.file)).mode & 0o777).toBe(0o700);
+    file.close();
+  });
+
+  test('stays small through ten thousand lives and knows who is left', () => {
+    const file = journal();
+    file.started({ pid: 50, startTicks: 100, run: 0 });
+    for (let run = 1; run <= 10_000; run++) {
+      file.started({ pid: 60, startTicks: run, run });
+      file.ended({ pid: 60, startTicks: run, run });
+    }
+    expect(statSync(file.file).size).toBeLessThan(66 * 1024);
+    expect(parseJournal(readFileSync(file.file, 'utf8'))?.running.map(({ pid }) => pid)).toEqual([50]);
+    file.close();
+    expect(readdirSync(path.dirname(file.file))).toHaveLength(1);
+  });
+
+  test('is removed when nothing runs', () => {
+    const file = journal();
+    const entry = { pid: 50, startTicks: 100, run: 1 };
+    file.started(entry);
+    file.ended(entry);
+    file.close();
+    expect(readdirSync(path.dirname(file.file))).toEqual([]);
+  });
+
+  test('that cannot be written is a reported problem and nothing worse', () => {
+    const problems: unknown[] = [];
+    writeFileSync(path.join(stateDir, 'file'), '');
+    const file = new PidJournal(path.join(stateDir, 'file', 'sub'), instanceId, table, (error) => problems.push(error));
+    file.started({ pid: 50, startTicks: 100, run: 1 });
+    file.ended({ pid: 50, startTicks: 100, run: 1 });
+    file.close();
+    expect(problems).toHaveLength(1);
+  });
+});

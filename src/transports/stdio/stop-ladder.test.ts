@@ -1,0 +1,81 @@
+import { describe, expect, test } from 'vitest';
+import { hurry, type Ladder, type LadderEffect, type LadderPace, type Sight, step } from './stop-ladder.js';
+
+const pace: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 1_000 };
+const leader: Sight = { leader: true, followers: 0 };
+const followers: Sight = { leader: false, followers: 2 };
+const nobody: Sight = { leader: false, followers: 0 };
+
+/** Plays a list of [time, what is seen] and tells each effect with its time, and where the walk ended. */
+function walk(...sights: Array<[number, Sight]>) {
+  let ladder: Ladder = { kind: 'standing' };
+  const effects: Array<[number, LadderEffect]> = [];
+  for (const [nowMs, sight] of sights) {
+    const [next, todo] = step(ladder, sight, nowMs, pace);
+    ladder = next;
+    for (const effect of todo) effects.push([nowMs, effect]);
+  }
+  return { ladder, effects };
+}
+
+describe('the walk', () => {
+  test('an obedient server is only asked by the end of its input', () => {
+    expect(walk([0, leader], [20, nobody])).toEqual({
+      ladder: { kind: 'done', rung: 'eof', left: 0 },
+      effects: [[0, 'close_stdin']],
+    });
+  });
+
+  test('a server that ignores everything gets each signal at its time', () => {
+    const { ladder, effects } = walk([0, leader], [1_999, leader], [2_000, leader], [4_999, leader], [5_000, leader]);
+    expect(effects).toEqual([
+      [0, 'close_stdin'],
+      [2_000, 'term'],
+      [5_000, 'kill'],
+    ]);
+    expect(step(ladder, nobody, 5_010, pace)[0]).toEqual({ kind: 'done', rung: 'kill', left: 0 });
+  });
+
+  test('when only the leader obeys, the rest of the group is not given the full wait', () => {
+    const { effects } = walk([0, leader], [10, followers], [59, followers], [60, followers], [3_060, followers]);
+    expect(effects).toEqual([
+      [0, 'close_stdin'],
+      [60, 'term'],
+      [3_060, 'kill'],
+    ]);
+  });
+
+  test('followers that go along with the leader are not signalled', () => {
+    const { ladder, effects } = walk([0, leader], [10, followers], [30, nobody]);
+    expect(effects).toEqual([[0, 'close_stdin']]);
+    expect(ladder).toEqual({ kind: 'done', rung: 'eof', left: 0 });
+  });
+
+  test('a server that ended by itself has its followers taken down', () => {
+    const { effects } = walk([0, followers], [50, followers], [3_050, followers]);
+    expect(effects).toEqual([
+      [50, 'term'],
+      [3_050, 'kill'],
+    ]);
+  });
+
+  test('a server that ended by itself, alone, needs nothing', () => {
+    expect(walk([0, nobody])).toEqual({ ladder: { kind: 'done', rung: 'none', left: 0 }, effects: [] });
+  });
+
+  test('what outlives SIGKILL is reported, not waited for', () => {
+    const { ladder } = walk([0, leader], [2_000, leader], [5_000, leader], [5_999, followers], [6_000, followers]);
+    expect(ladder).toEqual({ kind: 'done', rung: 'kill', left: 2 });
+  });
+
+  test('once done, nothing more happens', () => {
+    const done: Ladder = { kind: 'done', rung: 'eof', left: 0 };
+    expect(step(done, leader, 9_999, pace)).toEqual([done, []]);
+  });
+});
+
+test('a hurried walk is never slower than before', () => {
+  const [walking] = step({ kind: 'standing' }, leader, 0, pace);
+  expect(hurry(walking, 100, { ...pace, eofMs: 0 })).toMatchObject({ untilMs: 100 });
+  expect(hurry(walking, 100, { ...pace, eofMs: 60_000 })).toMatchObject({ untilMs: 2_000 });
+});

@@ -1,0 +1,56 @@
+// A small Hostler that can be killed: starts one child of each kind, says who they are, and waits.
+// Arguments: folder of the compiled sources, state directory, then one of
+//   all      every kind of child
+//   fds      one child that tells which descriptors it sees
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const [compiled, stateDir, what] = process.argv.slice(2);
+const load = (file) => import(pathToFileURL(path.join(compiled, file)).href);
+const { systemClock } = await load('kernel/clock.js');
+const { ChildKeeper } = await load('transports/stdio/child-keeper.js');
+const { openStdio } = await load('transports/stdio/stdio-channel.js');
+const { closeInheritedDescriptors } = await load('transports/stdio/inherited-descriptors.js');
+closeInheritedDescriptors();
+
+const cwd = path.dirname(fileURLToPath(import.meta.url));
+const children = new ChildKeeper({ clock: systemClock, stateDir });
+const stub = path.join(cwd, 'stdio-server.pl');
+const deps = { clock: systemClock, cleanText: (text) => text, children };
+
+/** Resolves with the pid when the child has said its first word. */
+async function start(spec) {
+  const channel = await openStdio({ server: 'stub', command: 'perl', cwd, ...spec }, deps);
+  return new Promise((resolve, reject) => {
+    channel.start({
+      message: (envelope) => resolve({ pid: channel.describe().pid, said: envelope.payload()?.toString() }),
+      failed: () => {},
+      closed: reject,
+    });
+  });
+}
+
+if (what === 'fds') {
+  const script =
+    '$| = 1; my @f = grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":"@f"}\n); <STDIN>';
+  const { said } = await start({ args: ['-e', script] });
+  await children.closeAll();
+  process.stdout.write(`${said}\n`);
+} else {
+  const ready = ['--say', '{"jsonrpc":"2.0","method":"ready"}\\n'];
+  const kinds = {
+    obedient: [],
+    ignoresEof: ['--ignore-eof'],
+    ignoresTerm: ['--ignore-eof', '--ignore-term'],
+    withGrandchild: ['--ignore-eof', '--grandchild', 'plain'],
+    stopped: ['--ignore-eof'],
+  };
+  const pids = {};
+  for (const [kind, flags] of Object.entries(kinds))
+    pids[kind] = (await start({ args: [stub, ...flags, ...ready] })).pid;
+  pids.sandboxed = (
+    await start({ args: [stub, '--ignore-eof', '--grandchild', 'daemon', ...ready], sandbox: 'standard' })
+  ).pid;
+  process.kill(pids.stopped, 'SIGSTOP');
+  process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid: children.watchPid })}\n`);
+}

@@ -1,0 +1,57 @@
+/**
+ * A process table made of plain data, and a `kill` that only takes notes: for tests of who gets signalled.
+ */
+
+import type { ProcessFacts, ProcessTable } from '../../src/transports/stdio/proc-table.js';
+import type { Kill } from '../../src/transports/stdio/process-group.js';
+
+export interface FakeProcess extends Partial<ProcessFacts> {
+  readonly pid: number;
+  readonly mark?: string;
+  /** Survives SIGTERM. */
+  readonly stubborn?: boolean;
+}
+
+export class FakeProcesses implements ProcessTable {
+  readonly signals: Array<[number, string]> = [];
+  #processes: FakeProcess[];
+
+  constructor(...processes: FakeProcess[]) {
+    this.#processes = processes;
+  }
+
+  read(pid: number): ProcessFacts | undefined {
+    const found = this.#processes.find((process) => process.pid === pid);
+    return found && facts(found);
+  }
+
+  living(): ProcessFacts[] {
+    return this.#processes.map(facts).filter(({ state }) => state !== 'Z');
+  }
+
+  mark(pid: number): string | undefined {
+    return this.#processes.find((process) => process.pid === pid)?.mark;
+  }
+
+  bootId = () => 'boot-now';
+  pidSpace = () => 'pid:[1]';
+
+  readonly kill: Kill = (pid, signal) => {
+    const hit = this.#processes.filter((process) => (pid < 0 ? facts(process).pgid === -pid : process.pid === pid));
+    if (hit.length === 0) throw Object.assign(new Error('kill ESRCH'), { code: 'ESRCH' });
+    if (signal === 0) return;
+    this.signals.push([pid, signal]);
+    const dies = (process: FakeProcess) =>
+      hit.includes(process) && (signal === 'SIGKILL' || (signal === 'SIGTERM' && !process.stubborn));
+    this.#processes = this.#processes.filter((process) => !dies(process));
+  };
+}
+
+const facts = (process: FakeProcess): ProcessFacts => ({
+  ppid: 1,
+  pgid: process.pid,
+  session: process.pgid ?? process.pid,
+  startTicks: 100,
+  state: 'S',
+  ...process,
+});

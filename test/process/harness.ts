@@ -1,0 +1,122 @@
+/**
+ * What the process tests share: a keeper and channels on real children, and looking at the real process table.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.js';
+import type { HostError } from '../../src/kernel/errors.js';
+import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { procTable } from '../../src/transports/stdio/proc-table.js';
+import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
+import type { LadderPace } from '../../src/transports/stdio/stop-ladder.js';
+import type { OutboundFrame } from '../../src/wire/channel.js';
+
+export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));
+export const stubServer = path.join(fakes, 'stdio-server.pl');
+export const table = procTable();
+
+/** Rungs short enough for a test, long enough that an obedient server never sees the next one. */
+export const shortPace: LadderPace = { eofMs: 400, termMs: 400, settleMs: 50, verifyMs: 2_000 };
+
+/** A channel with everything it ever reported, in order. */
+export class Talk {
+  readonly messages: string[] = [];
+  readonly failed: Array<{ frame: OutboundFrame; error: HostError; atMs: number }> = [];
+  readonly closed: Array<{ error: HostError; atMs: number }> = [];
+  readonly #answers = new Map<number, () => void>();
+  readonly channel: StdioChannel;
+  #ids = 0;
+
+  constructor(channel: StdioChannel) {
+    this.channel = channel;
+    channel.start({
+      message: (envelope) => {
+        this.messages.push(envelope.bytes.toString('utf8', envelope.payloadStart, envelope.payloadEnd));
+        this.#answers.get(envelope.numericId())?.();
+      },
+      failed: (frame, error) => this.failed.push({ frame, error, atMs: performance.now() }),
+      closed: (error) => this.closed.push({ error, atMs: performance.now() }),
+    });
+  }
+
+  send(payload: string | Uint8Array = '{}'): {
+    frame: OutboundFrame;
+    refused: HostError | undefined;
+    answered: Promise<void>;
+  } {
+    const id = ++this.#ids;
+    const answered = new Promise<void>((resolve) => {
+      this.#answers.set(id, resolve);
+    });
+    const frame: OutboundFrame = {
+      kind: 'request',
+      id,
+      method: 'tools/call',
+      head: `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":`,
+      payload,
+      tail: '}',
+      http: undefined,
+      phase: 'queued',
+    };
+    return { frame, refused: this.channel.send(frame), answered };
+  }
+
+  async whenClosed(): Promise<HostError> {
+    await until(() => this.closed.length > 0, 'the channel is closed');
+    return (this.closed[0] as { error: HostError }).error;
+  }
+}
+
+export interface Bench {
+  readonly keeper: ChildKeeper;
+  readonly stateDir: string;
+  open(spec?: Partial<StdioSpec>): Promise<Talk>;
+  /** The stub server with these flags. */
+  stub(...flags: string[]): Promise<Talk>;
+  stubWith(spec: Partial<StdioSpec>, ...flags: string[]): Promise<Talk>;
+}
+
+/** Gives each test of the file a fresh keeper, closes it after, and checks that nothing carries its mark any more. */
+export function useBench(): Bench {
+  const bench = {} as { -readonly [Key in keyof Bench]: Bench[Key] };
+  beforeEach(() => {
+    bench.stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-process-'));
+    bench.keeper = new ChildKeeper({ clock: systemClock, stateDir: bench.stateDir });
+  });
+  afterEach(async () => {
+    await bench.keeper.closeAll();
+    rmSync(bench.stateDir, { recursive: true, force: true });
+    const left = carriers(bench.keeper.instanceId);
+    if (left.length > 0) throw new Error(`left behind: ${left.join(' ')}`);
+  });
+  bench.open = async (spec = {}) => {
+    const full = { server: 'stub', command: 'perl', stopPace: shortPace, cwd: fakes, ...spec };
+    return new Talk(await openStdio(full, { clock: systemClock, cleanText: (text) => text, children: bench.keeper }));
+  };
+  bench.stub = (...flags) => bench.open({ args: [stubServer, ...flags] });
+  bench.stubWith = (spec, ...flags) => bench.open({ args: [stubServer, ...flags], ...spec });
+  return bench;
+}
+
+/** Living processes that any run of this instance has started. */
+export const carriers = (instanceId: string): number[] =>
+  table
+    .living()
+    .map(({ pid }) => pid)
+    .filter((pid) => table.mark(pid)?.startsWith(`${instanceId}.`));
+
+export async function until(condition: () => boolean, what: string, withinMs = 10_000): Promise<void> {
+  const untilMs = performance.now() + withinMs;
+  while (!condition()) {
+    if (performance.now() > untilMs) throw new Error(`waited ${withinMs} ms in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+export const isAlive = (pid: number): boolean => {
+  const facts = table.read(pid);
+  return facts !== undefined && facts.state !== 'Z';
+};

@@ -1,0 +1,143 @@
+/** Starting: what a child sees, what it costs us, and what is said when it cannot be started. */
+import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.js';
+import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { inheritedDescriptors } from '../../src/transports/stdio/inherited-descriptors.js';
+import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
+import { stubServer, until, useBench } from './harness.js';
+
+const bench = useBench();
+
+const fdCount = () => readdirSync('/proc/self/fd').length;
+
+test.each(['group', 'standard'] as const)(
+  'P8 fd hygiene: a child under profile %s sees 0, 1 and 2 only',
+  async (sandbox) => {
+    const talk = await bench.open({
+      sandbox,
+      args: [
+        '-e',
+        '$| = 1; my @f = grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":{"fds":"@f"}}\n); <STDIN>',
+      ],
+    });
+    await until(() => talk.messages.length > 0, 'the child has answered');
+    // What the test runner itself was given goes along; the driver in survival.test.ts shows the rule without it.
+    const given = inheritedDescriptors().map((descriptor) => ` ${descriptor}`);
+    expect(talk.messages).toEqual([`{"fds":"0 1 2${given.join('')}"}`]);
+  },
+);
+
+test('P8 fd hygiene: a hundred starts and stops leave no descriptor behind', async () => {
+  const cycle = async () => (await bench.stub()).channel.close();
+  await cycle();
+  const before = fdCount();
+  for (let i = 0; i < 20; i++) await Promise.all(Array.from({ length: 5 }, cycle));
+  expect(fdCount()).toBe(before);
+  expect(bench.keeper.liveChildren).toBe(0);
+});
+
+test('P8 fd hygiene: a grandchild that keeps the pipes costs no descriptor', async () => {
+  await (await bench.stub()).channel.close();
+  const before = fdCount();
+  const talk = await bench.stub('--grandchild', 'setsid', '--exit', '0');
+  await talk.whenClosed();
+  await talk.channel.close();
+  await until(() => fdCount() === before, 'the pipes are closed');
+  for (const pid of talk.channel.describe().stop?.escapedPids ?? []) process.kill(pid, 'SIGKILL');
+  await until(() => bench.keeper.liveChildren === 0, 'it is over');
+});
+
+test('N-E1 environment: a child sees the baseline, what is declared, and its mark', async () => {
+  process.env.HOSTLER_TEST_SECRET = 'ours';
+  const talk = await bench.open({
+    env: { DECLARED: 'yes' },
+    args: [
+      '-e',
+      '$| = 1; print qq({"jsonrpc":"2.0","method":"env","params":"), join(",", sort keys %ENV), qq("}\n); <STDIN>',
+    ],
+  });
+  await until(() => talk.messages.length > 0, 'the child has answered');
+  delete process.env.HOSTLER_TEST_SECRET;
+  const names = (talk.messages[0] as string).slice(1, -1).split(',');
+  expect(names).toContain('DECLARED');
+  expect(names).toContain('HOSTLER_RUN');
+  expect(names).toContain('PATH');
+  expect(names).not.toContain('HOSTLER_TEST_SECRET');
+});
+
+test('N-E1 sandbox: only declared paths can be written, /tmp is private', async () => {
+  const writable = path.join(bench.stateDir, 'writable');
+  mkdirSync(writable);
+  const attempts = [
+    path.join(writable, 'a'),
+    '/tmp/b',
+    path.join(bench.stateDir, 'c'),
+    '/var/d',
+    '/dev/shm/../../etc/e',
+  ];
+  const talk = await bench.open({
+    sandbox: 'standard',
+    writablePaths: [writable],
+    args: [
+      '-e',
+      '$| = 1; my @ok = map { open(my $f, ">", $_) ? 1 : 0 } @ARGV; print qq({"jsonrpc":"2.0","method":"w","params":"@ok"}\n); <STDIN>',
+      ...attempts,
+    ],
+  });
+  await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the child has answered');
+  // The third lies below /tmp: inside, that is a folder made for the bind, and gone with the sandbox.
+  expect(talk.messages).toEqual(['"1 1 1 0 0"']);
+  expect(readdirSync(writable)).toEqual(['a']);
+  expect(readdirSync(bench.stateDir)).not.toContain('c');
+});
+
+test('S6 permanent failure: what cannot be started says why', async () => {
+  const file = (name: string, text: string) => {
+    const full = path.join(bench.stateDir, name);
+    writeFileSync(full, text);
+    chmodSync(full, 0o755);
+    return full;
+  };
+  const cases = [
+    [{ command: 'no-such-program-here' }, 'ENOENT'],
+    [{ command: file('bad-interpreter', '#!/no/such/interpreter\n') }, 'ENOENT'],
+    [{ args: ['-e', 'x'.repeat(3_000_000)] }, 'E2BIG'],
+    [{ args: ['a\0b'] }, 'ERR_INVALID_ARG_VALUE'],
+    [{ cwd: '/no/such/folder' }, 'ENOENT'],
+    [{ sandbox: 'standard', writablePaths: ['/no/such/folder'] }, 'ENOENT'],
+  ] as const;
+  for (const [spec, reason] of cases) {
+    const error = await bench.open(spec).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    expect(error, reason).toMatchObject({
+      code: 'connect_failed',
+      message: expect.stringContaining('"stub"'),
+      details: { reason, execution: 'not_executed', server: 'stub' },
+      hint: expect.stringMatching(/\w/),
+    });
+  }
+  expect(bench.keeper.liveChildren).toBe(0);
+});
+
+test('S6 permanent failure: a sandbox that is not installed is named, with the way out', async () => {
+  const keeper = new ChildKeeper({ clock: systemClock, ambient: { PATH: '/no/such/folder' } });
+  const spec = { server: 'stub', command: '/bin/sh', sandbox: 'standard' } as const;
+  await expect(openStdio(spec, { clock: systemClock, cleanText: String, children: keeper })).rejects.toMatchObject({
+    code: 'connect_failed',
+    details: { reason: 'sandbox_unavailable' },
+    hint: expect.stringContaining('"group"'),
+  });
+});
+
+test('the journal names a child from its start until its end', async () => {
+  const journal = () => readFileSync(path.join(bench.stateDir, `${bench.keeper.instanceId}.children`), 'utf8');
+  const talk = await bench.open({ args: [stubServer] });
+  const { pid } = talk.channel.describe();
+  expect(journal()).toContain(`"started":{"pid":${pid},`);
+  await talk.channel.close();
+  expect(journal()).toContain(`"ended":{"pid":${pid},`);
+});

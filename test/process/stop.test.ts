@@ -1,0 +1,91 @@
+/** The stop ladder on real children: each kind ends, on the rung it deserves. */
+import { describe, expect, test } from 'vitest';
+import { carriers, shortPace, until, useBench } from './harness.js';
+
+const bench = useBench();
+
+/** Until it answers, the server has not yet set up how it treats signals. */
+async function serving(spec: Parameters<typeof bench.stubWith>[0], ...flags: string[]) {
+  const talk = await bench.stubWith(spec, ...flags);
+  await talk.send().answered;
+  return talk;
+}
+
+describe.each(['group', 'standard'] as const)('S7 ordered stop under profile %s:', (sandbox) => {
+  test('an obedient server is gone within 300 ms', async () => {
+    const { channel } = await serving({ sandbox });
+    const startMs = performance.now();
+    await channel.close();
+    expect(performance.now() - startMs).toBeLessThan(300);
+    expect(channel.describe().stop).toMatchObject({ rung: 'eof', exitCode: 0, left: 0 });
+  });
+
+  test.each([
+    ['ignores the end of its input', ['--ignore-eof'], 'term'],
+    ['ignores SIGTERM as well', ['--ignore-eof', '--ignore-term'], 'kill'],
+    ['leaves a grandchild in its group', ['--grandchild', 'plain'], 'term'],
+  ])('a server that %s is gone all the same', async (_name, flags, rung) => {
+    const { channel } = await serving({ sandbox }, ...flags);
+    await channel.close();
+    const { stop } = channel.describe();
+    // Inside the sandbox the grandchild goes with its namespace, before anybody needs to ask it.
+    const expected = sandbox === 'standard' && flags.includes('plain') ? 'eof' : rung;
+    expect(stop).toMatchObject({ rung: expected, left: 0, escaped: 0 });
+    expect(carriers(bench.keeper.instanceId)).toEqual([]);
+  });
+
+  test('a stopped server is woken to hear SIGTERM', async () => {
+    const { channel } = await serving({ sandbox });
+    for (const pid of carriers(bench.keeper.instanceId)) process.kill(pid, 'SIGSTOP');
+    await channel.close();
+    expect(channel.describe().stop).toMatchObject({ rung: 'term', left: 0 });
+  });
+});
+
+test('S7 ordered stop: close is one act, however often it is asked for', async () => {
+  const { channel, closed } = await serving({});
+  const promises = [channel.close(), channel.close(), channel.close()];
+  expect(new Set(promises).size).toBe(1);
+  await Promise.all(promises);
+  expect(closed).toHaveLength(1);
+  expect(closed[0]?.error.toJSON()).toMatchObject({ code: 'transport', reason: 'closed', exitCode: 0 });
+  expect(channel.send({ ...frame })?.toJSON()).toMatchObject({ reason: 'closed', execution: 'not_executed' });
+});
+
+const frame = {
+  kind: 'notification',
+  id: undefined,
+  method: 'x',
+  head: '{}',
+  payload: '',
+  tail: '',
+  http: undefined,
+  phase: 'queued',
+} as const;
+
+test('S7 ordered stop: fifty servers of all kinds at once take as long as the slowest', async () => {
+  const kinds = [[], ['--ignore-eof'], ['--ignore-eof', '--ignore-term'], ['--grandchild', 'plain'], []];
+  const talks = await Promise.all(Array.from({ length: 50 }, (_, i) => serving({}, ...(kinds[i % 5] as string[]))));
+  for (const [i, { channel }] of talks.entries()) if (i % 5 === 4) process.kill(channel.describe().pid, 'SIGSTOP');
+  const startMs = performance.now();
+  await bench.keeper.closeAll(shortPace);
+  const tookMs = performance.now() - startMs;
+  await until(() => talks.every(({ closed }) => closed.length === 1), 'every channel is closed');
+  expect(carriers(bench.keeper.instanceId)).toEqual([]);
+  expect(bench.keeper.liveChildren).toBe(0);
+  expect(tookMs).toBeLessThan(shortPace.eofMs + shortPace.termMs + 500);
+});
+
+test('S7 ordered stop: a server that dies by itself has its group taken down unasked', async () => {
+  const talk = await bench.stub('--grandchild', 'plain', '--exit-on-call', '3');
+  talk.send();
+  expect((await talk.whenClosed()).toJSON()).toMatchObject({ reason: 'exit', exitCode: 3 });
+  await until(() => carriers(bench.keeper.instanceId).length === 0, 'the grandchild is gone');
+  await talk.channel.close();
+  expect(talk.channel.describe().stop).toMatchObject({ rung: 'term', exitCode: 3 });
+});
+
+test('S7 ordered stop: after the end nothing starts any more', async () => {
+  await bench.keeper.closeAll();
+  await expect(bench.stub()).rejects.toMatchObject({ code: 'connect_failed', details: { reason: 'shutting_down' } });
+});

@@ -1,0 +1,200 @@
+/** P2 to P6: what a server does to its streams, and what that does to us. */
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { LIMITS } from '../../src/kernel/limits.js';
+import { LineFramer } from '../../src/wire/line-framer.js';
+import { carriers, fakes, isAlive, until, useBench } from './harness.js';
+
+const bench = useBench();
+const MiB = 1024 * 1024;
+const perl = (script: string) => bench.open({ command: 'perl', args: ['-e', `$| = 1; ${script}`] });
+
+describe('P2 stderr flood:', () => {
+  test.each([
+    ['64 MiB', 'for (1..1024) { syswrite STDERR, ("x" x 65535)."\\n" }'],
+    ['100,000 single bytes', 'for (1..100000) { syswrite STDERR, $_ % 80 ? "x" : "\\n" }'],
+  ])('%s, while every call is answered and little is kept', async (_name, flood) => {
+    const rssBefore = process.memoryUsage.rss();
+    let rssMax = rssBefore;
+    const talk = await bench.open({ command: path.join(fakes, 'stdio-flood.pl'), args: [flood] });
+    let calls = 0;
+    let flooded = false;
+    while (!flooded) {
+      await talk.send().answered;
+      calls++;
+      rssMax = Math.max(rssMax, process.memoryUsage.rss());
+      flooded = talk.messages.includes('{"flood":"over"}');
+    }
+    expect(calls).toBeGreaterThan(10);
+    expect(Buffer.byteLength(talk.channel.describe().stderrTail())).toBeLessThanOrEqual(LIMITS.stderrBytes);
+    expect(rssMax - rssBefore).toBeLessThanOrEqual(16 * MiB);
+  });
+});
+
+describe('P3 stdout flood:', () => {
+  test('a line without end closes the channel and ends the server', async () => {
+    const talk = await perl('my $x = "x" x 65536; while (1) { syswrite STDOUT, $x }');
+    expect((await talk.whenClosed()).toJSON()).toMatchObject({
+      code: 'protocol_error',
+      reason: 'frame_too_large',
+      limit: LIMITS.frameBytes,
+    });
+    await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
+    await talk.channel.close();
+    expect(talk.closed).toHaveLength(1);
+  });
+
+  test('a dripped byte costs at most 50 µs, and as much at 8 MiB as at 1 KiB', () => {
+    const byte = Buffer.from('x');
+    const costUs = (bufferedBytes: number) => {
+      const framer = new LineFramer(
+        LIMITS.frameBytes,
+        () => {},
+        () => {},
+      );
+      framer.push(Buffer.alloc(bufferedBytes, 0x78));
+      const drips = 5_000;
+      const startMs = performance.now();
+      for (let i = 0; i < drips; i++) framer.push(byte);
+      return ((performance.now() - startMs) * 1_000) / drips;
+    };
+    costUs(1_024);
+    const [little, much] = [costUs(1_024), costUs(8 * MiB - 8_192)];
+    expect(Math.max(little, much)).toBeLessThan(50);
+  });
+});
+
+describe('P4 bad bytes:', () => {
+  const message = (text: string) => `{"jsonrpc":"2.0","method":"m","params":{"t":"${text}"}}`;
+  const say = (bytes: string) => perl(`print pack "H*", "${Buffer.from(bytes).toString('hex')}"`);
+
+  test.each([
+    ['logs between messages', `starting up\n${message('a')}\n[info] ok\n\n${message('b')}\n`, ['a', 'b'], 2],
+    ['two messages in one write', `${message('a')}\n${message('b')}\n`, ['a', 'b'], 0],
+    ['CRLF', `${message('a')}\r\n${message('b')}\r\n`, ['a', 'b'], 0],
+    ['a byte-order mark', `\ufeff${message('a')}\n`, ['a'], 0],
+    ['half a message, then the end', `${message('a')}\n{"jsonrpc":"2.0","meth`, ['a'], 1],
+    ['a last message without its newline', `${message('a')}\n${message('b')}`, ['a', 'b'], 0],
+    ['NUL', `\0\0\n${message('a')}\n`, ['a'], 1],
+    ['U+2028 within a string', `${message('a\u2028b')}\n`, ['a\u2028b'], 0],
+  ])('%s', async (_name, bytes, texts, junk) => {
+    const talk = await say(bytes);
+    expect((await talk.whenClosed()).toJSON()).toMatchObject({ reason: 'exit', exitCode: 0 });
+    expect(talk.messages).toEqual(texts.map((text) => `{"t":"${text}"}`));
+    expect(talk.channel.counters.junk).toBe(junk);
+  });
+
+  test('UTF-8 split at every offset', async () => {
+    const text = message('é€😀');
+    const bytes = Buffer.byteLength(text) + 1;
+    const talk = await perl(
+      `my $t = pack("H*", "${Buffer.from(`${text}\n`).toString('hex')}");` +
+        'for my $i (1..length($t)-1) {' +
+        'syswrite STDOUT, substr($t,0,$i); select undef,undef,undef,0.004; syswrite STDOUT, substr($t,$i) }',
+    );
+    await talk.whenClosed();
+    expect(talk.messages).toEqual(Array(bytes - 1).fill('{"t":"é€😀"}'));
+    expect(talk.channel.counters).toEqual({ junk: 0, repaired: 0, ambiguous: 0 });
+  });
+
+  test('a server that logs to stdout is called noisy', async () => {
+    const talk = await perl('print "log $_\\n" for 1..21; sleep 1000');
+    await until(() => talk.channel.counters.junk === 21, 'all lines were read');
+    expect(talk.channel.describe().noisy).toBe(true);
+  });
+});
+
+describe('P5 dead peer writes:', () => {
+  const large = `"${'x'.repeat(4 * MiB - 200)}"`;
+
+  test('a server that never reads fills the queue to its bound, and its death fails every frame at once', async () => {
+    const talk = await bench.stub('--no-read');
+    const accepted = [talk.send(large), talk.send(large), talk.send(large), talk.send(large)];
+    expect(accepted.map(({ refused }) => refused)).toEqual([undefined, undefined, undefined, undefined]);
+    expect(talk.send(large).refused?.toJSON()).toMatchObject({ code: 'overloaded', reason: 'backpressure' });
+    await until(() => accepted[0]?.frame.phase === 'writing', 'the first frame is being written');
+    expect(talk.channel.withdraw(accepted[3]?.frame as never)).toBe('unsent');
+    expect(talk.channel.withdraw(accepted[0]?.frame as never)).toBe('notify');
+    const killedMs = performance.now();
+    process.kill(talk.channel.describe().pid, 'SIGKILL');
+    const error = await talk.whenClosed();
+    expect(talk.failed.map(({ error: each }) => [each.details.phase, each.details.execution])).toEqual([
+      ['writing', 'uncertain'],
+      ['queued', 'not_executed'],
+      ['queued', 'not_executed'],
+    ]);
+    for (const { atMs } of talk.failed) expect(atMs - killedMs).toBeLessThan(100);
+    expect(error.toJSON()).toMatchObject({
+      code: 'transport',
+      reason: 'exit',
+      signal: 'SIGKILL',
+      execution: 'uncertain',
+    });
+    expect(talk.send().refused?.toJSON()).toMatchObject({ reason: 'exit', execution: 'not_executed', retryable: true });
+  });
+
+  test('a server that dies in the middle of a frame', async () => {
+    const talk = await perl('sysread STDIN, my $b, 1 << 20; exit 5');
+    talk.send(large);
+    talk.send(large);
+    const error = await talk.whenClosed();
+    expect(error.toJSON()).toMatchObject({ reason: 'exit', exitCode: 5 });
+    expect(talk.failed.map(({ frame, error: each }) => [frame.id, each.details.execution])).toEqual([
+      [1, 'uncertain'],
+      [2, 'not_executed'],
+    ]);
+    const exitMs = talk.channel.describe().exit?.atMs as number;
+    for (const { atMs } of talk.failed) expect(atMs - exitMs).toBeLessThan(100);
+  });
+
+  test('a server that closes its input and lives is taken down', async () => {
+    const talk = await perl('close STDIN; print qq({"jsonrpc":"2.0","method":"closed","params":{}}\\n); sleep 1000');
+    await until(() => talk.messages.length === 1, 'its input is closed');
+    const sentMs = performance.now();
+    talk.send();
+    expect((await talk.whenClosed()).toJSON()).toMatchObject({ code: 'transport', reason: 'stdin_closed' });
+    expect(talk.failed).toHaveLength(1);
+    expect((talk.failed[0]?.atMs as number) - sentMs).toBeLessThan(100);
+    await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
+  });
+
+  test('a server that closes its output and lives is taken down', async () => {
+    const talk = await bench.stub('--close-stdout', '--ignore-eof');
+    expect((await talk.whenClosed()).toJSON()).toMatchObject({ code: 'transport', reason: 'stdout_closed' });
+    await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
+  });
+
+  test('an answer that was in the pipe when the server died is delivered, before the end is told', async () => {
+    const talk = await perl(
+      'my $l = <STDIN>; print qq({"jsonrpc":"2.0","id":1,"result":{"big":"), "x" x 100000, qq("}}\\n); exit 0',
+    );
+    const call = talk.send();
+    await talk.whenClosed();
+    await call.answered;
+    expect(talk.messages).toHaveLength(1);
+    expect(talk.failed).toEqual([]);
+  });
+});
+
+describe('P6 pipe held open:', () => {
+  test('the end is told 200 ms after the exit though a grandchild keeps the pipes', async () => {
+    const talk = await bench.stub('--grandchild', 'setsid', '--stderr', 'no key given\\n', '--exit', '4');
+    const error = await talk.whenClosed();
+    const exitMs = talk.channel.describe().exit?.atMs as number;
+    const afterMs = (talk.closed[0]?.atMs as number) - exitMs;
+    expect(afterMs).toBeGreaterThanOrEqual(199);
+    expect(afterMs).toBeLessThan(300);
+    expect(error.message).toBe('Server "stub" exited with code 4. Its last words on stderr: no key given');
+    await talk.channel.close();
+    const { escaped, stop } = talk.channel.describe();
+    expect(escaped).toBe(1);
+    for (const pid of stop?.escapedPids ?? []) process.kill(pid, 'SIGKILL');
+    await until(() => !(stop?.escapedPids ?? []).some(isAlive), 'the grandchild is gone');
+  });
+
+  test('without anybody holding them, the end is told when they end', async () => {
+    const talk = await bench.stub('--exit', '4');
+    await talk.whenClosed();
+    expect((talk.closed[0]?.atMs as number) - (talk.channel.describe().exit?.atMs as number)).toBeLessThan(150);
+  });
+});

@@ -1,0 +1,242 @@
+/** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.js';
+import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
+import { reap } from '../../src/transports/stdio/reaper.js';
+import { carriers, fakes, isAlive, table, until, useBench } from './harness.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const driverFile = path.join(fakes, 'stdio-driver.mjs');
+
+let compiled: string;
+beforeAll(() => {
+  compiled = mkdtempSync(path.join(tmpdir(), 'hostler-compiled-'));
+  const flags = [
+    '-p',
+    'tsconfig.build.json',
+    '--outDir',
+    compiled,
+    '--declaration',
+    'false',
+    '--sourceMap',
+    'false',
+    '--noCheck',
+  ];
+  execFileSync(path.join(root, 'node_modules/.bin/tsc'), flags, { cwd: root });
+  writeFileSync(path.join(compiled, 'package.json'), '{"type":"module"}');
+});
+afterAll(() => rmSync(compiled, { recursive: true, force: true }));
+
+let stateDir: string;
+const planted: ChildProcess[] = [];
+beforeEach(() => {
+  stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-survival-'));
+});
+afterEach(() => {
+  for (const { pid } of planted.splice(0)) if (pid !== undefined && isAlive(pid)) process.kill(-pid, 'SIGKILL');
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+interface Driver {
+  readonly pid: number;
+  readonly instanceId: string;
+  readonly watchPid: number;
+  readonly pids: Readonly<Record<string, number>>;
+  kill(): Promise<void>;
+}
+
+async function startDriver(): Promise<Driver> {
+  const handle = spawn(process.execPath, [driverFile, compiled, stateDir, 'all'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  handle.stdout.on('data', (chunk) => {
+    text += String(chunk);
+  });
+  const gone = new Promise<void>((resolve) => {
+    handle.once('exit', () => resolve());
+  });
+  await until(() => text.includes('\n') || handle.exitCode !== null, 'the driver has started its children');
+  const facts = JSON.parse(text) as Omit<Driver, 'pid' | 'kill'>;
+  const kill = () => {
+    handle.kill('SIGKILL');
+    return gone;
+  };
+  return { ...facts, pid: handle.pid as number, kill };
+}
+
+/** A process in a group of its own that has nothing to do with us. */
+async function plant(script = 'sleep 1 while 1'): Promise<{ pid: number; startTicks: number }> {
+  const handle = spawn('perl', ['-e', `${script}; sleep 1 while 1`], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  planted.push(handle);
+  await until(() => table.read(handle.pid as number)?.pgid === handle.pid, 'it has its group');
+  return { pid: handle.pid as number, startTicks: table.read(handle.pid as number)?.startTicks as number };
+}
+
+describe('S8 host killed:', () => {
+  test('the death watch takes down every group within 2 s', async () => {
+    const driver = await startDriver();
+    const foreign = await plant();
+    expect(carriers(driver.instanceId).length).toBeGreaterThanOrEqual(Object.keys(driver.pids).length);
+    await driver.kill();
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    expect(isAlive(foreign.pid)).toBe(true);
+    await until(() => !isAlive(driver.watchPid), 'the watch has gone too');
+  });
+
+  test('a watch that was killed has a successor that knows the whole list', async () => {
+    const driver = await startDriver();
+    process.kill(driver.watchPid, 'SIGKILL');
+    const successor = () =>
+      table.living().find(({ pid, ppid }) => ppid === driver.pid && commandLine(pid).includes('hostler-watch'));
+    await until(() => successor() !== undefined, 'there is another watch');
+    await driver.kill();
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+  });
+
+  test('with the watch dead too, the next start takes down exactly what was left', async () => {
+    const driver = await startDriver();
+    // Held still, so that it cannot start another watch.
+    process.kill(driver.pid, 'SIGSTOP');
+    process.kill(driver.watchPid, 'SIGKILL');
+    const { ignoresTerm, withGrandchild, stopped, sandboxed } = driver.pids as Record<string, number>;
+    process.kill(withGrandchild as number, 'SIGKILL');
+    await driver.kill();
+    await until(() => !isAlive(sandboxed as number), 'the sandbox died with its parent', 1_000);
+    await until(() => !isAlive(driver.pids.obedient as number), 'the obedient one saw the end of its input');
+
+    const foreign = [await plant(), await plant(), await plant()];
+    const [reused, unmarked, unnamed] = foreign as [Plant, Plant, Plant];
+    const journal = path.join(stateDir, readdirSync(stateDir).find((name) => name.endsWith('.children')) as string);
+    const lines = [
+      { started: { pid: reused.pid, startTicks: reused.startTicks - 1, run: 101 } },
+      { started: { pid: unmarked.pid, startTicks: 0, run: 102 } },
+      { started: { pid: process.pid, startTicks: 1, run: 103 } },
+      { started: { pid: 1, startTicks: 0, run: 104 } },
+      { started: { pid: -unnamed.pid, startTicks: unnamed.startTicks, run: 105 } },
+    ];
+    appendFileSync(
+      journal,
+      `${lines.map((line) => JSON.stringify(line)).join('\n')}\n{"started":{"pid":${unnamed.pid},"st`,
+    );
+
+    const left = carriers(driver.instanceId).sort();
+    const grandchild = left.filter((pid) => table.read(pid)?.pgid === withGrandchild);
+    expect(grandchild).toHaveLength(1);
+    expect(left).toEqual([driver.pids.ignoresEof, ignoresTerm, stopped, ...grandchild].sort());
+    const report = await reap(stateDir, { clock: systemClock, table });
+    expect([...report.signalled].sort()).toEqual(left);
+    expect(carriers(driver.instanceId)).toEqual([]);
+    expect(foreign.map(({ pid }) => isAlive(pid))).toEqual([true, true, true]);
+    expect(readdirSync(stateDir)).toEqual([]);
+  });
+
+  test('the journal of a Hostler that lives is not touched', async () => {
+    const driver = await startDriver();
+    const before = carriers(driver.instanceId).sort();
+    expect(await reap(stateDir, { clock: systemClock, table })).toEqual({ journals: 0, signalled: [], stale: 0 });
+    expect(carriers(driver.instanceId).sort()).toEqual(before);
+    await driver.kill();
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+  });
+
+  test('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
+    const script = `
+      node "$1" "$2" "$3" all > "$3/ready" & driver=$!
+      until grep -q pids "$3/ready" 2>/dev/null; do sleep 0.05; done
+      set -- /proc/[0-9]*; before=$#
+      kill -9 $driver
+      tries=0
+      while set -- /proc/[0-9]*; [ $# -gt 1 ] && [ $tries -lt 20 ]; do sleep 0.1; tries=$((tries + 1)); done
+      echo "$before $#"`;
+    const flags = [
+      '--pid',
+      '--fork',
+      '--mount-proc',
+      '--kill-child',
+      'sh',
+      '-c',
+      script,
+      'count',
+      driverFile,
+      compiled,
+      stateDir,
+    ];
+    const [before, after] = execFileSync('unshare', flags, { encoding: 'utf8' }).trim().split(' ').map(Number);
+    expect(before).toBeGreaterThan(8);
+    expect(after).toBe(1);
+  });
+});
+
+type Plant = { pid: number; startTicks: number };
+const commandLine = (pid: number) => {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+};
+
+describe('S8 death watch:', () => {
+  /** Feeds the script by hand and lets it see our end. */
+  const watch = (...lines: string[]) => {
+    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT], { input: lines.map((line) => `${line}\n`).join(''), timeout: 5_000 });
+  };
+
+  test.each([
+    ['a plain name', ''],
+    ['parentheses, blanks and a newline in the name', '$0 = "a) S 1 (\\n9) b"'],
+  ])('spares a group whose leader began at another time, and takes down the right one: %s', async (_name, script) => {
+    const { pid, startTicks } = await plant(script);
+    await until(() => script === '' || readFileSync(`/proc/${pid}/comm`, 'utf8').includes(')'), 'it has its name');
+    watch(`+ ${pid} ${startTicks + 1}`, '+ 1 1', '+ 0 0', '+ -1 0', '+ x y', '');
+    expect(isAlive(pid)).toBe(true);
+    watch(`+ ${pid} ${startTicks}`);
+    await until(() => !isAlive(pid), 'it is gone');
+  });
+
+  test('spares what was taken off its list', async () => {
+    const one = await plant();
+    const other = await plant();
+    watch(`+ ${one.pid} ${one.startTicks}`, `+ ${other.pid} ${other.startTicks}`, `- ${one.pid} ${one.startTicks}`);
+    await until(() => !isAlive(other.pid), 'the other is gone');
+    expect(isAlive(one.pid)).toBe(true);
+  });
+
+  test('kills what ignores SIGTERM', async () => {
+    const { pid, startTicks } = await plant('$SIG{TERM} = "IGNORE"; $0 = "deaf"');
+    await until(() => readFileSync(`/proc/${pid}/comm`, 'utf8').includes('deaf'), 'it is deaf');
+    watch(`+ ${pid} ${startTicks}`);
+    await until(() => !isAlive(pid), 'it is gone');
+  });
+});
+
+describe('S8 death watch of a running host:', () => {
+  const bench = useBench();
+
+  test('needs at most 2 MB, and there is one for all children', async () => {
+    await bench.stub();
+    const { watchPid } = bench.keeper;
+    for (let i = 0; i < 20; i++) await bench.stub();
+    expect(bench.keeper.watchPid).toBe(watchPid);
+    const rssKb = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${watchPid}/status`, 'utf8'))?.[1]);
+    await until(() => commandLine(watchPid as number).includes('hostler-watch'), 'it runs');
+    expect(rssKb()).toBeLessThanOrEqual(2_048);
+    await bench.keeper.closeAll();
+    expect(isAlive(watchPid as number)).toBe(false);
+  });
+});
+
+test('P8 fd hygiene: what we were given ourselves does not reach a child', () => {
+  const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
+  const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
+  expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
+});

@@ -1,0 +1,45 @@
+/** P1: whatever stands between us and the server, nothing is left of it after a stop, or it is told. */
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { carriers, fakes, until, useBench } from './harness.js';
+
+const bench = useBench();
+const script = path.join(fakes, 'stdio-wrappers.sh');
+const inGroup = ['chain', 'stubborn', 'background', 'double', 'nohup'];
+const leaving = ['setsid', 'daemon'];
+
+async function startAndStop(kind: string, sandbox: 'group' | 'standard') {
+  const talk = await bench.open({ command: script, args: [kind], sandbox });
+  await until(
+    () => talk.messages.length + talk.channel.counters.junk > 0 || talk.closed.length > 0,
+    'the server is ready',
+  );
+  expect(talk.closed).toEqual([]);
+  expect(carriers(bench.keeper.instanceId).length).toBeGreaterThan(1);
+  await talk.channel.close();
+  expect(talk.closed).toHaveLength(1);
+  return talk;
+}
+
+describe.each(['group', 'standard'] as const)('P1 wrappers under profile %s:', (sandbox) => {
+  test.each(inGroup)('nothing is left of %s', async (kind) => {
+    const { channel } = await startAndStop(kind, sandbox);
+    expect(carriers(bench.keeper.instanceId)).toEqual([]);
+    expect(channel.describe()).toMatchObject({ escaped: 0, stop: { left: 0 } });
+  });
+});
+
+test.each(leaving)('P1 wrappers: the sandbox holds %s', async (kind) => {
+  const { channel } = await startAndStop(kind, 'standard');
+  expect(carriers(bench.keeper.instanceId)).toEqual([]);
+  expect(channel.describe()).toMatchObject({ escaped: 0, stop: { left: 0 } });
+});
+
+test.each(leaving)('P1 wrappers: under profile group %s escapes, and is counted', async (kind) => {
+  const { channel } = await startAndStop(kind, 'group');
+  const left = carriers(bench.keeper.instanceId);
+  expect(left).toHaveLength(1);
+  expect(channel.describe()).toMatchObject({ escaped: 1, stop: { left: 0, escapedPids: left } });
+  for (const pid of left) process.kill(pid, 'SIGKILL');
+  await until(() => carriers(bench.keeper.instanceId).length === 0, 'the escaped are gone');
+});
