@@ -1,0 +1,157 @@
+import type { LookupAddress } from 'node:dns';
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { Pool } from 'undici';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { isHostError } from '../../src/kernel/errors.js';
+import { type Connector, checkUrl, guardedConnector } from '../../src/transports/http/dial-guard.js';
+
+/** Listens on every address of this machine; whoever gets through is counted. */
+let canary: Server;
+let port: number;
+let connections = 0;
+
+beforeAll(async () => {
+  canary = createServer((socket) => {
+    connections++;
+    socket.on('error', () => {});
+    socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'));
+  });
+  await new Promise<void>((resolve) => canary.listen(0, '::', resolve));
+  port = (canary.address() as AddressInfo).port;
+});
+afterAll(() => new Promise<void>((resolve) => canary.close(() => resolve())));
+
+/** What a resolver under an attacker's control might say. */
+const NAMES: Record<string, string[]> = {
+  'inside.example': ['127.0.0.1'],
+  'six.example': ['::1'],
+  'mapped.example': ['::ffff:127.0.0.1'],
+  'mixed.example': ['93.184.216.34', '127.0.0.1'],
+  'last.example': ['2606:4700::1111', '93.184.216.34', '::1'],
+  'metadata.example': ['169.254.169.254'],
+  'nat64.example': ['64:ff9b::7f00:1'],
+  'any.example': ['0.0.0.0'],
+  'localhost.': ['127.0.0.1'],
+  localhost: ['127.0.0.1', '::1'],
+  'app.localhost': ['127.0.0.1'],
+  'xn--lcalhost-n4a.example': ['127.0.0.1'],
+};
+const asAddresses = (addresses: string[]): LookupAddress[] =>
+  addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
+
+const connector = guardedConnector({
+  policy: 'public',
+  resolve: (hostname, done) => done(null, asAddresses(NAMES[hostname] ?? ['127.0.0.1'])),
+});
+
+/** As a caller would: read the URL, then dial it. Resolves to the reason it was refused, or to what was read. */
+async function dial(text: string, connect: Connector, policy: 'any' | 'public' = 'public'): Promise<string> {
+  const url = checkUrl(text, policy);
+  if (isHostError(url)) return url.details.reason ?? '';
+  const pool = new Pool(url.origin, { connect });
+  try {
+    const response = await pool.request({ path: '/', method: 'GET' });
+    return await response.body.text();
+  } catch (error) {
+    return isHostError(error) ? (error.details.reason ?? '') : String(error);
+  } finally {
+    await pool.destroy();
+  }
+}
+
+const hosts = [
+  // Dotted, short, octal, hex, decimal and mixed forms of 127.0.0.1.
+  ...['127.0.0.1', '127.0.0.1.', '127.1', '127.0.1', '0177.0.0.1', '0177.0.0.01', '00000177.0.0.1', '0x7f.0.0.1'],
+  ...[
+    '0x7f.1',
+    '0x7f000001',
+    '0X7F000001',
+    '2130706433',
+    '017700000001',
+    '127.0.0x0.1',
+    '127.00.00.01',
+    '0x7f.0x0.0x0.0x1',
+  ],
+  ...['127.127.127.127', '127.255.255.254', '%31%32%37.0.0.1', '１２７.0.0.1', '127。0。0。1', '①②⑦.0.0.1'],
+  // The unspecified address reaches loopback on most systems.
+  ...['0.0.0.0', '0', '0x0', '00', '0.0', '0.0.0.0.', '[::]', '[0:0:0:0:0:0:0:0]'],
+  // IPv6 loopback and IPv4 inside IPv6.
+  ...[
+    '[::1]',
+    '[0:0:0:0:0:0:0:1]',
+    '[0000::0001]',
+    '[::0:1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+    '[::ffff:7f00:0001]',
+  ],
+  ...['[0:0:0:0:0:ffff:127.0.0.1]', '[::127.0.0.1]', '[::7f00:1]', '[::ffff:0:127.0.0.1]', '[64:ff9b::127.0.0.1]'],
+  ...['[64:ff9b::7f00:1]', '[64:ff9b:1::7f00:1]', '[2002:7f00:1::]', '[2001:0:7f00:1::]'],
+  // Inside and metadata.
+  ...['10.0.0.1', '0xa.0.0.1', '012.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.0.1', '3232235521', '100.64.0.1'],
+  ...[
+    '169.254.169.254',
+    '0xa9fea9fe',
+    '2852039166',
+    '0251.0376.0251.0376',
+    '[::ffff:169.254.169.254]',
+    '[fd00:ec2::254]',
+  ],
+  ...[
+    '[fe80::1]',
+    '[fc00::1]',
+    '[ff02::1]',
+    '224.0.0.1',
+    '255.255.255.255',
+    '192.0.0.192',
+    '168.63.129.16',
+    '198.18.0.1',
+  ],
+  // Names, which are judged by what they resolve to.
+  ...Object.keys(NAMES),
+  ...['LOCALHOST', 'INSIDE.EXAMPLE', 'inside.example.', 'unknown.example'],
+];
+
+test('no form of an inner address is dialled', async () => {
+  const forms = [
+    ...hosts.map((host) => `http://${host}:${port}/`),
+    ...['127.0.0.1', '[::1]', 'inside.example'].map((host) => `https://${host}:${port}/`),
+    `http://93.184.216.34@127.0.0.1:${port}/`,
+    `http://example.com:80@127.0.0.1:${port}/`,
+    `http://example.com%00@127.0.0.1:${port}/`,
+    `http://127.0.0.1:${port}\\@example.com/`,
+    `http:\\\\127.0.0.1:${port}\\`,
+    `http:127.0.0.1:${port}/`,
+    `http:///127.0.0.1:${port}/`,
+    `ht\ntp://127.0.0.1:${port}/`,
+    `http://127.0.0.1\t:${port}/`,
+  ];
+  expect(forms.length).toBeGreaterThanOrEqual(60);
+  const outcomes = await Promise.all(forms.map(async (form) => [form, await dial(form, connector)] as const));
+  const refusals = ['address_refused', 'url_userinfo', 'url_malformed', 'url_scheme'];
+  expect(outcomes.filter(([, outcome]) => !refusals.includes(outcome))).toEqual([]);
+  expect(outcomes.filter(([, outcome]) => outcome === 'address_refused').length).toBeGreaterThan(60);
+  expect(connections).toBe(0);
+});
+
+test('a name that resolves differently the second time gains nothing', async () => {
+  let asked = 0;
+  const rebinding = guardedConnector({
+    policy: 'public',
+    resolve: (_hostname, done) => done(null, asAddresses(asked++ === 0 ? ['127.0.0.1'] : ['127.0.0.2'])),
+  });
+  for (let i = 0; i < 3; i++) expect(await dial(`http://turn.example:${port}/`, rebinding)).toBe('address_refused');
+  expect(asked).toBe(3);
+  expect(connections).toBe(0);
+});
+
+test('the canary sings when the operator names it, so its silence above means something', async () => {
+  const any = guardedConnector({ policy: 'any' });
+  const resolved = guardedConnector({
+    policy: 'any',
+    resolve: (_name, done) => done(null, asAddresses(['127.0.0.1'])),
+  });
+  expect(await dial(`http://127.0.0.1:${port}/`, any, 'any')).toBe('hi');
+  expect(await dial(`http://inside.example:${port}/`, resolved, 'any')).toBe('hi');
+  expect(connections).toBe(2);
+});

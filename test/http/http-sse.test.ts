@@ -1,0 +1,136 @@
+import type { ServerResponse } from 'node:http';
+import { afterEach, expect, test } from 'vitest';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
+import type { Channel } from '../../src/wire/channel.js';
+import { RecordingListener, request } from '../fakes/http-listener.js';
+import { type Answer, events, result, startServer } from '../fakes/http-server.js';
+import { until } from '../fakes/http-until.js';
+
+const open: Array<{ close(): unknown }> = [];
+afterEach(async () => {
+  for (const thing of open.splice(0).reverse()) await thing.close();
+});
+
+const endpoint = (address: string) => `event: endpoint\ndata: ${address}\n\n`;
+
+async function start(answer: Answer) {
+  const server = await startServer(answer);
+  open.push(server);
+  const clock = new FakeClock();
+  const opening = openHttpSse({ server: 'old', url: server.url }, { clock, random: seededRandom(1) });
+  opening.catch(() => {});
+  return { server, clock, opening };
+}
+
+/** A server of 2024: answers over the stream, acknowledges POSTs. */
+async function connected(post?: Answer) {
+  let stream: ServerResponse | undefined;
+  const { server, opening, clock } = await start((got, response, message) => {
+    if (got.method === 'GET') {
+      stream = response;
+      events(response).write(`: hello\n\n${endpoint('/messages?sessionId=1')}`);
+    } else if (post) post(got, response, message);
+    else {
+      response.writeHead(202).end('Accepted');
+      stream?.write(`event: message\ndata: ${JSON.stringify(result(got.id))}\n\n`);
+    }
+  });
+  const channel: Channel = await opening;
+  open.push(channel);
+  const heard = new RecordingListener();
+  channel.start(heard);
+  return { server, channel, heard, clock, endStream: () => stream?.end(), cutStream: () => stream?.socket?.destroy() };
+}
+
+test('messages are posted to the address the stream names; answers come over the stream', async () => {
+  const { server, channel, heard, clock } = await connected();
+  const frame = request('initialize');
+  expect(channel.send(frame)).toBeUndefined();
+  await heard.settled(frame);
+  expect(server.received.map((entry) => [entry.method, entry.path])).toEqual([
+    ['GET', '/mcp'],
+    ['POST', '/messages?sessionId=1'],
+  ]);
+  expect(heard.messages[0]?.origin).toBeUndefined();
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test.each(['http://other.example/messages', '//127.0.0.1:1/x', 'https://127.0.0.1/x', 'http://['])(
+  'the address %s is refused',
+  async (address) => {
+    const { opening, server } = await start((_got, response) => void events(response).write(endpoint(address)));
+    await expect(opening).rejects.toMatchObject({ code: 'protocol_error', details: { reason: 'endpoint_origin' } });
+    await server.until(() => server.cut === 1);
+  },
+);
+
+test('a server that names no address is given up in time', async () => {
+  const { opening, clock, server } = await start((_got, response) => void events(response).write(': wait\n\n'));
+  await server.until(() => server.received.length === 1);
+  clock.advance(29_999);
+  expect(clock.pendingTimers).toBe(1);
+  clock.advance(1);
+  await expect(opening).rejects.toMatchObject({ code: 'timeout' });
+});
+
+test('a status that is no stream rejects with it', async () => {
+  const { opening, clock } = await start((_got, response) => response.writeHead(404).end());
+  await expect(opening).rejects.toMatchObject({ code: 'protocol_error', details: { httpStatus: 404 } });
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test('nobody there rejects as not executed', async () => {
+  const opening = openHttpSse(
+    { server: 'old', url: 'http://127.0.0.1:1/sse' },
+    { clock: new FakeClock(), random: () => 0 },
+  );
+  await expect(opening).rejects.toMatchObject({ code: 'connect_failed', details: { execution: 'not_executed' } });
+});
+
+test('a refused POST fails its request', async () => {
+  const { channel, heard } = await connected((_got, response) => response.writeHead(500).end());
+  const frame = request('tools/call');
+  channel.send(frame);
+  expect(await heard.settled(frame)).toMatchObject({
+    code: 'transport',
+    details: { httpStatus: 500, execution: 'uncertain' },
+  });
+});
+
+test('a POST that breaks fails its request as uncertain', async () => {
+  const { channel, heard } = await connected((_got, response) => response.socket?.destroy());
+  const frame = request('tools/call');
+  channel.send(frame);
+  expect(await heard.settled(frame)).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
+});
+
+test.each(['endStream', 'cutStream'] as const)('the channel is over when the stream is (%s)', async (how) => {
+  const { channel, heard, ...server } = await connected();
+  server[how]();
+  await heard.until(() => heard.ends.length === 1);
+  expect(heard.ends[0]).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
+  expect(channel.send(request('late'))).toMatchObject({ details: { execution: 'not_executed' } });
+  await channel.close();
+  expect([heard.ends.length, heard.late]).toEqual([1, 0]);
+});
+
+test('withdrawing: unsent while the connection opens, else to be notified', async () => {
+  const { server, channel, heard } = await connected();
+  const never = request('never');
+  channel.send(never);
+  expect(channel.withdraw(never)).toBe('unsent');
+  const sent = request('sent');
+  channel.send(sent);
+  await heard.settled(sent);
+  expect(channel.withdraw(sent)).toBe('notify');
+  expect(server.received.some((entry) => entry.rpcMethod === 'never')).toBe(false);
+});
+
+test('close leaves no connection', async () => {
+  const { server, channel, heard } = await connected();
+  await channel.close();
+  await until(() => server.cut === 1);
+  expect(heard.ends).toHaveLength(1);
+});
