@@ -89,10 +89,10 @@ function pair(text: string, separator: string, option: string): [string, string]
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }
 
-/** `node some/server/index.js` is better called by its script than by its interpreter. */
+/** `node some/server/index.js` is better called by its script than by its interpreter; a script given as text is no name. */
 function commandName(command: string, rest: readonly string[]): string {
-  const script = rest.find((arg) => !arg.startsWith('-'));
-  const isRunner = /^(?:node|npx|uvx?|python3?|deno|bun|sh|bash)$/.test(path.basename(command));
+  const isRunner = /^(?:node|npx|uvx?|python3?|deno|bun|sh|bash|perl)$/.test(path.basename(command));
+  const script = rest[0]?.startsWith('-') || /\s/.test(rest[0] ?? ' ') ? undefined : rest[0];
   const parts = (isRunner && script ? script : command)
     .split(/[\\/]/)
     .filter((part) => !/^(?:index\.\w+|dist|build|src|)$/.test(part));

@@ -82,7 +82,7 @@ async function openOnce(
     facts = await negotiate(context);
   } catch (error) {
     await peer.close();
-    throw new FailedStart(startError(error, options), detourFor(error, peer));
+    throw new FailedStart(startError(error, peer, options), detourFor(error, peer));
   }
   const renew = () => {
     channel.resetSession?.();
@@ -99,9 +99,14 @@ function detourFor(error: unknown, peer: Peer): FailedStart['wants'] {
   return peer.channel.kind === 'streamable-http' && refusesWords(httpStatus) ? 'http-sse' : undefined;
 }
 
-/** A start that ran into its time limit says so, rather than naming the question that happened to be open. */
-function startError(error: unknown, { server, startTimeoutMs }: OpenSessionOptions): unknown {
-  if (!isHostError(error) || error.code !== 'timeout') return error;
+/**
+ * A start that ran into its time limit says so, rather than naming the question that happened to be open; and what ended
+ * the whole channel, which knows the server's last words, says more than what ended one request.
+ */
+function startError(error: unknown, peer: Peer, { server, startTimeoutMs }: OpenSessionOptions): unknown {
+  if (!isHostError(error)) return error;
+  if (error.details.reason === 'exit') return peer.closedBy ?? error;
+  if (error.code !== 'timeout') return error;
   return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
     server,
     reason: 'start_timeout',

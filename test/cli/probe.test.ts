@@ -1,0 +1,156 @@
+/**
+ * `hostler probe` as a person or a script meets it: what it prints, what it exits with, and that it leaves nothing behind.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, describe, expect, test } from 'vitest';
+import { eventually } from '../contract/eventually.js';
+import { httpFixtures, stdioFixtures } from '../fixtures/fixture-servers.js';
+
+const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-cli-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function start(...args: string[]): ChildProcess {
+  const env = { ...process.env, HOSTLER_DATA_DIR: folder, SECRET_OF_OURS: 'hunter2-hunter2' };
+  return spawn(process.execPath, [main, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+async function hostler(...args: string[]) {
+  const child = start(...args);
+  let [stdout, stderr] = ['', ''];
+  child.stdout?.on('data', (chunk) => (stdout += chunk));
+  child.stderr?.on('data', (chunk) => (stderr += chunk));
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, stdout, stderr };
+}
+
+const fixture = (name: string) => {
+  const found = stdioFixtures.find((candidate) => candidate.name === name);
+  if (!found) throw new Error(name);
+  const env = Object.entries(found.env).map(([key, value]) => `--env=${key}=${value}`);
+  return [...env, '--', found.command, ...found.args];
+};
+
+describe('a server over stdio', () => {
+  test('is described for a person', async () => {
+    const { code, stdout, stderr } = await hostler('probe', ...fixture('sdk2-stdio-modern'));
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(
+      /^server {2}sdk2-stdio\.mjs \(hostler-fixture 1\.0\.0\)\nspeaks {2}2026-07-28, modern era, over stdio\nready {3}in \d+ ms\n/,
+    );
+    expect(stdout).toMatch(/\ntools {3}12, [\d.]+ kB\n {8}echo +\d+ B\n/);
+    expect(stdout).toMatch(/\nalso {4}2 resources, 1 templates, 1 prompts\nstopped in \d+ ms, exit 0, nothing left\n$/);
+  });
+
+  test('is described for a script, in one object whose keys are an interface', async () => {
+    const { code, stdout } = await hostler('probe', '--json', ...fixture('sdk1-stdio'));
+    const report = JSON.parse(stdout) as Record<string, unknown>;
+    expect(code).toBe(0);
+    expect(Object.keys(report)).toEqual([
+      ...['server', 'transport', 'era', 'version', 'serverInfo', 'capabilities', 'instructions', 'startMs', 'tools'],
+      ...['droppedTools', 'resources', 'resourceTemplates', 'prompts', 'failures', 'junkLines', 'stopMs', 'stop'],
+    ]);
+    expect(report).toMatchObject({
+      transport: 'stdio',
+      era: 'legacy',
+      version: '2025-11-25',
+      stop: { left: 0, escaped: 0, exitCode: 0 },
+    });
+  });
+});
+
+test.each(httpFixtures.map(({ name }) => name))('%s is reached over HTTP', async (name) => {
+  const server = httpFixtures.find((candidate) => candidate.name === name);
+  const running = await server?.start();
+  try {
+    const { code, stdout } = await hostler('probe', '--json', String(running?.url));
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      transport: server?.transport,
+      era: server?.era,
+      version: server?.version,
+    });
+  } finally {
+    await running?.stop();
+  }
+});
+
+describe('what goes wrong is said in one line, with what to do, and the right exit code', () => {
+  test.each([
+    ['nothing to probe', ['probe'], 2, 'usage: hostler probe'],
+    ['an unknown command', ['prob'], 2, 'hostler --help'],
+    ['no command at all', [], 2, ''],
+    ['a bad duration', ['probe', '--timeout', 'soon', '--', 'true'], 2, '250ms, 30s, 5m, 2h'],
+    ['a bad URL', ['probe', 'ftp://example.com'], 2, 'http or https'],
+    ['a bad --env', ['probe', '--env', 'NAME', '--', 'true'], 2, "has no '='"],
+    ['a bad sandbox', ['probe', '--sandbox', 'none', '--', 'true'], 2, 'sandbox'],
+    ['a missing command', ['probe', '--', 'no-such-command-anywhere'], 1, 'connect_failed'],
+    ['a missing folder', ['probe', '--cwd', '/no/such/folder', '--', 'true'], 1, '/no/such/folder'],
+    ['a server that exits', ['probe', '--', 'sh', '-c', 'echo broken >&2; exit 3'], 1, 'exited with code 3'],
+    ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, ''],
+    ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
+    ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, '127.0.0.1:9'],
+  ])('%s', async (_what, args, code, words) => {
+    const result = await hostler(...args);
+    expect(result.code).toBe(code);
+    expect(result.stdout + result.stderr).toContain(words);
+    expect(result.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  test('a server cannot write to our terminal, nor read our environment', async () => {
+    const script = 'printf "\\033[31m$SECRET_OF_OURS\\033]0;title\\007 token=abcdefgh12345678" >&2; exit 1';
+    const { stderr } = await hostler('probe', '--', 'sh', '-c', script);
+    expect(stderr).toContain('\\u{1b}[31m');
+    expect(stderr).not.toMatch(/[\u001b\u0007]/);
+    expect(stderr).not.toContain('hunter2');
+    expect(stderr).not.toContain('abcdefgh12345678');
+  });
+});
+
+test('help and version are printed', async () => {
+  expect((await hostler('--version')).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  const help = await hostler('probe', '--help');
+  expect(help.code).toBe(0);
+  for (const option of ['--json', '--timeout', '--env', '--header', '--cwd', '--sandbox'])
+    expect(help.stdout).toContain(option);
+  expect(help.stdout).not.toContain('\u001b');
+});
+
+test.each(['SIGINT', 'SIGTERM'] as const)('%s in the middle takes the server down too', async (signal) => {
+  const child = start('probe', '--timeout', '60s', '--', 'sleep', '1234');
+  const ours = () => childrenOf(child.pid as number);
+  const [server] = await eventually('the server runs', () => (ours().length > 0 ? ours() : undefined));
+  child.kill(signal);
+  const [code] = (await once(child, 'exit')) as [number];
+  expect(code).not.toBe(0);
+  await eventually('the server is gone', () => !isAlive(server as number));
+});
+
+function childrenOf(pid: number): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        const [, ppid] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return Number(ppid) === pid && readFileSync(`/proc/${name}/cmdline`, 'utf8').includes('1234');
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
