@@ -134,6 +134,16 @@ test('no form of an inner address is dialled', async () => {
   expect(connections).toBe(0);
 });
 
+test('a literal address is judged by the dial itself, whoever forgot to read the URL', async () => {
+  for (const host of ['127.0.0.1', '0x7f.1', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0']) {
+    const pool = new Pool(`http://${host}:${port}`, { connect: connector });
+    const outcome = await pool.request({ path: '/', method: 'GET' }).catch((error: unknown) => error);
+    expect(outcome).toMatchObject({ code: 'denied', details: { reason: 'address_refused' } });
+    await pool.destroy();
+  }
+  expect(connections).toBe(0);
+});
+
 test('a name that resolves differently the second time gains nothing', async () => {
   let asked = 0;
   const rebinding = guardedConnector({

@@ -68,9 +68,9 @@ describe('legacy: a stream that ends before its answer', () => {
     channel.send(frame);
     await until(() => clock.pendingTimers === 1);
     clock.advance(499);
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(server.received).toHaveLength(1);
+    expect(clock.pendingTimers).toBe(1);
     clock.advance(1);
+    expect(clock.pendingTimers).toBe(0);
     await heard.settled(frame);
     expect(server.received[1]).toMatchObject({ method: 'GET', headers: { 'last-event-id': 'p2' } });
     expect(heard.messages.map(({ text, origin }) => [text, origin === frame])).toEqual([
@@ -219,6 +219,22 @@ describe('the server stream', () => {
     channel.openServerStream();
     await heard.until(() => heard.messages.length === 1);
     expect(heard.messages[0]?.origin).toBeUndefined();
+  });
+
+  test.each([
+    ['3000', 3_000],
+    ['600000', 60_000],
+  ])('retry: %s is honoured, up to a minute', async (retry, waitMs) => {
+    const { server, channel, clock } = await connect((_got, response) => events(response).end(`retry: ${retry}\n\n`));
+    channel.openServerStream();
+    for (let round = 1; round <= 3; round++) {
+      await until(() => clock.pendingTimers === 1);
+      expect(server.received).toHaveLength(round);
+      clock.advance(waitMs - 1);
+      expect(clock.pendingTimers).toBe(1);
+      clock.advance(1);
+      expect(clock.pendingTimers).toBe(0);
+    }
   });
 
   test('5xx is tried again later and later; close ends it', async () => {

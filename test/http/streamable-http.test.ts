@@ -127,6 +127,28 @@ describe('answers', () => {
     });
   });
 
+  test('a body above the limit that did not say so is cut off', async () => {
+    const { channel, heard, server } = await connect((got, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(result(got.id, 'x'.repeat(LIMITS.frameBytes))));
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    expect(await heard.settled(frame)).toMatchObject({ code: 'result_too_large', details: { execution: 'uncertain' } });
+    expect(server.received).toHaveLength(1);
+  });
+
+  test('an error page without end is not read to its end', async () => {
+    const { channel, heard, server } = await connect((_got, response) => {
+      response.writeHead(500, { 'content-type': 'text/html' });
+      response.write('x'.repeat(200 * 1024));
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    expect(await heard.settled(frame)).toMatchObject({ code: 'transport', details: { httpStatus: 500 } });
+    await server.until(() => server.cut === 1);
+  });
+
   test('an encoded body is a protocol error', async () => {
     const { channel, heard } = await connect((_got, response) =>
       response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end('x'),
@@ -395,6 +417,33 @@ describe('bounds', () => {
       await heard.settled(frame);
     }
     expect(server.received).toHaveLength(2);
+  });
+
+  test('an answer the server waits for does not queue behind the calls that wait for it', async () => {
+    let ask: ((text: string) => void) | undefined;
+    const { channel, heard } = await connect(
+      (got, response) => {
+        if (got.rpcMethod === undefined) {
+          response.writeHead(202).end();
+          ask?.(`data: ${JSON.stringify(result(frame.id))}\n\n`);
+        } else {
+          events(response).write('data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}\n\n');
+          ask = (text) => response.end(text);
+        }
+      },
+      { connections: 1 },
+    );
+    const frame = request('tools/call');
+    channel.send(frame);
+    channel.send(request('waits'));
+    await heard.until(() => heard.messages.length === 1);
+    const reply = { ...notification(''), kind: 'response', method: undefined } as const;
+    channel.send({ ...reply, head: '{"jsonrpc":"2.0","id":"q","result":', phase: 'queued' });
+    await heard.settled(frame);
+    expect(heard.messages.map(({ kind, origin }) => [kind, origin === frame])).toEqual([
+      ['request', true],
+      ['result', true],
+    ]);
   });
 
   test('after close nothing is sent or reported, and closed is said once', async () => {

@@ -137,9 +137,10 @@ export class SseParser {
     }
     if (start === end) return this.#endEvent();
     if (bytes[start] === COLON) return;
-    const colon = bytes.subarray(start, Math.min(end, start + fieldNameBytes)).indexOf(COLON);
-    const nameEnd = colon < 0 ? end : start + colon;
-    let value = colon < 0 ? end : nameEnd + 1;
+    let nameEnd = start;
+    // All names we know are short, so a long line without a colon is not searched to its end.
+    while (nameEnd < end && nameEnd - start < fieldNameBytes && bytes[nameEnd] !== COLON) nameEnd++;
+    let value = Math.min(nameEnd + 1, end);
     if (value < end && bytes[value] === SPACE) value++;
     switch (nameEnd - start) {
       case 4:
