@@ -49,6 +49,7 @@ describe('HostError', () => {
     expect(new HostError('transport', 'm', { execution: 'uncertain' }).retryable).toBe(false);
     expect(new HostError('timeout', 'm').retryable).toBe(false);
     expect(new HostError('reconnecting', 'm').retryable).toBe(true);
+    expect(new HostError('overloaded', 'm', { execution: 'uncertain' }).retryable).toBe(false);
     expect(new HostError('outcome_uncertain', 'm', { execution: 'not_executed' }).retryable).toBe(false);
   });
 

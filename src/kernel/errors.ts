@@ -99,8 +99,9 @@ export class HostError extends Error {
   /** True when sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
   get retryable(): boolean {
     const { retry } = ERRORS[this.code];
-    if (retry === 'maybe') return this.details.execution === 'not_executed';
-    return retry !== 'no';
+    const { execution } = this.details;
+    if (execution === 'uncertain' || retry === 'no') return false;
+    return retry !== 'maybe' || execution === 'not_executed';
   }
 
   /** The shape callers see. `cause` stays behind: it may quote what a server said. */

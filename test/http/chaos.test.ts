@@ -87,7 +87,7 @@ const finish = (socket: Socket) => socket.end();
 
 for (const [framing, text] of Object.entries(FRAMINGS)) {
   for (const [how, end] of Object.entries({ RST: reset, FIN: finish })) {
-    test(`${how} at each byte of an answer framed by ${framing}`, async () => {
+    test(`F3 ${how} at each byte of an answer framed by ${framing}`, async () => {
       const length = text(1_000).length;
       for (let at = 0; at < length - 4; at++) {
         const outcome = await run({
@@ -102,7 +102,7 @@ for (const [framing, text] of Object.entries(FRAMINGS)) {
   }
 }
 
-test('RST and FIN while the request is still arriving', async () => {
+test('F3 RST and FIN while the request is still arriving', async () => {
   const payload = Buffer.from(`{"x":"${'y'.repeat(2 * 1024 * 1024)}"}`);
   for (const end of [reset, finish, (socket: Socket) => socket.destroy()]) {
     for (let at = 1; at < payload.length; at += 131_071) {
@@ -113,13 +113,13 @@ test('RST and FIN while the request is still arriving', async () => {
   }
 });
 
-test('RST, FIN and close right after the connection', async () => {
+test('F3 RST, FIN and close right after the connection', async () => {
   for (const end of [reset, finish, (socket: Socket) => socket.destroy()]) {
     for (let i = 0; i < 40; i++) expect(isHostError(await run({ connected: end }))).toBe(true);
   }
 });
 
-test('half-close before and after the request', async () => {
+test('F3 half-close before and after the request', async () => {
   for (let i = 0; i < 20; i++) {
     const early = await run({ connected: finish, request: (socket, id) => void socket.write(answerBody(id)) });
     expect(early).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
@@ -146,7 +146,7 @@ test.each<[string, (id: number) => string]>([
   ['nothing but a line end', () => '\r\n\r\n'],
   ['an answer to somebody else', () => FRAMINGS['content-length']?.(77_777_777) ?? ''],
   ['half an answer, well framed', () => `${head('content-length: 14\r\n')}{"jsonrpc":"2.`],
-])('%s is uncertain, and the next call is served', async (_name, text) => {
+])('F3 %s is uncertain, and the next call is served', async (_name, text) => {
   for (let i = 0; i < 5; i++) {
     const outcome = await run({ request: (socket, id) => void socket.end(text(id), 'latin1') });
     expect(outcome).toMatchObject({ details: { execution: 'uncertain' } });
@@ -155,13 +155,13 @@ test.each<[string, (id: number) => string]>([
   expect(isHostError(next)).toBe(false);
 });
 
-test('103 before the answer is no harm', async () => {
+test('F3 103 before the answer is no harm', async () => {
   const early = 'HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n';
   const outcome = await run({ request: (socket, id) => void socket.write(early + FRAMINGS['content-length']?.(id)) });
   expect(isHostError(outcome)).toBe(false);
 });
 
-test('an answer that drips byte by byte arrives', async () => {
+test('F3 an answer that drips byte by byte arrives', async () => {
   for (const text of Object.values(FRAMINGS)) {
     const outcome = await run({
       request: (socket, id) => {
@@ -177,7 +177,7 @@ test('an answer that drips byte by byte arrives', async () => {
   }
 });
 
-test('a second answer nobody asked for does not reach the next call', async () => {
+test('F3 a second answer nobody asked for does not reach the next call', async () => {
   const forged = FRAMINGS['content-length']?.(1) ?? '';
   await run({ request: (socket, id) => void socket.write(FRAMINGS['content-length']?.(id) + forged) });
   for (let i = 0; i < 10; i++) {
@@ -186,7 +186,7 @@ test('a second answer nobody asked for does not reach the next call', async () =
   }
 });
 
-test('a server that accepts and says nothing: given up at the deadline, and silent after', async () => {
+test('F3 a server that accepts and says nothing: given up at the deadline, and silent after', async () => {
   for (let i = 0; i < 20; i++) {
     const ledger = chaos.play({});
     const frame = request('tools/call');
@@ -214,13 +214,13 @@ async function runElsewhere(url: string, connector?: Connector, times = 1): Prom
   }
 }
 
-test('nobody listens', async () => {
+test('F3 nobody listens', async () => {
   const closed = await startChaosServer();
   await closed.close();
   await runElsewhere(closed.url, undefined, 100);
 });
 
-test('a name that does not resolve', async () => {
+test('F3 a name that does not resolve', async () => {
   const fail: Connector = guardedConnector({
     policy: 'any',
     resolve: (_name, done) => done(Object.assign(new Error('no such name'), { code: 'ENOTFOUND' }), []),
@@ -228,13 +228,13 @@ test('a name that does not resolve', async () => {
   await runElsewhere('http://nowhere.example/mcp', fail, 50);
 });
 
-test('an address that does not answer', async () => {
+test('F3 an address that does not answer', async () => {
   // The lookup never returns, so the dial lasts until undici gives it up.
   const hang: Connector = guardedConnector({ policy: 'any', connectTimeoutMs: 20, resolve: () => {} });
   await runElsewhere('http://slow.example/mcp', hang, 2);
 });
 
-test('a dial that hangs can be withdrawn without a trace', async () => {
+test('F3 a dial that hangs can be withdrawn without a trace', async () => {
   const resolves: Array<() => void> = [];
   const slow = guardedConnector({
     policy: 'any',
@@ -271,7 +271,7 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as { port: number }).port;
 }
 
-test('TLS cut after each few bytes of what the server sends', async () => {
+test('F3 TLS cut after each few bytes of what the server sends', async () => {
   let ledger: Ledger = { connections: 0, bytes: 0, whole: 0 };
   const inner = createTlsServer({ ...tlsOptions, pskCallback: () => psk.psk }, (socket) => {
     socket.on('error', () => {});
@@ -319,7 +319,7 @@ test('TLS cut after each few bytes of what the server sends', async () => {
   expect(seen).toEqual(new Set(['not_executed', 'uncertain', 'answered']));
 }, 60_000);
 
-test('a server that does not speak TLS, or is not trusted, is never sent a request', async () => {
+test('F3 a server that does not speak TLS, or is not trusted, is never sent a request', async () => {
   const plain = chaos.play({ bytes: (socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n') });
   await runElsewhere(`https://127.0.0.1:${chaos.port}/mcp`, undefined, 20);
   const silent = chaos.play({ bytes: (socket) => socket.resetAndDestroy() });

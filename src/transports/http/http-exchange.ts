@@ -100,7 +100,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     if (status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
     const encoding = headers['content-encoding'];
     if (status < 300 && encoding !== undefined && encoding !== '' && encoding !== 'identity') {
-      const message = 'The server sent an encoded answer although it was told that only plain ones are read.';
+      const message = 'sent an encoded answer although it was told that only plain ones are read';
       return this.#fail(this.#protocolError(message, 'content_encoding', status));
     }
     const error = this.#sink.head(status, headers);
@@ -112,7 +112,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     if (this.#redirectTo) {
       this.#redirectBytes += chunk.length;
       if (this.#redirectBytes <= redirectBodyBytes) return;
-      return this.#fail(this.#protocolError('The body of a redirect does not end.', 'redirect_body'));
+      return this.#fail(this.#protocolError('sent a redirect whose body does not end', 'redirect_body'));
     }
     const error = this.#sink.data(chunk);
     if (error) this.#fail(error);
@@ -149,25 +149,25 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     const location = headers.location;
     const { method } = this.#request;
     if (typeof location !== 'string' || !URL.canParse(location, this.#url.href)) {
-      return this.#fail(this.#protocolError('The server redirects to nowhere.', 'redirect_location', status));
+      return this.#fail(this.#protocolError('redirects to nowhere', 'redirect_location', status));
     }
     const target = new URL(location, this.#url);
     // Only 307 and 308 promise that the same request is meant; the others turn a POST into a GET.
     const keeps = status === 307 || status === 308 || (method === 'GET' && (status === 301 || status === 302));
-    if (!keeps) return this.#fail(this.#protocolError(`The server redirects with ${status}.`, 'redirect', status));
+    if (!keeps) return this.#fail(this.#protocolError(`redirects with ${status}`, 'redirect', status));
     if (target.origin !== this.#request.url.origin || target.username !== '' || target.password !== '') {
-      const message = 'The server redirects to another origin; nothing was sent there.';
+      const message = 'redirects to another origin; nothing was sent there';
       return this.#fail(this.#protocolError(message, 'redirect_origin', status));
     }
     if (++this.#redirects > redirectsMax) {
-      return this.#fail(this.#protocolError('The server redirects in circles.', 'redirect_loop', status));
+      return this.#fail(this.#protocolError('redirects in circles', 'redirect_loop', status));
     }
     this.#redirectTo = target;
     this.#redirectBytes = 0;
   }
 
   #protocolError(message: string, reason: string, httpStatus?: number): HostError {
-    return new HostError('protocol_error', message, {
+    return new HostError('protocol_error', `server '${this.#request.server}' ${message}`, {
       server: this.#request.server,
       reason,
       execution: 'uncertain',

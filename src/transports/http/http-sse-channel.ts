@@ -46,7 +46,7 @@ export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel>
     });
     const cancel = deps.clock.at(deps.clock.nowMs() + (spec.startTimeoutMs ?? startTimeoutDefaultMs), () => {
       const details = { server: spec.server, reason: 'endpoint', execution: 'not_executed' } as const;
-      channel.giveUpOpening(new HostError('timeout', 'The server did not name its address in time.', details));
+      channel.giveUpOpening(new HostError('timeout', `server '${spec.server}' did not name its address in time`, details));
     });
     channel.open();
   });
@@ -105,12 +105,12 @@ class HttpSseChannel implements Channel {
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#over || !this.#endpoint || !this.#listener) {
-      return this.#error('transport', 'The channel is not open.', { reason: 'closed', execution: 'not_executed' });
+      return this.#error('transport', 'the connection is not open', { reason: 'closed', execution: 'not_executed' });
     }
     const bytes = frameSizeBound(frame);
     if (this.#pendingBytes + bytes > LIMITS.outboundBytes && this.#pendingBytes > 0) {
       const details = { reason: 'outbound_bytes', phase: 'queued', execution: 'not_executed' } as const;
-      return this.#error('overloaded', 'Too much is waiting to be sent to the server.', details);
+      return this.#error('overloaded', 'too much is waiting to be sent to it', details);
     }
     const headers = this.#headers.post(frame);
     this.#pendingBytes += bytes;
@@ -140,7 +140,7 @@ class HttpSseChannel implements Channel {
   }
 
   close(): Promise<void> {
-    this.#end(this.#error('transport', 'The channel was closed.', { reason: 'closed' }));
+    this.#end(this.#error('transport', 'the connection was closed', { reason: 'closed' }));
     this.#closing ??= Promise.all([this.#stream.destroy(), this.#posts.destroy()]).then(() => {});
     return this.#closing;
   }
@@ -158,7 +158,7 @@ class HttpSseChannel implements Channel {
     if (this.#endpoint) return;
     const url = URL.canParse(address, this.#url.href) ? new URL(address, this.#url) : undefined;
     if (!url || url.origin !== this.#url.origin || url.username !== '' || url.password !== '') {
-      const message = 'The server names an address at another origin for its messages.';
+      const message = 'it names an address at another origin for its messages';
       return this.#end(
         this.#error('protocol_error', message, { reason: 'endpoint_origin', execution: 'not_executed' }),
       );
@@ -195,6 +195,7 @@ class HttpSseChannel implements Channel {
   }
 
   #error(code: 'transport' | 'overloaded' | 'protocol_error', message: string, details: HostErrorOptions): HostError {
-    return new HostError(code, message, { server: this.#spec.server, ...details });
+    const { server } = this.#spec;
+    return new HostError(code, `server '${server}': ${message}`, { server, ...details });
   }
 }

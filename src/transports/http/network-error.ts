@@ -22,7 +22,7 @@ export function networkError(error: Error, server: string, written: boolean): Ho
   const reason = typeof code === 'string' ? code : 'socket';
   const hint = HINTS[reason];
   if (!written) {
-    return new HostError('connect_failed', `No connection to the server could be opened (${reason}).`, {
+    return new HostError('connect_failed', `server '${server}': no connection could be opened (${reason})`, {
       server,
       reason,
       phase: 'queued',
@@ -31,7 +31,7 @@ export function networkError(error: Error, server: string, written: boolean): Ho
       ...(hint === undefined ? {} : { hint }),
     });
   }
-  return new HostError('transport', `The connection broke before the answer was complete (${reason}).`, {
+  return new HostError('transport', `server '${server}': the connection broke before the answer was complete (${reason})`, {
     server,
     reason,
     phase: 'writing',

@@ -114,7 +114,7 @@ export class PostCall implements ExchangeSink {
       const length = Number(headerText(headers, 'content-length') ?? 0);
       if (length > LIMITS.frameBytes) return this.#tooLargeError(length);
     } else {
-      return this.#protocolError('The server answered with neither JSON nor an event stream.', 'content_type');
+      return this.#protocolError('answered with neither JSON nor an event stream', 'content_type');
     }
     return undefined;
   }
@@ -222,7 +222,7 @@ export class PostCall implements ExchangeSink {
   }
 
   #noAnswer(code: 'transport' | 'protocol_error', reason: string): HostError {
-    return new HostError(code, 'The response ended without an answer to the request.', {
+    return new HostError(code, `server '${this.#host.server}' ended its response without an answer to the request`, {
       server: this.#host.server,
       reason,
       phase: this.frame.phase,
@@ -233,7 +233,7 @@ export class PostCall implements ExchangeSink {
   }
 
   #tooLargeError(actual: number): HostError {
-    return new HostError('result_too_large', 'The answer is larger than one message may be.', {
+    return new HostError('result_too_large', `server '${this.#host.server}' answered with more than ${LIMITS.frameBytes} bytes`, {
       server: this.#host.server,
       reason: 'frame_too_large',
       execution: 'uncertain',
@@ -244,7 +244,7 @@ export class PostCall implements ExchangeSink {
 
   #protocolError(message: string, reason: string): HostError {
     const { server } = this.#host;
-    return new HostError('protocol_error', message, {
+    return new HostError('protocol_error', `server '${server}' ${message}`, {
       server,
       reason,
       execution: 'uncertain',

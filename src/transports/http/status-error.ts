@@ -29,21 +29,21 @@ export function statusError(facts: StatusFacts): HostError {
   };
   if (status === 401) {
     const hint = 'Sign in to this server again, or renew the token in its configuration.';
-    return new HostError('needs_reauth', 'The server wants authorization (401).', {
+    return new HostError('needs_reauth', `server '${server}' wants authorization (401)`, {
       ...details,
       execution: 'not_executed',
       hint,
     });
   }
   if (status === 403 && /\binsufficient_scope\b/.test(headerText(headers, 'www-authenticate') ?? '')) {
-    return new HostError('needs_reauth', 'The server wants more rights than the token grants (403).', {
+    return new HostError('needs_reauth', `server '${server}' wants more rights than the token grants (403)`, {
       ...details,
       reason: 'insufficient_scope',
       execution: 'not_executed',
     });
   }
   if (status === 404 && facts.inSession) {
-    return new HostError('transport', 'The server no longer knows the session (404).', {
+    return new HostError('transport', `server '${server}' no longer knows the session (404)`, {
       ...details,
       reason: 'session_expired',
       execution: 'not_executed',
@@ -51,7 +51,7 @@ export function statusError(facts: StatusFacts): HostError {
   }
   if (status === 429 || status === 503) {
     const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
-    return new HostError('overloaded', `The server is overloaded (${status}).`, {
+    return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
       ...details,
       reason: 'http_status',
       execution: retryAfterMs === undefined ? 'uncertain' : 'not_executed',
@@ -59,13 +59,13 @@ export function statusError(facts: StatusFacts): HostError {
     });
   }
   if (status >= 500) {
-    return new HostError('transport', `The server answered with status ${status}.`, {
+    return new HostError('transport', `server '${server}' answered with status ${status}`, {
       ...details,
       reason: 'http_status',
       execution: 'uncertain',
     });
   }
-  return new HostError('protocol_error', `The server refused the request with status ${status}.`, {
+  return new HostError('protocol_error', `server '${server}' refused the request with status ${status}`, {
     ...details,
     reason: 'http_status',
     // 408 is also what proxies say after the server behind them was too slow.

@@ -116,7 +116,7 @@ export class StreamableHttpChannel implements Channel {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
+    if (this.#closed || !this.#listener) return this.#refusal('transport', 'the connection is not open', 'closed');
     const refused = checkFacts(frame.http);
     if (refused) return refused;
     let bytes = frameSizeBound(frame);
@@ -124,7 +124,7 @@ export class StreamableHttpChannel implements Channel {
       // The bound is three times too high for ASCII; look closely before refusing.
       bytes = frameBytes(frame).length;
       if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
-        return this.#refusal('overloaded', 'Too much is waiting to be sent to the server.', 'outbound_bytes');
+        return this.#refusal('overloaded', 'too much is waiting to be sent to it', 'outbound_bytes');
       }
     }
     const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method), bytes);
@@ -221,7 +221,7 @@ export class StreamableHttpChannel implements Channel {
     if (call.frame.method !== 'initialize' || status > 299) return undefined;
     const id = headerText(headers, 'mcp-session-id');
     if (id !== undefined && !isSessionId(id)) {
-      return new HostError('protocol_error', 'The server gave a session id that cannot stand in a header.', {
+      return new HostError('protocol_error', `server '${this.#server}' gave a session id that cannot stand in a header`, {
         server: this.#server,
         reason: 'session_id',
         execution: 'uncertain',
@@ -285,7 +285,7 @@ export class StreamableHttpChannel implements Channel {
   async #end(): Promise<void> {
     this.#closed = true;
     const reason = 'closed';
-    const error = new HostError('transport', 'The channel was closed.', { server: this.#server, reason });
+    const error = new HostError('transport', `server '${this.#server}': the connection was closed`, { server: this.#server, reason });
     this.#serverStream?.stop();
     this.#serverStream = undefined;
     for (const stream of this.#resumed.values()) stream.stop();
@@ -302,7 +302,7 @@ export class StreamableHttpChannel implements Channel {
   }
 
   #refusal(code: 'transport' | 'overloaded', message: string, reason: string): HostError {
-    return new HostError(code, message, {
+    return new HostError(code, `server '${this.#server}': ${message}`, {
       server: this.#server,
       reason,
       phase: 'queued',

@@ -113,7 +113,7 @@ export class ChildKeeper {
 }
 
 const shuttingDown = (server: string) =>
-  new HostError('connect_failed', `Server "${server}" was not started: Hostler is shutting down.`, {
+  new HostError('connect_failed', `server '${server}' was not started: Hostler is shutting down.`, {
     server,
     reason: 'shutting_down',
     execution: 'not_executed',

@@ -67,12 +67,12 @@ async function checkDirectory(server: string, cwd: string): Promise<void> {
   }
   if (fault === undefined) return;
   const what = { ENOENT: 'does not exist', EACCES: 'may not be entered', ENOTDIR: 'is not a directory' }[fault];
-  throw new HostError('connect_failed', `Server "${server}": its working directory ${cwd} ${what}.`, {
+  throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}.`, {
     server,
     reason: fault,
     field: 'cwd',
     execution: 'not_executed',
-    hint: `Set "cwd" of server "${server}" to an existing directory, or leave it out.`,
+    hint: `Set "cwd" of server '${server}' to an existing directory, or leave it out.`,
   });
 }
 
@@ -83,7 +83,7 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
       `was not found${where}`,
       hasFolder
         ? 'Check the path, or install the program.'
-        : `Install it, give its full path as "command", or declare a PATH in "env" of server "${server}".`,
+        : `Install it, give its full path as "command", or declare a PATH in "env" of server '${server}'.`,
     ],
     EACCES: [
       `was found${where} but may not be executed`,
@@ -92,7 +92,7 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
     ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'Check the path.'],
   };
   const [what, hint] = text[fault];
-  return new HostError('connect_failed', `Server "${server}": command "${command}" ${what}.`, {
+  return new HostError('connect_failed', `server '${server}': command "${command}" ${what}.`, {
     server,
     reason: fault,
     field: 'command',

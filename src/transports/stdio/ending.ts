@@ -29,7 +29,7 @@ export function endingError(
   if (ending === 'frame_too_large') {
     return new HostError(
       'protocol_error',
-      `Server "${server}" sent a line of more than ${LIMITS.frameBytes} bytes and was stopped.${said}`,
+      `server '${server}' sent a line of more than ${LIMITS.frameBytes} bytes and was stopped.${said}`,
       {
         ...facts,
         limit: LIMITS.frameBytes,
@@ -38,13 +38,13 @@ export function endingError(
       },
     );
   }
-  return new HostError('transport', `Server "${server}" ${describe(ending, exit)}.${said}`, facts);
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)}.${said}`, facts);
 }
 
 /** For a frame that did not get through. */
 export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
-  return new HostError('transport', `Server "${server}" ${describe(ending, exit)} ${when}.`, {
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}.`, {
     server,
     reason: ending,
     phase,

@@ -127,7 +127,7 @@ export class OutboundQueue {
     const megabytes = Math.round(this.#maxBytes / 1_048_576);
     return new HostError(
       'overloaded',
-      `Server "${this.#server}" does not read fast enough: ${megabytes} MiB are waiting to be written to it.`,
+      `server '${this.#server}' does not read fast enough: ${megabytes} MiB are waiting to be written to it.`,
       {
         server: this.#server,
         reason: 'backpressure',
@@ -143,7 +143,7 @@ export class OutboundQueue {
   #tooLarge(bytes: number): HostError {
     return new HostError(
       'invalid_arguments',
-      `The message to server "${this.#server}" has ${bytes} bytes; the limit is ${this.#maxFrameBytes}.`,
+      `The message to server '${this.#server}' has ${bytes} bytes; the limit is ${this.#maxFrameBytes}.`,
       {
         server: this.#server,
         reason: 'frame_too_large',

@@ -22,7 +22,7 @@ export function spawnError(server: string, command: string, cause: unknown): Hos
   const { code } = cause as NodeJS.ErrnoException;
   const reason = typeof code === 'string' ? code : 'spawn';
   const hint = HINTS[reason];
-  return new HostError('connect_failed', `Server "${server}": "${command}" could not be started (${reason}).`, {
+  return new HostError('connect_failed', `server '${server}': "${command}" could not be started (${reason}).`, {
     server,
     reason,
     execution: 'not_executed',
