@@ -2,6 +2,8 @@
 // Arguments: folder of the compiled sources, state directory, then one of
 //   all      every kind of child
 //   fds      one child that tells which descriptors it sees
+//   emfile   starts children with ever fewer descriptors to spare, and stops one with none (run it under ulimit -n)
+import { closeSync, openSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
@@ -10,6 +12,7 @@ const load = (file) => import(pathToFileURL(path.join(compiled, file)).href);
 const { systemClock } = await load('kernel/clock.js');
 const { ChildKeeper } = await load('transports/stdio/child-keeper.js');
 const { openStdio } = await load('transports/stdio/stdio-channel.js');
+const { procTable } = await load('transports/stdio/proc-table.js');
 const { closeInheritedDescriptors } = await load('transports/stdio/inherited-descriptors.js');
 closeInheritedDescriptors();
 
@@ -36,6 +39,43 @@ if (what === 'fds') {
   const { said } = await start({ args: ['-e', script] });
   await children.closeAll();
   process.stdout.write(`${said}\n`);
+} else if (what === 'emfile') {
+  /** Takes every descriptor but `spare`; returns how to give them back. */
+  const exhaust = (spare) => {
+    const taken = [];
+    try {
+      for (;;) taken.push(openSync('/dev/null'));
+    } catch {
+      for (let i = 0; i < spare; i++) closeSync(taken.pop());
+    }
+    return () => {
+      for (const descriptor of taken.splice(0)) closeSync(descriptor);
+    };
+  };
+  const stubborn = {
+    args: [stub, '--ignore-eof', '--grandchild', 'plain'],
+    stopPace: { eofMs: 50, termMs: 50, settleMs: 20, verifyMs: 100 },
+  };
+  const open = () => openStdio({ server: 'stub', command: '/usr/bin/perl', cwd, ...stubborn }, deps);
+  await open().then((channel) => channel.close());
+  const outcomes = [];
+  for (let spare = 0; spare < 12; spare++) {
+    const giveBack = exhaust(spare);
+    const outcome = await open().catch((error) => error);
+    if (outcome instanceof Error) outcomes.push(`${outcome.code} ${outcome.details?.reason}`);
+    else {
+      outcomes.push('started');
+      const giveBackRest = exhaust(0);
+      await outcome.close();
+      giveBackRest();
+    }
+    giveBack();
+  }
+  // Before the end, at which the death watch would take down what a stop had missed.
+  const table = procTable();
+  const left = table.living().filter(({ pid }) => table.mark(pid)?.startsWith(`${children.instanceId}.`)).length;
+  process.stdout.write(`${JSON.stringify({ outcomes, left })}\n`);
+  await children.closeAll();
 } else {
   const ready = ['--say', '{"jsonrpc":"2.0","method":"ready"}\\n'];
   const kinds = {

@@ -90,6 +90,7 @@ export function useBench(): Bench {
     await bench.keeper.closeAll();
     rmSync(bench.stateDir, { recursive: true, force: true });
     const left = carriers(bench.keeper.instanceId);
+    for (const pid of left) process.kill(pid, 'SIGKILL');
     if (left.length > 0) throw new Error(`left behind: ${left.join(' ')}`);
   });
   bench.open = async (spec = {}) => {

@@ -34,10 +34,16 @@ afterAll(() => rmSync(compiled, { recursive: true, force: true }));
 
 let stateDir: string;
 const planted: ChildProcess[] = [];
+const drivers: Driver[] = [];
 beforeEach(() => {
   stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-survival-'));
 });
-afterEach(() => {
+afterEach(async () => {
+  // Only a failed test leaves anything here.
+  for (const driver of drivers.splice(0)) {
+    await driver.kill();
+    for (const pid of carriers(driver.instanceId)) process.kill(pid, 'SIGKILL');
+  }
   for (const { pid } of planted.splice(0)) if (pid !== undefined && isAlive(pid)) process.kill(-pid, 'SIGKILL');
   rmSync(stateDir, { recursive: true, force: true });
 });
@@ -67,7 +73,9 @@ async function startDriver(): Promise<Driver> {
     handle.kill('SIGKILL');
     return gone;
   };
-  return { ...facts, pid: handle.pid as number, kill };
+  const driver = { ...facts, pid: handle.pid as number, kill };
+  drivers.push(driver);
+  return driver;
 }
 
 /** A process in a group of its own that has nothing to do with us. */
@@ -96,7 +104,12 @@ describe('S8 host killed:', () => {
     const driver = await startDriver();
     process.kill(driver.watchPid, 'SIGKILL');
     const successor = () =>
-      table.living().find(({ pid, ppid }) => ppid === driver.pid && commandLine(pid).includes('hostler-watch'));
+      table
+        .living()
+        .find(
+          ({ pid, ppid }) =>
+            pid !== driver.watchPid && ppid === driver.pid && commandLine(pid).includes('hostler-watch'),
+        );
     await until(() => successor() !== undefined, 'there is another watch');
     await driver.kill();
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
@@ -239,4 +252,13 @@ test('P8 fd hygiene: what we were given ourselves does not reach a child', () =>
   const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
   const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
+});
+
+test('S11 resource floor: without descriptors a start fails with EMFILE, and a stop still takes down the whole group', () => {
+  const flags = ['-c', 'ulimit -n 64; exec "$0" "$@"', process.execPath, driverFile, compiled, stateDir, 'emfile'];
+  const text = execFileSync('/bin/sh', flags, { encoding: 'utf8' });
+  const { outcomes, left } = JSON.parse(text) as { outcomes: string[]; left: number };
+  expect(new Set(outcomes)).toEqual(new Set(['connect_failed EMFILE', 'started']));
+  expect(outcomes.at(-1)).toBe('started');
+  expect(left).toBe(0);
 });

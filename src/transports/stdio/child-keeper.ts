@@ -5,16 +5,18 @@
  * Invariant: a child is on the death watch's list and in the journal from the tick it was started in until its group
  * is gone.
  */
+import type { ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { type Environment, runMark } from '../environment.js';
-import { Child, type ChildRequest, spawnChild } from './child.js';
+import { abortChild, Child, type ChildRequest, spawnChild } from './child.js';
 import { DeathWatch } from './death-watch.js';
 import { Escapees } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
 import { type ProcessTable, systemTable } from './proc-table.js';
 import { type ReapReport, reap } from './reaper.js';
+import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
 
 export interface ChildKeeperOptions {
@@ -80,11 +82,7 @@ export class ChildKeeper {
     const spawned = spawnChild(request);
     const handle = spawned instanceof Promise ? await spawned : spawned;
     // No await between here and the registration: each tick is time in which our death would leave the child behind.
-    const child = new Child(handle, request, {
-      clock: this.#clock,
-      table: this.#table,
-      findEscaped: (ended) => this.#ended(ended, run, mark),
-    });
+    const child = this.#adopt(handle, request, run, mark);
     this.#watch.add(child);
     this.#journal?.started({ pid: child.pid, startTicks: child.startTicks, run });
     this.#live.add(child);
@@ -103,11 +101,26 @@ export class ChildKeeper {
     await this.#watch.close();
   }
 
-  async #ended(child: Child, run: number, mark: string): Promise<readonly number[]> {
+  #adopt(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
+    try {
+      return new Child(handle, request, {
+        clock: this.#clock,
+        table: this.#table,
+        stopped: (ended, left) => this.#stopped(ended, left, run, mark),
+      });
+    } catch (error) {
+      abortChild(handle);
+      throw spawnError(request.server, request.file, error);
+    }
+  }
+
+  async #stopped(child: Child, left: number, run: number, mark: string): Promise<readonly number[]> {
     const escaped = await this.#escapees.find(mark, child.startTicks);
+    this.#live.delete(child);
+    // What outlived SIGKILL stays written down: our end, or the next start, tries again.
+    if (left > 0) return escaped;
     this.#watch.remove(child);
     this.#journal?.ended({ pid: child.pid, startTicks: child.startTicks, run });
-    this.#live.delete(child);
     return escaped;
   }
 }

@@ -36,8 +36,8 @@ export interface ChildRequest {
 export interface ChildDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
-  /** Pids of processes of this run that left the group. */
-  readonly findEscaped: (child: Child) => Promise<readonly number[]>;
+  /** The walk is over, with so many of the group left. Answers with the pids of those that had left it before. */
+  readonly stopped: (child: Child, left: number) => Promise<readonly number[]>;
 }
 
 export interface ChildExit {
@@ -85,6 +85,19 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
   });
 }
 
+/** Ends a child that was started a moment ago and cannot be kept. */
+export function abortChild(handle: ChildProcess): void {
+  for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {}).destroy();
+  handle.on('error', () => {});
+  try {
+    // Not reaped yet, so the number is still its own, and that of its group.
+    if (process.platform !== 'win32' && handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
+    else handle.kill('SIGKILL');
+  } catch {
+    // Gone already.
+  }
+}
+
 export class Child {
   readonly pid: number;
   readonly startTicks: number;
@@ -106,6 +119,7 @@ export class Child {
   #report: StopReport | undefined;
   #resolveStopped: (report: StopReport) => void = () => {};
 
+  /** Throws when the process table cannot be read: without its start time a child could not be told from another. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
     if (pid === undefined || !stdin || !stdout || !stderr) throw new Error('a child needs a pid and three pipes');
@@ -172,7 +186,7 @@ export class Child {
     const { clock } = this.#deps;
     const leader = this.#exit === undefined;
     // While the leader lives the group is not empty, and walking the process table can wait.
-    const followers = leader || process.platform === 'win32' ? 0 : this.#group.members().length;
+    const followers = leader || process.platform === 'win32' ? 0 : this.#group.count();
     const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
     this.#ladder = ladder;
     for (const effect of effects) this.#perform(effect);
@@ -212,7 +226,7 @@ export class Child {
   }
 
   async #finish(rung: Rung, left: number): Promise<void> {
-    const escapedPids = await this.#deps.findEscaped(this);
+    const escapedPids = await this.#deps.stopped(this, left);
     const exitCode = this.#exit?.exitCode;
     const signal = this.#exit?.signal;
     this.#report = { exitCode, signal, rung, left, escaped: escapedPids.length, escapedPids };

@@ -1,9 +1,10 @@
 /**
  * Reads the system's table of processes: who is in which group, since when, and under which mark it was started.
  * Not here: signalling (process-group.ts). Systems without /proc answer through `ps` (ps-table.ts).
- * Invariant: a process is identified by pid and start time together; a pid alone may have been given to another one.
+ * Invariants: a process is identified by pid and start time together; a pid alone may have been given to another one.
+ * "Not there" is never said when the truth is "could not look": without descriptors or memory, reading throws.
  */
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { RUN_MARKER } from '../environment.js';
 import { psTable } from './ps-table.js';
 
@@ -17,6 +18,7 @@ export interface ProcessFacts {
   readonly state: string;
 }
 
+/** All but `mark` throw when the table cannot be read. */
 export interface ProcessTable {
   /** Undefined when there is no such process. */
   read(pid: number): ProcessFacts | undefined;
@@ -49,7 +51,8 @@ export function procTable(root = '/proc'): ProcessTable {
   const read = (pid: number): ProcessFacts | undefined => {
     try {
       return parseStat(readFileSync(`${root}/${pid}/stat`, 'utf8'));
-    } catch {
+    } catch (error) {
+      if (cannotLook(error)) throw error;
       return undefined;
     }
   };
@@ -85,6 +88,10 @@ export function procTable(root = '/proc'): ProcessTable {
   };
 }
 
+/** We ran out of something; this says nothing about the process that was asked for. */
+export const cannotLook = (error: unknown): boolean =>
+  ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN'].includes((error as NodeJS.ErrnoException).code ?? '');
+
 function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
@@ -93,4 +100,4 @@ function readText(file: string): string {
   }
 }
 
-export const systemTable: ProcessTable = process.platform === 'linux' ? procTable() : psTable();
+export const systemTable: ProcessTable = existsSync('/proc/self/stat') ? procTable() : psTable();

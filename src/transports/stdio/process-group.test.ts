@@ -55,3 +55,17 @@ test('followers can be asked to leave without the leader', () => {
   expect(group(processes).signalFollowers('SIGTERM')).toBe(true);
   expect(processes.signals.map(([pid]) => pid)).toEqual([51, 52]);
 });
+
+test('when the table cannot be read, a group with somebody in it is not called empty, and is still signalled', () => {
+  const processes = new FakeProcesses({ pid: 50, stubborn: true });
+  const made = group(processes);
+  const noDescriptors = () => {
+    throw Object.assign(new Error('EMFILE'), { code: 'EMFILE' });
+  };
+  processes.living = noDescriptors;
+  processes.read = noDescriptors;
+  expect(made.count()).toBe(1);
+  expect(made.signalFollowers('SIGTERM')).toBe(false);
+  expect(made.signal('SIGKILL')).toBe(true);
+  expect(made.count()).toBe(0);
+});

@@ -22,14 +22,25 @@ export class ProcessGroup {
   readonly leader: GroupLeader;
   readonly #table: ProcessTable;
   readonly #kill: Kill;
+  readonly #ownGroup: number | undefined;
 
   constructor(leader: GroupLeader, table: ProcessTable, kill: Kill = systemKill) {
     this.leader = leader;
     this.#table = table;
     this.#kill = kill;
+    this.#ownGroup = table.read(process.pid)?.pgid;
   }
 
-  /** Living members. Costs a walk through the process table, unless the group is plainly empty. */
+  /** How many live in it. When the process table cannot be read but somebody is there, at least one. */
+  count(): number {
+    try {
+      return this.members().length;
+    } catch {
+      return 1;
+    }
+  }
+
+  /** Living members; throws when the table cannot be read. Costs a walk through the process table, unless the group is plainly empty. */
   members(): ProcessFacts[] {
     if (!signallable(this.leader.pid) || this.#isPlainlyEmpty()) return [];
     const members: ProcessFacts[] = [];
@@ -44,17 +55,20 @@ export class ProcessGroup {
 
   /** To all members at once, so that one that is just forking cannot slip away. False when there was nobody. */
   signal(...signals: NodeJS.Signals[]): boolean {
-    const { pid, startTicks } = this.leader;
-    if (!signallable(pid) || this.#isOurs()) return false;
-    const holder = this.#table.read(pid);
-    if (holder && holder.startTicks !== startTicks) return false;
+    const { pid } = this.leader;
+    if (!signallable(pid) || this.#isOurs() || this.#isSomebodyElses()) return false;
     return signals.map((signal) => this.#try(-pid, signal)).every(Boolean);
   }
 
   /** To each member but the leader. */
   signalFollowers(...signals: NodeJS.Signals[]): boolean {
     if (this.#isOurs()) return false;
-    const followers = this.members().filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
+    let followers: ProcessFacts[];
+    try {
+      followers = this.members().filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
+    } catch {
+      return false;
+    }
     for (const { pid } of followers) for (const signal of signals) this.#try(pid, signal);
     return followers.length > 0;
   }
@@ -70,7 +84,17 @@ export class ProcessGroup {
   }
 
   #isOurs(): boolean {
-    return this.leader.pid === process.pid || this.leader.pid === this.#table.read(process.pid)?.pgid;
+    return this.leader.pid === process.pid || this.leader.pid === this.#ownGroup;
+  }
+
+  #isSomebodyElses(): boolean {
+    try {
+      const holder = this.#table.read(this.leader.pid);
+      return holder !== undefined && holder.startTicks !== this.leader.startTicks;
+    } catch {
+      // Cannot look. The number was ours when this group was made, and a stop must work without descriptors too.
+      return false;
+    }
   }
 
   #try(target: number, signal: NodeJS.Signals): boolean {

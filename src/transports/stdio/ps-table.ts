@@ -4,7 +4,7 @@
  * It cannot see the environment of others: leftovers that left their group are not counted here.
  */
 import { execFileSync } from 'node:child_process';
-import { isDead, type ProcessFacts, type ProcessTable } from './proc-table.js';
+import { cannotLook, isDead, type ProcessFacts, type ProcessTable } from './proc-table.js';
 
 export function psTable(): ProcessTable {
   const ask = (...selection: string[]) =>
@@ -39,7 +39,8 @@ function run(file: string, args: string[]): string[] {
     return execFileSync(file, args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], timeout: 2_000 })
       .split('\n')
       .filter((line) => line.trim() !== '');
-  } catch {
+  } catch (error) {
+    if (cannotLook(error)) throw error;
     return [];
   }
 }
