@@ -100,10 +100,10 @@ export function frameBytes(frame: OutboundFrame): Buffer {
   return Buffer.concat([Buffer.from(frame.head), frame.payload, Buffer.from(frame.tail)]);
 }
 
-/** An upper bound that costs nothing to compute: UTF-8 needs at most three bytes per UTF-16 unit. */
-export function frameSizeBound(frame: OutboundFrame): number {
-  const payload = typeof frame.payload === 'string' ? frame.payload.length * 3 : frame.payload.byteLength;
-  return frame.head.length + payload + frame.tail.length + 1;
+/** Bytes on the wire, with a line end. Head and tail are ours, and ASCII but for an exotic method name of a few bytes. */
+export function frameSize({ head, payload, tail }: OutboundFrame): number {
+  const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
+  return head.length + size + tail.length + 1;
 }
 
 const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -346,3 +346,17 @@ test('a refusal of the channel rejects the call and forgets it', async () => {
   expect((await failureOf(ask())).code).toBe('overloaded');
   expect(peer.owed).toBe(0);
 });
+
+test('a message above the limit is refused before anything is written, naming the limit', async () => {
+  const { channel, peer, clock } = connect();
+  const params = Buffer.alloc(LIMITS.frameBytes, 'x');
+  const error = await failureOf(peer.request('tools/call', params, { deadlineAtMs: clock.nowMs() + 1_000 }));
+  expect(error.toJSON()).toMatchObject({
+    code: 'invalid_arguments',
+    reason: 'frame_too_large',
+    limit: LIMITS.frameBytes,
+    execution: 'not_executed',
+    server: 'files',
+  });
+  expect([channel.sent.length, peer.owed]).toEqual([0, 0]);
+});

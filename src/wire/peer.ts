@@ -10,7 +10,14 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } from './channel.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameSize,
+  type HttpFacts,
+  type OutboundFrame,
+} from './channel.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import { InboundRequest } from './inbound-request.js';
@@ -141,7 +148,7 @@ export class Peer implements ChannelListener {
       const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
       this.#pending.set(id, pending);
       if (progress) this.#progress.set(progress.token, pending);
-      const refused = this.#channel.send(frame);
+      const refused = this.#send(frame);
       if (refused) {
         this.#forget(id, pending);
         reject(refused);
@@ -154,7 +161,7 @@ export class Peer implements ChannelListener {
 
   /** Best effort: a notification that cannot be written is lost, as the protocol allows. */
   notify(method: string, params?: JsonText): HostError | undefined {
-    return this.#closed ?? this.#channel.send(notificationFrame(method, params));
+    return this.#closed ?? this.#send(notificationFrame(method, params));
   }
 
   close(): Promise<void> {
@@ -283,7 +290,7 @@ export class Peer implements ChannelListener {
     const idText = envelope.idText() as string;
     const answer = (frame: OutboundFrame) => {
       if (this.#inbound.get(idText) === request) this.#inbound.delete(idText);
-      if (!this.#closed) this.#channel.send(frame);
+      if (!this.#closed) this.#send(frame);
     };
     const request = new InboundRequest(idText, envelope.method(), envelope.payload(), origin?.id, answer);
     if (request.method === 'ping') return request.respond('{}');
@@ -298,6 +305,30 @@ export class Peer implements ChannelListener {
       request.refuse(-32603, 'the request could not be handled');
       this.#handlers.handlerError?.(error);
     }
+  }
+
+  // --- sending
+
+  #send(frame: OutboundFrame): HostError | undefined {
+    const bytes = frameSize(frame);
+    return bytes > LIMITS.frameBytes ? this.#tooLarge(bytes) : this.#channel.send(frame);
+  }
+
+  #tooLarge(bytes: number): HostError {
+    const limit = LIMITS.frameBytes;
+    return new HostError(
+      'invalid_arguments',
+      `the message to server '${this.#server}' has ${bytes} bytes; the limit is ${limit}`,
+      {
+        server: this.#server,
+        reason: 'frame_too_large',
+        limit,
+        actual: bytes,
+        phase: 'queued',
+        execution: 'not_executed',
+        hint: 'send less in one call, for example the path of a file instead of its content',
+      },
+    );
   }
 
   // --- giving up

@@ -94,7 +94,7 @@ describe('what goes wrong is said in one line, with what to do, and the right ex
     ['a server that exits', ['probe', '--', 'sh', '-c', 'echo broken >&2; exit 3'], 1, 'exited with code 3'],
     ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, ''],
     ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
-    ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, '127.0.0.1:9'],
+    ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],
   ])('%s', async (_what, args, code, words) => {
     const result = await hostler(...args);
     expect(result.code).toBe(code);

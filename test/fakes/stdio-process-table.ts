@@ -2,8 +2,8 @@
  * A process table made of plain data, and a `kill` that only takes notes: for tests of who gets signalled.
  */
 
-import type { ProcessFacts, ProcessTable } from '../../src/transports/stdio/proc-table.js';
 import type { Kill } from '../../src/transports/stdio/process-group.js';
+import type { ProcessFacts, ProcessTable } from '../../src/transports/stdio/process-table.js';
 
 export interface FakeProcess extends Partial<ProcessFacts> {
   readonly pid: number;

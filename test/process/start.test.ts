@@ -115,7 +115,7 @@ test('S6 permanent failure: what cannot be started says why', async () => {
     );
     expect(error, reason).toMatchObject({
       code: 'connect_failed',
-      message: expect.stringContaining('"stub"'),
+      message: expect.stringContaining("'stub'"),
       details: { reason, execution: 'not_executed', server: 'stub' },
       hint: expect.stringMatching(/\w/),
     });

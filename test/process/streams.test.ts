@@ -184,7 +184,7 @@ describe('P6 pipe held open:', () => {
     const afterMs = (talk.closed[0]?.atMs as number) - exitMs;
     expect(afterMs).toBeGreaterThanOrEqual(199);
     expect(afterMs).toBeLessThan(300);
-    expect(error.message).toBe('Server "stub" exited with code 4. Its last words on stderr: no key given');
+    expect(error.message).toBe("server 'stub' exited with code 4. Its last words on stderr: no key given");
     await talk.channel.close();
     const { escaped, stop } = talk.channel.describe();
     expect(escaped).toBe(1);

@@ -102,7 +102,12 @@ export class GetStream implements ExchangeSink {
 
   end(): void {
     this.#parser?.end();
-    this.#again(new HostError('transport', `server '${this.#options.server}' ended its event stream`, { server: this.#options.server }), true);
+    this.#again(
+      new HostError('transport', `server '${this.#options.server}' ended its event stream`, {
+        server: this.#options.server,
+      }),
+      true,
+    );
   }
 
   failed(error: HostError): void {
@@ -136,7 +141,11 @@ export class GetStream implements ExchangeSink {
   #eventTooLarge(bytes: number): void {
     const { server, endless } = this.#options;
     const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual: bytes } as const;
-    this.#tooLarge = new HostError('result_too_large', `server '${this.#options.server}' sent an event of more than ${LIMITS.frameBytes} bytes`, details);
+    this.#tooLarge = new HostError(
+      'result_too_large',
+      `server '${this.#options.server}' sent an event of more than ${LIMITS.frameBytes} bytes`,
+      details,
+    );
     if (!endless) this.#fatal = this.#tooLarge;
     // Asked from the last id, the server would send the same event again.
     this.#lastEventId = undefined;

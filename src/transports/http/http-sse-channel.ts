@@ -13,7 +13,7 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  frameSizeBound,
+  frameSize,
   newCounters,
   type OutboundFrame,
   type Withdrawal,
@@ -46,7 +46,9 @@ export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel>
     });
     const cancel = deps.clock.at(deps.clock.nowMs() + (spec.startTimeoutMs ?? startTimeoutDefaultMs), () => {
       const details = { server: spec.server, reason: 'endpoint', execution: 'not_executed' } as const;
-      channel.giveUpOpening(new HostError('timeout', `server '${spec.server}' did not name its address in time`, details));
+      channel.giveUpOpening(
+        new HostError('timeout', `server '${spec.server}' did not name its address in time`, details),
+      );
     });
     channel.open();
   });
@@ -107,7 +109,7 @@ class HttpSseChannel implements Channel {
     if (this.#over || !this.#endpoint || !this.#listener) {
       return this.#error('transport', 'the connection is not open', { reason: 'closed', execution: 'not_executed' });
     }
-    const bytes = frameSizeBound(frame);
+    const bytes = frameSize(frame);
     if (this.#pendingBytes + bytes > LIMITS.outboundBytes && this.#pendingBytes > 0) {
       const details = { reason: 'outbound_bytes', phase: 'queued', execution: 'not_executed' } as const;
       return this.#error('overloaded', 'too much is waiting to be sent to it', details);

@@ -39,7 +39,11 @@ export class SseStream implements ExchangeSink {
     }
     this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
       const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual } as const;
-      this.#tooLarge = new HostError('protocol_error', `server '${server}' sent an event of more than ${LIMITS.frameBytes} bytes`, details);
+      this.#tooLarge = new HostError(
+        'protocol_error',
+        `server '${server}' sent an event of more than ${LIMITS.frameBytes} bytes`,
+        details,
+      );
     });
     return undefined;
   }
@@ -52,7 +56,7 @@ export class SseStream implements ExchangeSink {
   end(): void {
     this.#parser?.end();
     const details = { server: this.#server, reason: 'stream_ended', execution: 'uncertain' } as const;
-    this.#to.over(new HostError('transport', `server '${server}' ended its event stream`, details));
+    this.#to.over(new HostError('transport', `server '${this.#server}' ended its event stream`, details));
   }
 
   failed(error: HostError): void {

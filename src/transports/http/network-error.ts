@@ -31,11 +31,15 @@ export function networkError(error: Error, server: string, written: boolean): Ho
       ...(hint === undefined ? {} : { hint }),
     });
   }
-  return new HostError('transport', `server '${server}': the connection broke before the answer was complete (${reason})`, {
-    server,
-    reason,
-    phase: 'writing',
-    execution: 'uncertain',
-    cause: error,
-  });
+  return new HostError(
+    'transport',
+    `server '${server}': the connection broke before the answer was complete (${reason})`,
+    {
+      server,
+      reason,
+      phase: 'writing',
+      execution: 'uncertain',
+      cause: error,
+    },
+  );
 }

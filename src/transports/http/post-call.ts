@@ -233,13 +233,17 @@ export class PostCall implements ExchangeSink {
   }
 
   #tooLargeError(actual: number): HostError {
-    return new HostError('result_too_large', `server '${this.#host.server}' answered with more than ${LIMITS.frameBytes} bytes`, {
-      server: this.#host.server,
-      reason: 'frame_too_large',
-      execution: 'uncertain',
-      limit: LIMITS.frameBytes,
-      actual,
-    });
+    return new HostError(
+      'result_too_large',
+      `server '${this.#host.server}' answered with more than ${LIMITS.frameBytes} bytes`,
+      {
+        server: this.#host.server,
+        reason: 'frame_too_large',
+        execution: 'uncertain',
+        limit: LIMITS.frameBytes,
+        actual,
+      },
+    );
   }
 
   #protocolError(message: string, reason: string): HostError {

@@ -19,7 +19,7 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  frameSizeBound,
+  frameSize,
   frameText,
   newCounters,
   type OutboundFrame,
@@ -119,7 +119,7 @@ export class StreamableHttpChannel implements Channel {
     if (this.#closed || !this.#listener) return this.#refusal('transport', 'the connection is not open', 'closed');
     const refused = checkFacts(frame.http);
     if (refused) return refused;
-    let bytes = frameSizeBound(frame);
+    let bytes = frameSize(frame);
     if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
       // The bound is three times too high for ASCII; look closely before refusing.
       bytes = frameBytes(frame).length;
@@ -221,11 +221,15 @@ export class StreamableHttpChannel implements Channel {
     if (call.frame.method !== 'initialize' || status > 299) return undefined;
     const id = headerText(headers, 'mcp-session-id');
     if (id !== undefined && !isSessionId(id)) {
-      return new HostError('protocol_error', `server '${this.#server}' gave a session id that cannot stand in a header`, {
-        server: this.#server,
-        reason: 'session_id',
-        execution: 'uncertain',
-      });
+      return new HostError(
+        'protocol_error',
+        `server '${this.#server}' gave a session id that cannot stand in a header`,
+        {
+          server: this.#server,
+          reason: 'session_id',
+          execution: 'uncertain',
+        },
+      );
     }
     this.#headers.holdSession(id);
     return undefined;
@@ -285,7 +289,10 @@ export class StreamableHttpChannel implements Channel {
   async #end(): Promise<void> {
     this.#closed = true;
     const reason = 'closed';
-    const error = new HostError('transport', `server '${this.#server}': the connection was closed`, { server: this.#server, reason });
+    const error = new HostError('transport', `server '${this.#server}': the connection was closed`, {
+      server: this.#server,
+      reason,
+    });
     this.#serverStream?.stop();
     this.#serverStream = undefined;
     for (const stream of this.#resumed.values()) stream.stop();

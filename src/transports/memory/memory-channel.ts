@@ -12,7 +12,7 @@ import {
   type Agreement,
   type Channel,
   type ChannelListener,
-  frameSizeBound,
+  frameSize,
   frameText,
   newCounters,
   type OutboundFrame,
@@ -82,7 +82,7 @@ class MemoryChannel implements Channel {
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
-    const bytes = frameSizeBound(frame);
+    const bytes = frameSize(frame);
     if (this.#outboundBytes + bytes > LIMITS.outboundBytes && this.#outbound.size > 0) {
       return this.#refusal('overloaded', 'Too much is waiting to be sent to the server.', 'outbound_bytes');
     }

@@ -14,10 +14,11 @@ import { abortChild, Child, type ChildRequest, spawnChild } from './child.js';
 import { DeathWatch } from './death-watch.js';
 import { Escapees } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
-import { type ProcessTable, systemTable } from './proc-table.js';
+import type { ProcessTable } from './process-table.js';
 import { type ReapReport, reap } from './reaper.js';
 import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
+import { systemTable } from './system-table.js';
 
 export interface ChildKeeperOptions {
   readonly clock: Clock;

@@ -9,8 +9,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { ProcessTable } from './proc-table.js';
 import { ProcessGroup } from './process-group.js';
+import type { ProcessTable } from './process-table.js';
 import { spawnError } from './spawn-error.js';
 import {
   DEFAULT_PACE,

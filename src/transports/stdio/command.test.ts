@@ -57,7 +57,7 @@ test.each([
     hint: expect.stringMatching(/\w/),
     retryable: true,
   });
-  expect((error as Error).message).toContain('"files"');
+  expect((error as Error).message).toContain("'files'");
 });
 
 test.each([

@@ -6,7 +6,7 @@
  * Questions asked in the same moment share one walk through the process table: fifty servers stop at once, and each
  * walk reads some hundred files.
  */
-import type { ProcessFacts, ProcessTable } from './proc-table.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 
 interface Question {
   readonly mark: string;

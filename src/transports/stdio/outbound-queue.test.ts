@@ -117,17 +117,6 @@ test('the bound counts bytes, not characters', () => {
   expect(queue.send(frame('é'.repeat(60)))?.code).toBe('overloaded');
 });
 
-test('a frame above the frame limit is refused as an argument error', () => {
-  const { queue } = setUp({ maxFrameBytes: 10 });
-  expect(queue.send(frame('x'.repeat(20)))?.toJSON()).toMatchObject({
-    code: 'invalid_arguments',
-    reason: 'frame_too_large',
-    limit: 10,
-    execution: 'not_executed',
-    retryable: false,
-  });
-});
-
 test('a large frame goes alone, after those before it', async () => {
   const { stream, queue } = setUp();
   queue.send(frame('1'));

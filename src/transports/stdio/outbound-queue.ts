@@ -11,7 +11,7 @@
 import type { Writable } from 'node:stream';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import type { OutboundFrame } from '../../wire/channel.js';
+import { frameSize, type OutboundFrame } from '../../wire/channel.js';
 
 export interface OutboundQueueOptions {
   readonly server: string;
@@ -19,7 +19,6 @@ export interface OutboundQueueOptions {
   /** The stream refused a write; called at most once. Frames stay as they are until `abandon`. */
   readonly onBroken: (error: Error) => void;
   readonly maxBytes?: number;
-  readonly maxFrameBytes?: number;
 }
 
 /** About what a socket buffer takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
@@ -34,7 +33,6 @@ export class OutboundQueue {
   readonly #stream: Writable;
   readonly #onBroken: (error: Error) => void;
   readonly #maxBytes: number;
-  readonly #maxFrameBytes: number;
   /** A set keeps the order and forgets any frame in constant time, also when ten thousand calls time out at once. */
   readonly #queued = new Set<OutboundFrame>();
   #writing: OutboundFrame[] = [];
@@ -48,7 +46,6 @@ export class OutboundQueue {
     this.#stream = options.stream;
     this.#onBroken = options.onBroken;
     this.#maxBytes = options.maxBytes ?? LIMITS.outboundBytes;
-    this.#maxFrameBytes = options.maxFrameBytes ?? LIMITS.frameBytes;
   }
 
   /** Bytes accepted and not yet taken by the system. */
@@ -57,8 +54,7 @@ export class OutboundQueue {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    const bytes = lineBytes(frame);
-    if (bytes > this.#maxFrameBytes) return this.#tooLarge(bytes);
+    const bytes = frameSize(frame);
     if (this.#queuedBytes + this.#writingBytes + bytes > this.#maxBytes) return this.#overloaded();
     frame.phase = 'queued';
     this.#queued.add(frame);
@@ -73,7 +69,7 @@ export class OutboundQueue {
   /** True when the frame was still here and will now never be written. */
   withdraw(frame: OutboundFrame): boolean {
     if (!this.#queued.delete(frame)) return false;
-    this.#queuedBytes -= lineBytes(frame);
+    this.#queuedBytes -= frameSize(frame);
     return true;
   }
 
@@ -94,7 +90,7 @@ export class OutboundQueue {
     let bytes = 0;
     let allText = true;
     for (const frame of this.#queued) {
-      const size = lineBytes(frame);
+      const size = frameSize(frame);
       if (bytes > 0 && bytes + size > batchBytesMax) break;
       bytes += size;
       if (typeof frame.payload !== 'string') allText = false;
@@ -139,29 +135,6 @@ export class OutboundQueue {
       },
     );
   }
-
-  #tooLarge(bytes: number): HostError {
-    return new HostError(
-      'invalid_arguments',
-      `The message to server '${this.#server}' has ${bytes} bytes; the limit is ${this.#maxFrameBytes}.`,
-      {
-        server: this.#server,
-        reason: 'frame_too_large',
-        limit: this.#maxFrameBytes,
-        actual: bytes,
-        phase: 'queued',
-        execution: 'not_executed',
-        hint: 'Send less in one call, for example the path of a file instead of its content.',
-      },
-    );
-  }
-}
-
-/** Head and tail are written by us and ASCII but for an exotic method name, whose few bytes need not be counted. */
-function lineBytes(frame: OutboundFrame): number {
-  const { payload } = frame;
-  const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
-  return frame.head.length + size + frame.tail.length + 1;
 }
 
 function joinText(frames: OutboundFrame[]): string {

@@ -7,8 +7,8 @@
  */
 import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
-import type { ProcessTable } from './proc-table.js';
 import type { GroupLeader } from './process-group.js';
+import type { ProcessTable } from './process-table.js';
 
 export interface JournalHeader {
   readonly instanceId: string;

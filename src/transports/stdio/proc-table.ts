@@ -1,39 +1,10 @@
 /**
- * Reads the system's table of processes: who is in which group, since when, and under which mark it was started.
- * Not here: signalling (process-group.ts). Systems without /proc answer through `ps` (ps-table.ts).
- * Invariants: a process is identified by pid and start time together; a pid alone may have been given to another one.
- * "Not there" is never said when the truth is "could not look": without descriptors or memory, reading throws.
+ * The table of processes as Linux shows it in /proc: who is in which group, since when, and under which mark.
+ * Not here: signalling (process-group.ts).
  */
-import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { RUN_MARKER } from '../environment.js';
-import { psTable } from './ps-table.js';
-
-export interface ProcessFacts {
-  readonly pid: number;
-  readonly ppid: number;
-  readonly pgid: number;
-  readonly session: number;
-  /** Start time since boot, in the table's own unit. Compared, never converted. */
-  readonly startTicks: number;
-  readonly state: string;
-}
-
-/** All but `mark` throw when the table cannot be read. */
-export interface ProcessTable {
-  /** Undefined when there is no such process. */
-  read(pid: number): ProcessFacts | undefined;
-  /** Living processes; those that only wait to be reaped are left out. */
-  living(): ProcessFacts[];
-  /** The value of the run marker a process was started with, when we may see it. */
-  mark(pid: number): string | undefined;
-  /** Differs between boots: pids and start times of one boot mean nothing in another. */
-  bootId(): string;
-  /** Differs between containers that share a boot: pids of one mean nothing in the other. */
-  pidSpace(): string;
-}
-
-/** Zombies and processes on their way out hold nothing but their exit status. */
-export const isDead = (state: string) => state === 'Z' || state === 'X' || state === 'x';
+import { cannotLook, isDead, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 export function parseStat(text: string): ProcessFacts | undefined {
   // The name stands in parentheses and may itself hold parentheses, blanks and newlines: only the last one counts.
@@ -88,10 +59,6 @@ export function procTable(root = '/proc'): ProcessTable {
   };
 }
 
-/** We ran out of something; this says nothing about the process that was asked for. */
-export const cannotLook = (error: unknown): boolean =>
-  ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN'].includes((error as NodeJS.ErrnoException).code ?? '');
-
 function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
@@ -99,5 +66,3 @@ function readText(file: string): string {
     return '';
   }
 }
-
-export const systemTable: ProcessTable = existsSync('/proc/self/stat') ? procTable() : psTable();

@@ -4,7 +4,7 @@
  * Invariants: never a signal to our own group, to pid 0, 1 or all processes; never to a group whose number now belongs
  * to somebody else.
  */
-import type { ProcessFacts, ProcessTable } from './proc-table.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 
 /** A group is named by the process that began it, and by when, because its number can be given out again. */
 export interface GroupLeader {

@@ -4,7 +4,7 @@
  * It cannot see the environment of others: leftovers that left their group are not counted here.
  */
 import { execFileSync } from 'node:child_process';
-import { cannotLook, isDead, type ProcessFacts, type ProcessTable } from './proc-table.js';
+import { cannotLook, isDead, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 export function psTable(): ProcessTable {
   const ask = (...selection: string[]) =>

@@ -11,8 +11,8 @@ import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, r
 import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { JOURNAL_ENDING, type JournalEntry, type JournalHeader } from './pid-journal.js';
-import type { ProcessFacts, ProcessTable } from './proc-table.js';
 import { type Kill, ProcessGroup, signallable, systemKill } from './process-group.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 
 export interface ReapReport {
   /** Journals of dead Hostlers, now removed. */
