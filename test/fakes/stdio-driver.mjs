@@ -40,34 +40,36 @@ if (what === 'fds') {
   await children.closeAll();
   process.stdout.write(`${said}\n`);
 } else if (what === 'emfile') {
-  /** Takes every descriptor but `spare`; returns how to give them back. */
-  const exhaust = (spare) => {
-    const taken = [];
+  const taken = [];
+  const takeAll = () => {
     try {
       for (;;) taken.push(openSync('/dev/null'));
     } catch {
-      for (let i = 0; i < spare; i++) closeSync(taken.pop());
+      // None left, as wanted.
     }
-    return () => {
-      for (const descriptor of taken.splice(0)) closeSync(descriptor);
-    };
   };
-  const stubborn = {
-    args: [stub, '--ignore-eof', '--grandchild', 'plain'],
-    stopPace: { eofMs: 50, termMs: 50, settleMs: 20, verifyMs: 100 },
+  const giveBack = (count = taken.length) => {
+    for (const descriptor of taken.splice(0, count)) closeSync(descriptor);
   };
-  const open = () => openStdio({ server: 'stub', command: '/usr/bin/perl', cwd, ...stubborn }, deps);
+  // The leader leaves when its input ends, the grandchild does not: whether it is seen decides whether it is stopped.
+  const args = [stub, '--grandchild', 'plain'];
+  const stopPace = { eofMs: 500, termMs: 50, settleMs: 20, verifyMs: 200 };
+  const open = () => openStdio({ server: 'stub', command: '/usr/bin/perl', cwd, args, stopPace }, deps);
   await open().then((channel) => channel.close());
   const outcomes = [];
-  for (let spare = 0; spare < 12; spare++) {
-    const giveBack = exhaust(spare);
+  for (let i = 0; i < 24; i++) {
+    takeAll();
+    giveBack(i >> 1);
     const outcome = await open().catch((error) => error);
-    if (outcome instanceof Error) outcomes.push(`${outcome.code} ${outcome.details?.reason}`);
-    else {
+    if (outcome instanceof Error) {
+      outcomes.push(`${outcome.code} ${outcome.details?.reason}`);
+    } else {
       outcomes.push('started');
-      const giveBackRest = exhaust(0);
+      // Either with descriptors again, or with every one that comes free taken at once.
+      if (i % 2 === 0) giveBack();
+      const greed = i % 2 === 0 ? undefined : setInterval(takeAll, 1);
       await outcome.close();
-      giveBackRest();
+      clearInterval(greed);
     }
     giveBack();
   }

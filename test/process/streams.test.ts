@@ -119,9 +119,9 @@ describe('P5 dead peer writes:', () => {
     process.kill(talk.channel.describe().pid, 'SIGKILL');
     const error = await talk.whenClosed();
     expect(talk.failed.map(({ error: each }) => [each.details.phase, each.details.execution])).toEqual([
+      ['queued', 'not_executed'],
+      ['queued', 'not_executed'],
       ['writing', 'uncertain'],
-      ['queued', 'not_executed'],
-      ['queued', 'not_executed'],
     ]);
     for (const { atMs } of talk.failed) expect(atMs - killedMs).toBeLessThan(100);
     expect(error.toJSON()).toMatchObject({
@@ -140,8 +140,8 @@ describe('P5 dead peer writes:', () => {
     const error = await talk.whenClosed();
     expect(error.toJSON()).toMatchObject({ reason: 'exit', exitCode: 5 });
     expect(talk.failed.map(({ frame, error: each }) => [frame.id, each.details.execution])).toEqual([
-      [1, 'uncertain'],
       [2, 'not_executed'],
+      [1, 'uncertain'],
     ]);
     const exitMs = talk.channel.describe().exit?.atMs as number;
     for (const { atMs } of talk.failed) expect(atMs - exitMs).toBeLessThan(100);
@@ -162,6 +162,19 @@ describe('P5 dead peer writes:', () => {
     const talk = await bench.stub('--close-stdout', '--ignore-eof');
     expect((await talk.whenClosed()).toJSON()).toMatchObject({ code: 'transport', reason: 'stdout_closed' });
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
+  });
+
+  test('a frame that was answered before its batch was through is not failed', async () => {
+    // Reads the first frame of the batch, answers it, and dies with the second half read.
+    const talk = await perl(
+      'my $l = ""; sysread STDIN, $l, 40000, length $l until $l =~ /\\n/;' +
+        'print qq({"jsonrpc":"2.0","id":1,"result":{}}\\n); exit 0',
+    );
+    const [first, second] = [talk.send(`"${'x'.repeat(30_000)}"`), talk.send(large)];
+    await talk.whenClosed();
+    await first.answered;
+    expect(talk.messages).toEqual(['{}']);
+    expect(talk.failed.map(({ frame }) => frame)).toEqual([second.frame]);
   });
 
   test('an answer that was in the pipe when the server died is delivered, before the end is told', async () => {

@@ -137,7 +137,18 @@ test('a broken pipe is told once, and what was not written is handed back with i
   queue.send(second);
   await stream.release(new Error('EPIPE'));
   expect(broken).toHaveLength(1);
-  expect(queue.abandon()).toEqual([first, second]);
+  expect(queue.abandon()).toEqual({ writing: [first], queued: [second] });
   expect([first.phase, second.phase]).toEqual(['writing', 'queued']);
-  expect(queue.abandon()).toEqual([]);
+  expect(queue.abandon()).toEqual({ writing: [], queued: [] });
+});
+
+test('a frame that was answered before its batch was through stays answered', async () => {
+  const { stream, queue } = setUp();
+  const [first, second] = [frame('1'), frame('2')];
+  queue.send(first);
+  queue.send(second);
+  await tick();
+  first.phase = 'answered';
+  await stream.release();
+  expect([first.phase, second.phase]).toEqual(['answered', 'written']);
 });

@@ -21,8 +21,8 @@ export interface OutboundQueueOptions {
   readonly maxBytes?: number;
 }
 
-/** About what a socket buffer takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
-const batchBytesMax = 256 * 1024;
+/** Well within what a pipe takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
+const batchBytesMax = 64 * 1024;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
@@ -74,8 +74,8 @@ export class OutboundQueue {
   }
 
   /** Gives up: returns every frame that was not completely written, oldest first, and writes no more. */
-  abandon(): OutboundFrame[] {
-    const left = [...this.#writing, ...this.#queued];
+  abandon(): { readonly writing: OutboundFrame[]; readonly queued: OutboundFrame[] } {
+    const left = { writing: this.#writing, queued: [...this.#queued] };
     this.#open = false;
     this.#writing = [];
     this.#queued.clear();
@@ -112,7 +112,8 @@ export class OutboundQueue {
       this.#onBroken(error);
       return;
     }
-    for (const frame of this.#writing) frame.phase = 'written';
+    // The first of a batch may have been answered while its last was still on the way.
+    for (const frame of this.#writing) if (frame.phase === 'writing') frame.phase = 'written';
     this.#writing = [];
     this.#writingBytes = 0;
     // Not by way of nextTick: what waited for this write has waited long enough to be a batch.

@@ -5,8 +5,9 @@
  *
  * Invariants, beside those of wire/channel.ts:
  * - stdout and stderr are always read, also when nothing is owed, so a server never blocks on a full pipe.
- * - Frames that did not get through are failed at once when the child is gone, each by its phase; frames that did get
- *   through wait for answers still in the pipe, at most `stdoutDrainMs`.
+ * - When the child is gone, frames still queued are failed at once. Frames half sent wait until its output ended, at
+ *   most `halfSentMs`: a batch counts as written when its last byte is, and its first may be answered already. Frames
+ *   sent wait for answers still in the pipe, at most `stdoutDrainMs`.
  * - Every ending takes the child's whole group down.
  */
 import type { Readable } from 'node:stream';
@@ -27,7 +28,7 @@ import { childEnvironment, type Environment, lookUp } from '../environment.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import type { ChildKeeper } from './child-keeper.js';
 import { resolveCommand } from './command.js';
-import { drain, stdoutDrainMs } from './drain.js';
+import { drain, stdoutDrainMs, whenEnded } from './drain.js';
 import { type Ending, endingError, frameError, refusal } from './ending.js';
 import { readFairly, readLent } from './fair-read.js';
 import { NoiseMeter } from './noise-meter.js';
@@ -71,6 +72,9 @@ export interface StdioDescription {
   readonly stderrTail: (maxBytes?: number) => string;
 }
 
+/** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
+const halfSentMs = 50;
+
 /** How long a broken stdin may wait for the exit that probably caused it, and explains it better. */
 const exitAfterBreakMs = 50;
 
@@ -108,6 +112,7 @@ export class StdioChannel implements Channel {
   #listener: ChannelListener | undefined;
   /** Why no more is sent; the first reason stands. */
   #ending: Ending | undefined;
+  #halfSent: OutboundFrame[] = [];
   #closedWith: HostError | undefined;
   #cancelWait: Cancel = () => {};
   #closing: Promise<void> | undefined;
@@ -197,6 +202,7 @@ export class StdioChannel implements Channel {
   #exited(): void {
     this.#cancelWait();
     this.#end('exit');
+    whenEnded(this.#clock, this.#child.stdout, this.#clock.nowMs() + halfSentMs, () => this.#failHalfSent());
     this.#drain();
   }
 
@@ -234,11 +240,24 @@ export class StdioChannel implements Channel {
     this.#cancelWait = this.#clock.at(this.#clock.nowMs() + waitMs, otherwise);
   }
 
-  /** From here on nothing is sent: what did not get through is failed now. */
+  /** From here on nothing is sent. */
   #end(ending: Ending): void {
     if (this.#ending) return;
     this.#ending = ending;
-    for (const frame of this.#queue.abandon()) {
+    const { writing, queued } = this.#queue.abandon();
+    this.#halfSent = writing;
+    this.#fail(queued);
+    if (ending !== 'exit' && ending !== 'closed') this.#failHalfSent();
+  }
+
+  #failHalfSent(): void {
+    this.#fail(this.#halfSent.splice(0));
+  }
+
+  #fail(frames: OutboundFrame[]): void {
+    const ending = this.#ending ?? 'closed';
+    for (const frame of frames) {
+      if (this.#closedWith || frame.phase === 'answered') continue;
       this.#listener?.failed(frame, frameError(this.#server, ending, this.#child.exit, frame.phase));
     }
   }
@@ -247,6 +266,7 @@ export class StdioChannel implements Channel {
   #finish(lineBytes?: number): void {
     if (this.#closedWith) return;
     this.#cancelWait();
+    this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
     this.#closedWith = endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(500), lineBytes);
     // Whoever else holds these pipes must not cost us descriptors.
