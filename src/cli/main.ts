@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { stripVTControlCharacters } from 'node:util';
 import { defineCommand, renderUsage, runCommand } from 'citty';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
 import { EXIT } from './exit-codes.js';
 import { probeCommand } from './probe.js';
 
@@ -55,4 +56,6 @@ function report(error: unknown): number {
   return EXIT.failed;
 }
 
+// What our own starter left open must not reach every server we start. With an IPC channel one of them is Node's own.
+if (!process.channel) closeInheritedDescriptors();
 process.exitCode = await run(process.argv.slice(2)).catch(report);

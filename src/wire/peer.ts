@@ -7,7 +7,7 @@
  * Invariants: every request settles exactly once; an answer is given only to the request whose id it carries and only
  * after that request was written; `execution: "not_executed"` is said only when no byte was handed to the system.
  */
-import type { Cancel, Clock } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import {
@@ -18,10 +18,12 @@ import {
   type HttpFacts,
   type OutboundFrame,
 } from './channel.js';
+import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import { InboundRequest } from './inbound-request.js';
 import { memberText } from './json-members.js';
+import { givenUp, lost, refused, tooLarge, tooManyPending } from './peer-errors.js';
 import { ProgressMap, type ProgressToken } from './progress-map.js';
 
 export interface Answer {
@@ -79,9 +81,6 @@ interface Pending {
   deadlineAtMs: number;
 }
 
-/** Deadlines due within one step are handled by one wake-up, so thousands of calls cost one timer. */
-const deadlineStepMs = 10;
-
 export class Peer implements ChannelListener {
   readonly counters: PeerCounters = { late: 0, unknown: 0, forbidden: 0 };
   readonly #server: string;
@@ -91,11 +90,10 @@ export class Peer implements ChannelListener {
   readonly #pending = new Map<number, Pending>();
   readonly #progress = new ProgressMap<Pending>();
   readonly #inbound = new Map<string, InboundRequest>();
+  readonly #deadlines: Deadlines;
   #nextId = 1;
   #era: Agreement['era'] | undefined;
   #closed: HostError | undefined;
-  #wakeAtMs = Number.POSITIVE_INFINITY;
-  #cancelWake: Cancel | undefined;
   #lastMessageAtMs: number;
   #heard = false;
 
@@ -104,6 +102,7 @@ export class Peer implements ChannelListener {
     this.#channel = channel;
     this.#clock = clock;
     this.#handlers = handlers;
+    this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
     this.#lastMessageAtMs = clock.nowMs();
     channel.start(this);
   }
@@ -148,14 +147,14 @@ export class Peer implements ChannelListener {
       const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
       this.#pending.set(id, pending);
       if (progress) this.#progress.set(progress.token, pending);
-      const refused = this.#send(frame);
-      if (refused) {
+      const refusedNow = this.#send(frame);
+      if (refusedNow) {
         this.#forget(id, pending);
-        reject(refused);
+        reject(refusedNow);
         return;
       }
       if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
-      if (pending.deadlineAtMs < this.#wakeAtMs) this.#wakeAt(pending.deadlineAtMs);
+      this.#deadlines.add(pending.deadlineAtMs);
     });
   }
 
@@ -200,11 +199,11 @@ export class Peer implements ChannelListener {
   closed(error: HostError): void {
     if (this.#closed) return;
     this.#closed = error;
-    this.#cancelWake?.();
+    this.#deadlines.stop();
     const orphans = [...this.#pending.values()];
     for (const pending of orphans) {
       this.#forget(pending.frame.id as number, pending);
-      pending.reject(this.#lost(error, pending.frame));
+      pending.reject(lost(this.#server, error, pending.frame));
     }
     for (const request of this.#inbound.values()) request.cancel();
     this.#inbound.clear();
@@ -311,43 +310,22 @@ export class Peer implements ChannelListener {
 
   #send(frame: OutboundFrame): HostError | undefined {
     const bytes = frameSize(frame);
-    return bytes > LIMITS.frameBytes ? this.#tooLarge(bytes) : this.#channel.send(frame);
-  }
-
-  #tooLarge(bytes: number): HostError {
-    const limit = LIMITS.frameBytes;
-    return new HostError(
-      'invalid_arguments',
-      `the message to server '${this.#server}' has ${bytes} bytes; the limit is ${limit}`,
-      {
-        server: this.#server,
-        reason: 'frame_too_large',
-        limit,
-        actual: bytes,
-        phase: 'queued',
-        execution: 'not_executed',
-        hint: 'send less in one call, for example the path of a file instead of its content',
-      },
-    );
+    return bytes > LIMITS.frameBytes ? tooLarge(this.#server, bytes) : this.#channel.send(frame);
   }
 
   // --- giving up
 
   #refusal(method: string, { deadlineAtMs, signal, progress }: RequestOptions): HostError | undefined {
-    const facts = { server: this.#server, phase: 'queued', execution: 'not_executed' } as const;
-    if (this.#closed) return this.#lost(this.#closed, undefined);
-    if (signal?.aborted) return new HostError('cancelled', `${method} was cancelled before it was sent`, facts);
-    if (deadlineAtMs <= this.#clock.nowMs())
-      return new HostError('timeout', `${method} was past its deadline before it was sent`, facts);
-    if (this.#pending.size >= LIMITS.pendingRequests)
-      return new HostError('overloaded', `server '${this.#server}' owes ${LIMITS.pendingRequests} answers already`, {
-        ...facts,
-        reason: 'pending_requests',
-        limit: LIMITS.pendingRequests,
-        hint: 'wait for calls to finish, or lower the concurrency of this server',
-      });
-    if (progress && this.#progress.has(progress.token))
-      return new HostError('invalid_request', `progress token ${JSON.stringify(progress.token)} is in use`, facts);
+    const server = this.#server;
+    if (this.#closed) return lost(server, this.#closed);
+    if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
+    if (deadlineAtMs <= this.#clock.nowMs()) {
+      return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
+    }
+    if (this.#pending.size >= LIMITS.pendingRequests) return tooManyPending(server);
+    if (progress && this.#progress.has(progress.token)) {
+      return refused(server, 'invalid_request', `progress token ${JSON.stringify(progress.token)} is in use`);
+    }
     return undefined;
   }
 
@@ -359,27 +337,7 @@ export class Peer implements ChannelListener {
     const withdrawal = this.#channel.withdraw(frame);
     if (withdrawal === 'notify' && !pending.options.uncancellable)
       this.notify('notifications/cancelled', `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
-    const unsent = withdrawal === 'unsent';
-    pending.reject(
-      new HostError(code, `${frame.method} on server '${this.#server}': ${why}${unsent ? ' before it was sent' : ''}`, {
-        server: this.#server,
-        phase: unsent ? 'queued' : frame.phase,
-        execution: unsent ? 'not_executed' : 'uncertain',
-      }),
-    );
-  }
-
-  #lost(error: HostError, frame: OutboundFrame | undefined): HostError {
-    const phase = frame?.phase ?? 'queued';
-    const execution = phase === 'queued' ? 'not_executed' : 'uncertain';
-    return new HostError(error.code, error.message, {
-      ...error.details,
-      server: this.#server,
-      phase,
-      execution,
-      ...(error.hint === undefined ? {} : { hint: error.hint }),
-      cause: error,
-    });
+    pending.reject(givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
   #forget(id: number, { options, onAbort }: Pending): void {
@@ -388,24 +346,14 @@ export class Peer implements ChannelListener {
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
   }
 
-  // --- deadlines: one timer for all
-
-  #wakeAt(atMs: number): void {
-    this.#cancelWake?.();
-    this.#wakeAtMs = atMs;
-    this.#cancelWake = this.#clock.at(atMs, () => this.#wake());
-  }
-
-  #wake(): void {
-    const nowMs = this.#clock.nowMs();
+  /** Gives up what is past its deadline; returns the earliest deadline that is left. */
+  #expire(nowMs: number): number {
     let earliest = Number.POSITIVE_INFINITY;
     for (const pending of this.#pending.values()) {
       if (pending.deadlineAtMs <= nowMs) this.#giveUp(pending, 'timeout', 'no answer by the deadline');
       else if (pending.deadlineAtMs < earliest) earliest = pending.deadlineAtMs;
     }
-    this.#wakeAtMs = Number.POSITIVE_INFINITY;
-    this.#cancelWake = undefined;
-    if (earliest !== Number.POSITIVE_INFINITY) this.#wakeAt(Math.max(earliest, nowMs + deadlineStepMs));
+    return earliest;
   }
 
   #guard(run: () => void): void {

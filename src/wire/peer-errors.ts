@@ -1,0 +1,62 @@
+/**
+ * What a peer says of requests that get no answer. Each error names the server, how far the request came, and therefore
+ * whether it can have run.
+ */
+import { type ErrorCode, HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import type { OutboundFrame } from './channel.js';
+
+const unsentFacts = (server: string) => ({ server, phase: 'queued', execution: 'not_executed' }) as const;
+
+/** The request was refused before it was looked at any further. */
+export const refused = (server: string, code: ErrorCode, message: string): HostError =>
+  new HostError(code, message, unsentFacts(server));
+
+export const tooManyPending = (server: string): HostError =>
+  new HostError('overloaded', `server '${server}' owes ${LIMITS.pendingRequests} answers already`, {
+    ...unsentFacts(server),
+    reason: 'pending_requests',
+    limit: LIMITS.pendingRequests,
+    hint: 'wait for calls to finish, or lower the concurrency of this server',
+  });
+
+export const tooLarge = (server: string, bytes: number): HostError =>
+  new HostError(
+    'invalid_arguments',
+    `the message to server '${server}' has ${bytes} bytes; the limit is ${LIMITS.frameBytes}`,
+    {
+      ...unsentFacts(server),
+      reason: 'frame_too_large',
+      limit: LIMITS.frameBytes,
+      actual: bytes,
+      hint: 'send less in one call, for example the path of a file instead of its content',
+    },
+  );
+
+/** The caller or the clock gave the request up. */
+export function givenUp(
+  server: string,
+  frame: OutboundFrame,
+  code: ErrorCode,
+  why: string,
+  unsent: boolean,
+): HostError {
+  return new HostError(code, `${frame.method} on server '${server}': ${why}${unsent ? ' before it was sent' : ''}`, {
+    server,
+    phase: unsent ? 'queued' : frame.phase,
+    execution: unsent ? 'not_executed' : 'uncertain',
+  });
+}
+
+/** The connection ended; without a frame, before the request was accepted at all. */
+export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
+  const phase = frame?.phase ?? 'queued';
+  return new HostError(error.code, error.message, {
+    ...error.details,
+    server,
+    phase,
+    execution: phase === 'queued' ? 'not_executed' : 'uncertain',
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
+    cause: error,
+  });
+}
