@@ -44,7 +44,12 @@ function measure(transport, url) {
       for (const name of Object.keys(contestants[transport])) {
         const argv = [file('./one-run.mjs'), transport, name, String(concurrency), values.seconds, url ?? ''];
         const result = JSON.parse(
-          execFileSync(process.execPath, argv, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }),
+          execFileSync(process.execPath, argv, {
+            encoding: 'utf8',
+            stdio: ['ignore', 'pipe', 'inherit'],
+            // On Node 20 the SDKs warn of listeners they leak, once per request.
+            env: { ...process.env, NODE_NO_WARNINGS: '1' },
+          }),
         );
         samples[name] ??= {};
         samples[name][concurrency] ??= [];

@@ -27,6 +27,8 @@ export interface OutboundFrame {
   readonly head: string;
   readonly payload: string | Uint8Array;
   readonly tail: string;
+  /** Bytes of the message and a line end. */
+  readonly bytes: number;
   readonly http: HttpFacts | undefined;
   phase: SendPhase;
 }
@@ -98,12 +100,6 @@ export function frameText(frame: OutboundFrame): string {
 export function frameBytes(frame: OutboundFrame): Buffer {
   if (typeof frame.payload === 'string') return Buffer.from(frame.head + frame.payload + frame.tail);
   return Buffer.concat([Buffer.from(frame.head), frame.payload, Buffer.from(frame.tail)]);
-}
-
-/** Bytes on the wire, with a line end. Head and tail are ours, and ASCII but for an exotic method name of a few bytes. */
-export function frameSize({ head, payload, tail }: OutboundFrame): number {
-  const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
-  return head.length + size + tail.length + 1;
 }
 
 const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -13,39 +13,31 @@ export function requestFrame(
   http: HttpFacts | undefined,
 ): OutboundFrame {
   const start = `{"jsonrpc":"2.0","id":${id},"method":${quote(method)}`;
-  return params === undefined
-    ? { kind: 'request', id, method, head: start, payload: '', tail: '}', http, phase: 'queued' }
-    : { kind: 'request', id, method, head: `${start},"params":`, payload: params, tail: '}', http, phase: 'queued' };
+  return build('request', id, method, params === undefined ? start : `${start},"params":`, params ?? '', http);
 }
 
 export function notificationFrame(method: string, params: JsonText | undefined): OutboundFrame {
   const start = `{"jsonrpc":"2.0","method":${quote(method)}`;
-  const head = params === undefined ? start : `${start},"params":`;
-  return {
-    kind: 'notification',
-    id: undefined,
-    method,
-    head,
-    payload: params ?? '',
-    tail: '}',
-    http: undefined,
-    phase: 'queued',
-  };
+  return build('notification', undefined, method, params === undefined ? start : `${start},"params":`, params ?? '');
 }
 
 /** `idText` is the id exactly as the server wrote it, so that a 64-bit or string id goes back to the digit. */
 export function responseFrame(idText: string, member: 'result' | 'error', payload: JsonText): OutboundFrame {
-  const head = `{"jsonrpc":"2.0","id":${idText},"${member}":`;
-  return {
-    kind: 'response',
-    id: undefined,
-    method: undefined,
-    head,
-    payload,
-    tail: '}',
-    http: undefined,
-    phase: 'queued',
-  };
+  return build('response', undefined, undefined, `{"jsonrpc":"2.0","id":${idText},"${member}":`, payload);
+}
+
+function build(
+  kind: OutboundFrame['kind'],
+  id: number | undefined,
+  method: string | undefined,
+  head: string,
+  payload: JsonText,
+  http?: HttpFacts,
+): OutboundFrame {
+  const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
+  // The head is ours, and ASCII but for an exotic method or id; the closing bracket and the line end follow.
+  const bytes = Buffer.byteLength(head) + size + 2;
+  return { kind, id, method, head, payload, tail: '}', bytes, http, phase: 'queued' };
 }
 
 const quotedMethods = new Map<string, string>();

@@ -10,21 +10,14 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import {
-  type Agreement,
-  type Channel,
-  type ChannelListener,
-  frameSize,
-  type HttpFacts,
-  type OutboundFrame,
-} from './channel.js';
+import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } from './channel.js';
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import { InboundRequest } from './inbound-request.js';
 import { memberText } from './json-members.js';
-import { givenUp, lost, refused, tooLarge, tooManyPending } from './peer-errors.js';
 import { ProgressMap, type ProgressToken } from './progress-map.js';
+import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
 
 export interface Answer {
   readonly kind: 'result' | 'error';
@@ -309,8 +302,7 @@ export class Peer implements ChannelListener {
   // --- sending
 
   #send(frame: OutboundFrame): HostError | undefined {
-    const bytes = frameSize(frame);
-    return bytes > LIMITS.frameBytes ? tooLarge(this.#server, bytes) : this.#channel.send(frame);
+    return frame.bytes > LIMITS.frameBytes ? tooLarge(this.#server, frame.bytes) : this.#channel.send(frame);
   }
 
   // --- giving up

@@ -4,6 +4,7 @@
 import type { HostError } from '../../src/kernel/errors.js';
 import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
 import type { Envelope } from '../../src/wire/envelope.js';
+import { notificationFrame, requestFrame } from '../../src/wire/frame.js';
 
 export interface Heard {
   readonly text: string;
@@ -14,33 +15,10 @@ export interface Heard {
 
 let nextId = 1;
 
-export function request(method: string, params: unknown = {}, http?: HttpFacts): OutboundFrame {
-  const id = nextId++;
-  return {
-    kind: 'request',
-    id,
-    method,
-    head: `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":`,
-    payload: JSON.stringify(params),
-    tail: '}',
-    http,
-    phase: 'queued',
-  };
-}
+export const request = (method: string, params: unknown = {}, http?: HttpFacts): OutboundFrame =>
+  requestFrame(nextId++, method, JSON.stringify(params), http);
 
-export function notification(method: string): OutboundFrame {
-  const head = `{"jsonrpc":"2.0","method":${JSON.stringify(method)},"params":`;
-  return {
-    kind: 'notification',
-    id: undefined,
-    method,
-    head,
-    payload: '{}',
-    tail: '}',
-    http: undefined,
-    phase: 'queued',
-  };
-}
+export const notification = (method: string): OutboundFrame => notificationFrame(method, '{}');
 
 export class RecordingListener implements ChannelListener {
   readonly messages: Heard[] = [];

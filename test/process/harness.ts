@@ -13,6 +13,7 @@ import { procTable } from '../../src/transports/stdio/proc-table.js';
 import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
 import type { LadderPace } from '../../src/transports/stdio/stop-ladder.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
+import { requestFrame } from '../../src/wire/frame.js';
 
 export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));
 export const stubServer = path.join(fakes, 'stdio-server.pl');
@@ -51,16 +52,7 @@ export class Talk {
     const answered = new Promise<void>((resolve) => {
       this.#answers.set(id, resolve);
     });
-    const frame: OutboundFrame = {
-      kind: 'request',
-      id,
-      method: 'tools/call',
-      head: `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":`,
-      payload,
-      tail: '}',
-      http: undefined,
-      phase: 'queued',
-    };
+    const frame = requestFrame(id, 'tools/call', payload, undefined);
     return { frame, refused: this.channel.send(frame), answered };
   }
 

@@ -1,5 +1,7 @@
 /** The stop ladder on real children: each kind ends, on the rung it deserves. */
+
 import { describe, expect, test } from 'vitest';
+import { notificationFrame } from '../../src/wire/frame.js';
 import { carriers, shortPace, until, useBench } from './harness.js';
 
 const bench = useBench();
@@ -49,19 +51,11 @@ test('S7 ordered stop: close is one act, however often it is asked for', async (
   await Promise.all(promises);
   expect(closed).toHaveLength(1);
   expect(closed[0]?.error.toJSON()).toMatchObject({ code: 'transport', reason: 'closed', exitCode: 0 });
-  expect(channel.send({ ...frame })?.toJSON()).toMatchObject({ reason: 'closed', execution: 'not_executed' });
+  expect(channel.send(notificationFrame('x', undefined))?.toJSON()).toMatchObject({
+    reason: 'closed',
+    execution: 'not_executed',
+  });
 });
-
-const frame = {
-  kind: 'notification',
-  id: undefined,
-  method: 'x',
-  head: '{}',
-  payload: '',
-  tail: '',
-  http: undefined,
-  phase: 'queued',
-} as const;
 
 test('S7 ordered stop: fifty servers of all kinds at once take as long as the slowest', async () => {
   const kinds = [[], ['--ignore-eof'], ['--ignore-eof', '--ignore-term'], ['--grandchild', 'plain'], []];

@@ -10,6 +10,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Random } from '../../kernel/random.js';
+import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { reconnectDelayMs } from './reconnect-delay.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
@@ -140,12 +141,7 @@ export class GetStream implements ExchangeSink {
 
   #eventTooLarge(bytes: number): void {
     const { server, endless } = this.#options;
-    const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual: bytes } as const;
-    this.#tooLarge = new HostError(
-      'result_too_large',
-      `server '${this.#options.server}' sent an event of more than ${LIMITS.frameBytes} bytes`,
-      details,
-    );
+    this.#tooLarge = inboundTooLarge(server, bytes);
     if (!endless) this.#fatal = this.#tooLarge;
     // Asked from the last id, the server would send the same event again.
     this.#lastEventId = undefined;

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { OutboundFrame } from '../../wire/channel.js';
+import { requestFrame } from '../../wire/frame.js';
 import { checkFacts, configuredHeaders, encodeHeaderValue, isSessionId, RequestHeaders } from './headers.js';
 
 test.each([
@@ -58,16 +59,7 @@ test('a parameter name that HTTP does not allow is refused', () => {
   expect(checkFacts({ params: [['Re\r\ngion', 'x']] })).toMatchObject({ code: 'invalid_request' });
 });
 
-const frame = (method: string | undefined): OutboundFrame => ({
-  kind: 'request',
-  id: 1,
-  method,
-  head: '',
-  payload: '',
-  tail: '',
-  http: undefined,
-  phase: 'queued',
-});
+const frame = (method: string): OutboundFrame => requestFrame(1, method, undefined, undefined);
 const value = (list: string[], name: string) => (list.includes(name) ? list[list.indexOf(name) + 1] : undefined);
 
 test('which version and method go out, by era and by what is agreed', () => {

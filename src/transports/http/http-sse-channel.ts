@@ -13,12 +13,12 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  frameSize,
   newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
 import { HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
@@ -106,21 +106,16 @@ class HttpSseChannel implements Channel {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.#over || !this.#endpoint || !this.#listener) {
-      return this.#error('transport', 'the connection is not open', { reason: 'closed', execution: 'not_executed' });
-    }
-    const bytes = frameSize(frame);
-    if (this.#pendingBytes + bytes > LIMITS.outboundBytes && this.#pendingBytes > 0) {
-      const details = { reason: 'outbound_bytes', phase: 'queued', execution: 'not_executed' } as const;
-      return this.#error('overloaded', 'too much is waiting to be sent to it', details);
-    }
+    const { server } = this.#spec;
+    if (this.#over || !this.#endpoint || !this.#listener) return notOpen(server);
+    if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(server, this.#pendingBytes);
     const headers = this.#headers.post(frame);
-    this.#pendingBytes += bytes;
+    this.#pendingBytes += frame.bytes;
     const post = new SsePost(frame, {
       refused: (status, answer) => this.#refused(frame, status, answer),
       failed: (error) => this.#failed(frame, error),
       released: () => {
-        this.#pendingBytes -= bytes;
+        this.#pendingBytes -= frame.bytes;
         this.#open.delete(frame);
       },
     });

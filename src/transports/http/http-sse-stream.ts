@@ -4,6 +4,7 @@
  */
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
+import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { ExchangeSink, ResponseHeaders } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
@@ -38,12 +39,7 @@ export class SseStream implements ExchangeSink {
       return statusError({ server, status, headers, inSession: false, rpcCode: undefined, now });
     }
     this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
-      const details = { server, reason: 'frame_too_large', limit: LIMITS.frameBytes, actual } as const;
-      this.#tooLarge = new HostError(
-        'protocol_error',
-        `server '${server}' sent an event of more than ${LIMITS.frameBytes} bytes`,
-        details,
-      );
+      this.#tooLarge = inboundTooLarge(server, actual);
     });
     return undefined;
   }

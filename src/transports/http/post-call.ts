@@ -10,6 +10,7 @@ import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
+import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 import { headerText } from './status-error.js';
@@ -58,11 +59,11 @@ export class PostCall implements ExchangeSink {
   #tooLarge: HostError | undefined;
   #rpcCode: number | undefined;
 
-  constructor(host: CallHost, frame: OutboundFrame, era: Era, pendingBytes: number) {
+  constructor(host: CallHost, frame: OutboundFrame, era: Era) {
     this.#host = host;
     this.frame = frame;
     this.era = era;
-    this.pendingBytes = pendingBytes;
+    this.pendingBytes = frame.bytes;
   }
 
   /** Answered, failed or given up. */
@@ -104,7 +105,7 @@ export class PostCall implements ExchangeSink {
         LIMITS.frameBytes,
         (event) => this.#event(event),
         (bytes) => {
-          this.#tooLarge = this.#tooLargeError(bytes);
+          this.#tooLarge = inboundTooLarge(this.#host.server, bytes);
         },
       );
     } else if (status === 202 || status === 204) {
@@ -112,7 +113,7 @@ export class PostCall implements ExchangeSink {
     } else if (type === '' || type.startsWith('application/json')) {
       this.#body = 'json';
       const length = Number(headerText(headers, 'content-length') ?? 0);
-      if (length > LIMITS.frameBytes) return this.#tooLargeError(length);
+      if (length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, length);
     } else {
       return this.#protocolError('answered with neither JSON nor an event stream', 'content_type');
     }
@@ -126,7 +127,7 @@ export class PostCall implements ExchangeSink {
     }
     this.#length += chunk.length;
     if (this.#body === 'json') {
-      if (this.#length > LIMITS.frameBytes) return this.#tooLargeError(this.#length);
+      if (this.#length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, this.#length);
     } else if (this.#length > errorBodyBytes) {
       // Enough of a page that nobody reads: what it means is settled by its status.
       this.end();
@@ -230,20 +231,6 @@ export class PostCall implements ExchangeSink {
       httpStatus: this.#status,
       ...(this.#rpcCode === undefined ? {} : { rpcCode: this.#rpcCode }),
     });
-  }
-
-  #tooLargeError(actual: number): HostError {
-    return new HostError(
-      'result_too_large',
-      `server '${this.#host.server}' answered with more than ${LIMITS.frameBytes} bytes`,
-      {
-        server: this.#host.server,
-        reason: 'frame_too_large',
-        execution: 'uncertain',
-        limit: LIMITS.frameBytes,
-        actual,
-      },
-    );
   }
 
   #protocolError(message: string, reason: string): HostError {

@@ -19,7 +19,6 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  frameSize,
   frameText,
   newCounters,
   type OutboundFrame,
@@ -27,6 +26,7 @@ import {
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { CallLane } from './call-lane.js';
 import { endSession } from './end-session.js';
 import { GetStream } from './get-stream.js';
@@ -116,19 +116,12 @@ export class StreamableHttpChannel implements Channel {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.#closed || !this.#listener) return this.#refusal('transport', 'the connection is not open', 'closed');
+    if (this.#closed || !this.#listener) return notOpen(this.#server);
     const refused = checkFacts(frame.http);
     if (refused) return refused;
-    let bytes = frameSize(frame);
-    if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
-      // The bound is three times too high for ASCII; look closely before refusing.
-      bytes = frameBytes(frame).length;
-      if (this.#pendingBytes + bytes > LIMITS.outboundBytes) {
-        return this.#refusal('overloaded', 'too much is waiting to be sent to it', 'outbound_bytes');
-      }
-    }
-    const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method), bytes);
-    this.#pendingBytes += bytes;
+    if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#pendingBytes);
+    const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method));
+    this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
     if (frame.kind === 'request') this.#lane.add(call);
     else this.#dispatch(call, this.#notices);
@@ -306,15 +299,6 @@ export class StreamableHttpChannel implements Channel {
       await endSession(request, this.#deps.clock);
     }
     await Promise.all([this.#calls.destroy(), this.#notices.destroy(), this.#streams.destroy()]);
-  }
-
-  #refusal(code: 'transport' | 'overloaded', message: string, reason: string): HostError {
-    return new HostError(code, `server '${this.#server}': ${message}`, {
-      server: this.#server,
-      reason,
-      phase: 'queued',
-      execution: 'not_executed',
-    });
   }
 }
 

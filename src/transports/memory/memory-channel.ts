@@ -12,13 +12,13 @@ import {
   type Agreement,
   type Channel,
   type ChannelListener,
-  frameSize,
   frameText,
   newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 
 export interface MemoryServerEnd {
   // biome-ignore lint/suspicious/noExplicitAny: the SDK assigns handlers of its own message types.
@@ -42,6 +42,9 @@ export function createMemoryLink(serverName = 'memory'): MemoryLink {
   return { channel: link, server: link.far };
 }
 
+/** What the server may have said that nobody has read yet. */
+const inboundBytesMax = 16 * 1024 * 1024;
+
 class MemoryChannel implements Channel {
   readonly kind = 'memory';
   readonly counters = newCounters();
@@ -51,8 +54,8 @@ class MemoryChannel implements Channel {
   #listener: ChannelListener | undefined;
   #farStarted = false;
   #closed = false;
-  /** Frames on their way to the server, with their size. */
-  readonly #outbound = new Map<OutboundFrame, number>();
+  /** Frames on their way to the server, in order. */
+  readonly #outbound = new Set<OutboundFrame>();
   #outboundBytes = 0;
   #outboundScheduled = false;
   #inbound: Buffer[] = [];
@@ -70,7 +73,7 @@ class MemoryChannel implements Channel {
       close: async () => {
         // What the server sent before comes first.
         await Promise.resolve();
-        this.#end('The server closed its end.');
+        this.#end('the server closed its end');
       },
     };
   }
@@ -81,29 +84,24 @@ class MemoryChannel implements Channel {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.#closed || !this.#listener) return this.#refusal('transport', 'The channel is not open.', 'closed');
-    const bytes = frameSize(frame);
-    if (this.#outboundBytes + bytes > LIMITS.outboundBytes && this.#outbound.size > 0) {
-      return this.#refusal('overloaded', 'Too much is waiting to be sent to the server.', 'outbound_bytes');
-    }
-    this.#outbound.set(frame, bytes);
-    this.#outboundBytes += bytes;
+    if (this.#closed || !this.#listener) return notOpen(this.#server);
+    if (this.#outboundBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#outboundBytes);
+    this.#outbound.add(frame);
+    this.#outboundBytes += frame.bytes;
     this.#scheduleOutbound();
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
-    const bytes = this.#outbound.get(frame);
-    if (bytes === undefined) return 'notify';
-    this.#outbound.delete(frame);
-    this.#outboundBytes -= bytes;
+    if (!this.#outbound.delete(frame)) return 'notify';
+    this.#outboundBytes -= frame.bytes;
     return 'unsent';
   }
 
   adopt(_agreement: Agreement): void {}
 
   async close(): Promise<void> {
-    this.#end('The channel was closed.');
+    this.#end('the connection was closed');
   }
 
   #scheduleOutbound(): void {
@@ -111,9 +109,9 @@ class MemoryChannel implements Channel {
     this.#outboundScheduled = true;
     queueMicrotask(() => {
       this.#outboundScheduled = false;
-      for (const [frame, bytes] of this.#outbound) {
+      for (const frame of this.#outbound) {
         this.#outbound.delete(frame);
-        this.#outboundBytes -= bytes;
+        this.#outboundBytes -= frame.bytes;
         frame.phase = 'written';
         this.#hand(frame);
       }
@@ -130,17 +128,13 @@ class MemoryChannel implements Channel {
   }
 
   #receive(message: object | string | Uint8Array): void {
-    if (this.#closed) throw this.#refusal('transport', 'The channel is closed.', 'closed');
+    if (this.#closed) throw notOpen(this.#server);
     const bytes =
       message instanceof Uint8Array
         ? Buffer.from(message)
         : Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
-    if (bytes.length > LIMITS.frameBytes) {
-      throw this.#refusal('result_too_large', 'The message is larger than one may be.', 'frame_too_large');
-    }
-    if (this.#inboundBytes + bytes.length > LIMITS.outboundBytes) {
-      throw this.#refusal('overloaded', 'Too much is waiting to be read.', 'inbound_bytes');
-    }
+    if (bytes.length > LIMITS.frameBytes) throw inboundTooLarge(this.#server, bytes.length);
+    if (this.#inboundBytes + bytes.length > inboundBytesMax) throw overloaded(this.#server, this.#inboundBytes);
     this.#inbound.push(bytes);
     this.#inboundBytes += bytes.length;
     this.#scheduleInbound();
@@ -167,12 +161,9 @@ class MemoryChannel implements Channel {
     this.#closed = true;
     this.#outbound.clear();
     this.#inbound = [];
-    this.#listener?.closed(new HostError('transport', message, { server: this.#server, reason: 'closed' }));
+    this.#listener?.closed(
+      new HostError('transport', `server '${this.#server}': ${message}`, { server: this.#server, reason: 'closed' }),
+    );
     this.far.onclose?.();
-  }
-
-  #refusal(code: 'transport' | 'overloaded' | 'result_too_large', message: string, reason: string): HostError {
-    const facts = { server: this.#server, reason, phase: 'queued', execution: 'not_executed' } as const;
-    return new HostError(code, message, facts);
   }
 }

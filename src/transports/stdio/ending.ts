@@ -5,6 +5,7 @@
  */
 import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
+import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { ChildExit } from './child.js';
 
 export type Ending = 'exit' | 'stdin_closed' | 'stdout_closed' | 'frame_too_large' | 'closed';
@@ -26,18 +27,7 @@ export function endingError(
 ): HostError {
   const said = lastLine === '' ? '' : ` Its last words on stderr: ${lastLine}`;
   const facts = { server, reason: ending, execution: 'uncertain', ...exitFacts(exit) } as const;
-  if (ending === 'frame_too_large') {
-    return new HostError(
-      'protocol_error',
-      `server '${server}' sent a line of more than ${LIMITS.frameBytes} bytes and was stopped.${said}`,
-      {
-        ...facts,
-        limit: LIMITS.frameBytes,
-        ...(lineBytes === undefined ? {} : { actual: lineBytes }),
-        hint: 'Ask the tool for less at a time, or have it return a link or a file instead of its content.',
-      },
-    );
-  }
+  if (ending === 'frame_too_large') return inboundTooLarge(server, lineBytes ?? LIMITS.frameBytes);
   return new HostError('transport', `server '${server}' ${describe(ending, exit)}.${said}`, facts);
 }
 

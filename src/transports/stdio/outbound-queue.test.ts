@@ -28,6 +28,7 @@ const frame = (payload: string | Uint8Array, id = 1): OutboundFrame => ({
   head: '[',
   payload,
   tail: ']',
+  bytes: Buffer.byteLength(payload) + 3,
   http: undefined,
   phase: 'queued',
 });

@@ -4,14 +4,15 @@
  *
  * Invariants:
  * - A frame is `queued` until the very moment its bytes are handed to the stream, so a withdrawn one was never seen.
- * - One write is on its way at a time. What comes meanwhile waits here, where it can still be withdrawn, and not in
- *   the stream's own buffer, where it could not.
+ * - At most `inFlightBytesMax` are on their way. What comes meanwhile waits here, where it can still be withdrawn, and
+ *   not in the stream's own buffer, where it could not.
  * - One frame is one line: a newline within a relayed payload would let its sender forge messages.
  */
 import type { Writable } from 'node:stream';
-import { HostError } from '../../kernel/errors.js';
+import type { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import { frameSize, type OutboundFrame } from '../../wire/channel.js';
+import type { OutboundFrame } from '../../wire/channel.js';
+import { overloaded } from '../../wire/wire-errors.js';
 
 export interface OutboundQueueOptions {
   readonly server: string;
@@ -22,7 +23,12 @@ export interface OutboundQueueOptions {
 }
 
 /** Well within what a pipe takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
-const batchBytesMax = 64 * 1024;
+const inFlightBytesMax = 64 * 1024;
+/**
+ * Frames of one tick leave together, but a full batch leaves at once: the server then works on it while its callers
+ * are still making the next, instead of the two sides waiting for each other in turns.
+ */
+const batchFramesMax = 16;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
@@ -35,7 +41,8 @@ export class OutboundQueue {
   readonly #maxBytes: number;
   /** A set keeps the order and forgets any frame in constant time, also when ten thousand calls time out at once. */
   readonly #queued = new Set<OutboundFrame>();
-  #writing: OutboundFrame[] = [];
+  /** One entry for each write the stream has not confirmed, oldest first. */
+  #inFlight: OutboundFrame[][] = [];
   #queuedBytes = 0;
   #writingBytes = 0;
   #scheduled = false;
@@ -54,12 +61,13 @@ export class OutboundQueue {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    const bytes = frameSize(frame);
-    if (this.#queuedBytes + this.#writingBytes + bytes > this.#maxBytes) return this.#overloaded();
+    if (this.bytes + frame.bytes > this.#maxBytes) return overloaded(this.#server, this.bytes);
     frame.phase = 'queued';
     this.#queued.add(frame);
-    this.#queuedBytes += bytes;
-    if (!this.#scheduled && this.#writing.length === 0) {
+    this.#queuedBytes += frame.bytes;
+    if (this.#queued.size >= batchFramesMax) {
+      this.#flush();
+    } else if (!this.#scheduled) {
       this.#scheduled = true;
       process.nextTick(this.#flush);
     }
@@ -69,15 +77,15 @@ export class OutboundQueue {
   /** True when the frame was still here and will now never be written. */
   withdraw(frame: OutboundFrame): boolean {
     if (!this.#queued.delete(frame)) return false;
-    this.#queuedBytes -= frameSize(frame);
+    this.#queuedBytes -= frame.bytes;
     return true;
   }
 
   /** Gives up: returns every frame that was not completely written, oldest first, and writes no more. */
   abandon(): { readonly writing: OutboundFrame[]; readonly queued: OutboundFrame[] } {
-    const left = { writing: this.#writing, queued: [...this.#queued] };
+    const left = { writing: this.#inFlight.flat(), queued: [...this.#queued] };
     this.#open = false;
-    this.#writing = [];
+    this.#inFlight = [];
     this.#queued.clear();
     this.#queuedBytes = this.#writingBytes = 0;
     return left;
@@ -85,22 +93,24 @@ export class OutboundQueue {
 
   readonly #flush = (): void => {
     this.#scheduled = false;
-    if (!this.#open || this.#writing.length > 0 || this.#queued.size === 0) return;
+    if (!this.#open || this.#queued.size === 0) return;
+    const room = inFlightBytesMax - this.#writingBytes;
     const batch: OutboundFrame[] = [];
     let bytes = 0;
     let allText = true;
     for (const frame of this.#queued) {
-      const size = frameSize(frame);
-      if (bytes > 0 && bytes + size > batchBytesMax) break;
-      bytes += size;
+      // A frame larger than the room goes alone, when nothing else is on its way.
+      if (bytes + frame.bytes > room && bytes + this.#writingBytes > 0) break;
+      bytes += frame.bytes;
       if (typeof frame.payload !== 'string') allText = false;
       this.#queued.delete(frame);
       frame.phase = 'writing';
       batch.push(frame);
     }
-    this.#writing = batch;
+    if (batch.length === 0) return;
+    this.#inFlight.push(batch);
     this.#queuedBytes -= bytes;
-    this.#writingBytes = bytes;
+    this.#writingBytes += bytes;
     if (allText) this.#stream.write(joinText(batch), 'utf8', this.#written);
     else this.#stream.write(joinBytes(batch, bytes), this.#written);
   };
@@ -112,30 +122,14 @@ export class OutboundQueue {
       this.#onBroken(error);
       return;
     }
-    // The first of a batch may have been answered while its last was still on the way.
-    for (const frame of this.#writing) if (frame.phase === 'writing') frame.phase = 'written';
-    this.#writing = [];
-    this.#writingBytes = 0;
+    for (const frame of this.#inFlight.shift() ?? []) {
+      this.#writingBytes -= frame.bytes;
+      // The first of a batch may have been answered while its last was still on the way.
+      if (frame.phase === 'writing') frame.phase = 'written';
+    }
     // Not by way of nextTick: what waited for this write has waited long enough to be a batch.
-    this.#flush();
+    if (this.#writingBytes === 0) this.#flush();
   };
-
-  #overloaded(): HostError {
-    const megabytes = Math.round(this.#maxBytes / 1_048_576);
-    return new HostError(
-      'overloaded',
-      `server '${this.#server}' does not read fast enough: ${megabytes} MiB are waiting to be written to it.`,
-      {
-        server: this.#server,
-        reason: 'backpressure',
-        limit: this.#maxBytes,
-        actual: this.bytes,
-        phase: 'queued',
-        execution: 'not_executed',
-        hint: 'Try again shortly. If it lasts, allow the server fewer calls at a time, or restart it: it may hang.',
-      },
-    );
-  }
 }
 
 function joinText(frames: OutboundFrame[]): string {

@@ -1,6 +1,6 @@
 /**
- * What a peer says of requests that get no answer. Each error names the server, how far the request came, and therefore
- * whether it can have run.
+ * What peer and channels say of messages that cannot be sent, answered or read. Each error names the server, how far the
+ * request came, and therefore whether it can have run.
  */
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -32,6 +32,38 @@ export const tooLarge = (server: string, bytes: number): HostError =>
       hint: 'send less in one call, for example the path of a file instead of its content',
     },
   );
+
+/** The server, or the network before it, takes less than is sent. */
+export const overloaded = (server: string, waitingBytes: number): HostError =>
+  new HostError(
+    'overloaded',
+    `server '${server}' does not read fast enough: ${waitingBytes} bytes wait to be sent to it`,
+    {
+      ...unsentFacts(server),
+      reason: 'backpressure',
+      limit: LIMITS.outboundBytes,
+      actual: waitingBytes,
+      hint: 'try again shortly; if it lasts, allow the server fewer calls at a time, or restart it: it may hang',
+    },
+  );
+
+/** The channel is over, or was never started. */
+export const notOpen = (server: string): HostError =>
+  new HostError('transport', `server '${server}': the connection is not open`, {
+    ...unsentFacts(server),
+    reason: 'closed',
+  });
+
+/** One message of the server's is larger than we hold; it was not read to its end. */
+export const inboundTooLarge = (server: string, actual: number): HostError =>
+  new HostError('result_too_large', `server '${server}' sent a message of more than ${LIMITS.frameBytes} bytes`, {
+    server,
+    reason: 'frame_too_large',
+    execution: 'uncertain',
+    limit: LIMITS.frameBytes,
+    actual,
+    hint: 'ask the tool for less at a time, or have it return a link or a file instead of its content',
+  });
 
 /** The caller or the clock gave the request up. */
 export function givenUp(
