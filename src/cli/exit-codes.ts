@@ -1,4 +1,4 @@
-/** What a command's exit says to a script. */
+/** What a command's exit says to a script. One table for all commands. */
 export const EXIT = {
   done: 0,
   failed: 1,

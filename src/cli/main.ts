@@ -6,6 +6,8 @@ import { readFileSync } from 'node:fs';
 import { stripVTControlCharacters } from 'node:util';
 import { defineCommand, renderUsage, runCommand } from 'citty';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
 import { EXIT } from './exit-codes.js';
 import { probeCommand } from './probe.js';
@@ -38,11 +40,14 @@ async function run(argv: string[]): Promise<number> {
   return typeof result === 'number' ? result : EXIT.done;
 }
 
+/** Whatever of a server's words an error quotes, it cannot start a line of its own. */
+const oneLine = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
+
 /** One line that says what went wrong, and one that says what to do. */
 function report(error: unknown): number {
   if (isHostError(error)) {
-    console.error(`hostler: ${error.message} [${error.code}]`);
-    if (error.hint !== undefined) console.error(`         ${error.hint}`);
+    console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);
+    if (error.hint !== undefined) console.error(`         ${oneLine(error.hint)}`);
     return error.code === 'invalid_spec' ? EXIT.usage : EXIT.failed;
   }
   if (error instanceof Error && error.name === 'CLIError') {

@@ -28,21 +28,26 @@ export interface ProbeReport {
   readonly stop: StopReport | null;
 }
 
-const nameMaxChars = 64;
-const lineMaxChars = 300;
+const nameCharsMax = 64;
+const lineCharsMax = 300;
+/** A person reads no further. */
+const toolsShownMax = 200;
 
 export function renderReport(report: ProbeReport): string {
   const { tools, serverInfo } = report;
   const bytes = tools.reduce((sum, tool) => sum + tool.bytes, 0);
   const who = [serverInfo?.name, serverInfo?.version].filter((part) => typeof part === 'string').join(' ');
-  const width = Math.max(0, ...tools.map((tool) => Math.min(tool.name.length, nameMaxChars)));
+  const width = tools.reduce((widest, tool) => Math.max(widest, Math.min(tool.name.length, nameCharsMax)), 0);
   const rows: [string, string][] = [
     ['server', show(who === '' ? report.server : `${report.server} (${who})`)],
     ['speaks', `${report.version}, ${report.era} era, over ${report.transport}`],
     ['ready', `in ${report.startMs} ms`],
     ['offers', show(Object.keys(report.capabilities).sort().join(', ')) || 'nothing'],
     ['tools', `${tools.length}, ${size(bytes)}`],
-    ...tools.map(({ name, bytes: own }): [string, string] => ['', `${show(name).padEnd(width)}  ${size(own)}`]),
+    ...tools
+      .slice(0, toolsShownMax)
+      .map(({ name, bytes: own }): [string, string] => ['', `${show(name).padEnd(width)}  ${size(own)}`]),
+    ...(tools.length > toolsShownMax ? [['', `and ${tools.length - toolsShownMax} more`] as [string, string]] : []),
     ...Object.entries(report.droppedTools).map(([name, why]): [string, string] => [
       '',
       `${show(name)} left out: ${show(why)}`,
@@ -60,9 +65,11 @@ export function renderReport(report: ProbeReport): string {
 function stopText(stop: StopReport | null): string {
   if (!stop) return '';
   const how = stop.signal === undefined ? `exit ${stop.exitCode ?? '?'}` : stop.signal;
-  return `, ${how}${stop.escaped > 0 ? `, ${stop.escaped} processes left its group and still run` : ', nothing left'}`;
+  const left = stop.left > 0 ? `, ${stop.left} processes of its group could not be ended` : '';
+  const escaped = stop.escaped > 0 ? `, ${stop.escaped} processes left its group and still run` : '';
+  return `, ${how}${left}${escaped || left ? escaped : ', nothing left'}`;
 }
 
-const show = (text: string): string => neutraliseLine(text, lineMaxChars);
+const show = (text: string): string => neutraliseLine(text, lineCharsMax);
 
 const size = (bytes: number): string => (bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`);

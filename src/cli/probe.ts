@@ -7,7 +7,8 @@ import { defineCommand } from 'citty';
 import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
 import { parseServerSpec, type ServerSpec } from '../config/server-spec.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { neutraliseJson } from '../kernel/terminal-text.js';
 import { Connector } from '../session/connector.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -27,7 +28,11 @@ export const probeCommand = (version: string) =>
       url: { type: 'positional', required: false, description: 'URL of an HTTP server; or: -- <command...>' },
       json: { type: 'boolean', description: 'print one JSON object' },
       timeout: { type: 'string', default: '30s', description: 'how long the server may take to start' },
-      env: { type: 'string', description: 'NAME=VALUE for the server, may be repeated', valueHint: 'NAME=VALUE' },
+      env: {
+        type: 'string',
+        description: 'NAME=VALUE for the server, or NAME to pass ours on; may be repeated',
+        valueHint: 'NAME=VALUE',
+      },
       header: {
         type: 'string',
         description: '"Name: value" for an HTTP server, may be repeated',
@@ -40,8 +45,8 @@ export const probeCommand = (version: string) =>
       const startTimeoutMs = parseDuration(args.timeout, '--timeout');
       const spec = specFrom(rawArgs, args);
       const report = await probe(spec, startTimeoutMs, version);
-      console.log(args.json ? JSON.stringify(report) : renderReport(report));
-      return EXIT.done;
+      console.log(args.json ? neutraliseJson(JSON.stringify(report)) : renderReport(report));
+      return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
     },
   });
 
@@ -58,9 +63,9 @@ function specFrom(rawArgs: string[], { url, cwd, sandbox }: ProbeArgs): ServerSp
   if (command === undefined) {
     if (url === undefined) throw new HostError('invalid_spec', 'nothing to probe', { hint: usageHint });
     const headers = Object.fromEntries(repeated(options, '--header').map((text) => pair(text, ':', '--header')));
-    return parseServerSpec({ name: nameFrom(url), url, headers });
+    return parseServerSpec({ name: nameFrom(withoutQuery(url)), url, headers });
   }
-  const env = Object.fromEntries(repeated(options, '--env').map((text) => pair(text, '=', '--env')));
+  const env = Object.fromEntries(repeated(options, '--env').map(variable));
   return parseServerSpec({
     name: nameFrom(commandName(command, rest)),
     command,
@@ -79,15 +84,27 @@ function repeated(options: readonly string[], name: string): string[] {
   });
 }
 
+/** The value is not quoted in the error: it may be a secret. */
 function pair(text: string, separator: string, option: string): [string, string] {
   const at = text.indexOf(separator);
   if (at < 1)
-    throw new HostError('invalid_spec', `${option}: '${text}' has no '${separator}'`, {
-      field: option,
-      hint: usageHint,
-    });
+    throw new HostError('invalid_spec', `${option} has no '${separator}'`, { field: option, hint: usageHint });
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }
+
+/** `NAME` alone takes the value from our own environment, so that a secret need not stand on the command line. */
+function variable(text: string): [string, string] {
+  if (text.includes('=')) return pair(text, '=', '--env');
+  const value = process.env[text];
+  if (value === undefined) {
+    const hint = 'give it as NAME=VALUE, or set it in the environment of hostler';
+    throw new HostError('invalid_spec', '--env names a variable that is not set', { field: '--env', hint });
+  }
+  return [text, value];
+}
+
+/** What stands behind the path of a URL may be a secret; a name is shown everywhere. */
+const withoutQuery = (url: string): string => url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//');
 
 /** `node some/server/index.js` is better called by its script than by its interpreter; a script given as text is no name. */
 function commandName(command: string, rest: readonly string[]): string {
@@ -147,7 +164,8 @@ async function describe(
     try {
       return await list(capability, method);
     } catch (error) {
-      failures[method] = error instanceof HostError ? error.message : String(error);
+      if (!isHostError(error) || error.code === 'cancelled') throw error;
+      failures[method] = error.message;
       return undefined;
     }
   };
@@ -158,7 +176,7 @@ async function describe(
     const prompts = await tryList('prompts', 'prompts/list');
     const stopStartedMs = clock.nowMs();
     await session.close();
-    const { channel } = session.peer;
+    const { channel } = session;
     return {
       server: session.server,
       transport: channel.kind,

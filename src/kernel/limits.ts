@@ -18,6 +18,8 @@ export const LIMITS = {
   pendingRequests: 10_000,
   /** Requests of a server's own that may wait for our answer. */
   inboundRequests: 256,
+  /** Bytes of their params, all together. */
+  inboundRequestBytes: 16 * MiB,
   /** Kept of a server's stderr. */
   stderrBytes: 256 * KiB,
   /** Pages of one list. */

@@ -4,11 +4,11 @@
  */
 
 /**
- * C0 but tab and newline; DEL; C1; soft hyphen; bidi marks, embeddings and isolates; zero-width and invisible operators;
- * line and paragraph separators; BOM; interlinear marks; tag characters; variation selectors supplement; lone surrogates.
+ * Control characters but tab and newline, lone surrogates, line and paragraph separators, and everything Unicode says is
+ * not shown: soft hyphens, joiners, bidi controls, fillers, variation selectors, tags.
  */
 const unsafe =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}\p{Cs}]/gu;
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\ufff9-\ufffb\p{Cs}\p{Bidi_Control}\p{Default_Ignorable_Code_Point}]/gu;
 
 const visible = (character: string) => `\\u{${(character.codePointAt(0) as number).toString(16)}}`;
 
@@ -21,3 +21,12 @@ export function neutraliseLine(text: string, maxChars: number): string {
   const line = neutralise(head).replaceAll('\n', '\\n').replaceAll('\t', ' ');
   return line.length > maxChars * 2 ? `${line.slice(0, maxChars * 2)}…` : line;
 }
+
+/** JSON text with the same characters as JSON escapes: it still parses to what it was. */
+export const neutraliseJson = (json: string): string =>
+  json.replace(unsafe, (character) =>
+    character
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );

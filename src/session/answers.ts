@@ -9,6 +9,7 @@ import type { Answer } from '../wire/peer.js';
 
 export interface RpcError {
   readonly code: number;
+  /** As the server wrote it: neither redacted nor bounded. */
   readonly message: string;
   readonly data: Buffer | undefined;
 }
@@ -18,7 +19,7 @@ export function readRpcError(bytes: Buffer): RpcError {
   const code = Number(memberText(bytes, 'code'));
   return {
     code: Number.isInteger(code) ? code : 0,
-    message: neutraliseLine(memberString(bytes, 'message') ?? 'no message', LIMITS.quotedChars),
+    message: memberString(bytes, 'message') ?? 'no message',
     data: memberBytes(bytes, 'data'),
   };
 }
@@ -27,14 +28,19 @@ export function readRpcError(bytes: Buffer): RpcError {
 export function resultOf(answer: Answer, server: string, method: string, clean: (text: string) => string): Buffer {
   if (answer.kind === 'result') return answer.bytes;
   const { code, message } = readRpcError(answer.bytes);
-  throw new HostError('protocol_error', `server '${server}' answered ${method} with error ${code}: ${clean(message)}`, {
+  const quoted = quote(message, clean);
+  throw new HostError('protocol_error', `server '${server}' answered ${method} with error ${code}: ${quoted}`, {
     server,
     rpcCode: code,
     reason: 'rpc_error',
   });
 }
 
-/** JSON of a member that we ourselves act on; undefined when absent or not JSON. */
+/** What a server said, on one line, without secrets, and short. Redacted before it is cut, or half a secret would show. */
+export const quote = (text: string, clean: (text: string) => string): string =>
+  neutraliseLine(clean(text), LIMITS.quotedChars);
+
+/** A member that we ourselves act on; undefined when absent. The bytes came through the scanner, so they are JSON. */
 export function parseMember(bytes: Buffer, key: string): unknown {
   const text = memberText(bytes, key);
   return text === undefined ? undefined : JSON.parse(text);

@@ -1,6 +1,7 @@
 /**
  * Server definition → session: picks the transport, and holds what all connections of one Hostler share — the keeper of
  * its children, what it has learnt about eras, and the secrets it must never show.
+ * Invariant: after `close` nothing that was opened here is left.
  */
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
@@ -16,7 +17,7 @@ import type { Channel } from '../wire/channel.js';
 import type { PeerHandlers } from '../wire/peer.js';
 import type { ClientIdentity } from './client-identity.js';
 import { createEraMemory } from './era-memory.js';
-import { type OpenChannel, openSession } from './open-session.js';
+import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
 import type { Session } from './session.js';
 import type { EraMemory } from './versions.js';
 
@@ -47,6 +48,7 @@ export class Connector {
   readonly #eras: EraMemory;
   readonly #redactor = createRedactor();
   readonly #children: ChildKeeper;
+  readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
     const { clock = systemClock, stateDir, ambient, onProblem } = options;
@@ -57,7 +59,7 @@ export class Connector {
     this.#children = new ChildKeeper({
       clock,
       ...(stateDir === undefined ? {} : { stateDir }),
-      ...(ambient === undefined ? {} : { ambient }),
+      ambient: ambient ?? process.env,
       ...(onProblem === undefined ? {} : { onProblem }),
     });
   }
@@ -72,23 +74,51 @@ export class Connector {
 
   connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
-    return openSession({
+    const transport = isStdio(spec) ? undefined : spec.transport;
+    return this.#open({
+      ...options,
       server: spec.name,
       open: this.#opener(spec),
-      client: this.#options.client,
-      clock: this.clock,
-      clean: this.clean,
-      eras: this.#eras,
       eraKey: eraKey(spec),
-      startTimeoutMs: options.startTimeoutMs ?? startTimeoutMsDefault,
-      signal: options.signal,
-      handlers: options.handlers,
+      onlyEra: transport === 'http-sse' ? 'legacy' : undefined,
+      mayFallBack: transport === 'auto',
     });
   }
 
-  /** Ends every child that still runs, and the watch over them. */
-  close(): Promise<void> {
-    return this.#children.closeAll();
+  /** A session over a channel of the embedder's own, such as the near end of `createMemoryLink`. */
+  connectChannel(name: string, channel: Channel, options: ConnectOptions = {}): Promise<Session> {
+    return this.#open({ ...options, server: name, open: () => Promise.resolve(channel) });
+  }
+
+  /** Ends every session and every child that still runs, and the watch over them. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#sessions].map((session) => session.close()));
+    await this.#children.closeAll();
+  }
+
+  async #open(
+    options: ConnectOptions & Pick<OpenSessionOptions, 'server' | 'open' | 'eraKey' | 'onlyEra' | 'mayFallBack'>,
+  ): Promise<Session> {
+    const { handlers = {} } = options;
+    const session = await openSession({
+      ...options,
+      client: this.#options.client,
+      clock: this.clock,
+      clean: this.clean,
+      eras: options.eraKey === undefined ? undefined : this.#eras,
+      startTimeoutMs: options.startTimeoutMs ?? startTimeoutMsDefault,
+      handlers: {
+        ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
+        notification: (notification) => handlers.notification?.(notification),
+        handlerError: (error) => handlers.handlerError?.(error),
+        closed: (error) => {
+          this.#sessions.delete(session);
+          handlers.closed?.(error);
+        },
+      },
+    });
+    this.#sessions.add(session);
+    return session;
   }
 
   #opener(spec: ServerSpec): OpenChannel {
@@ -99,9 +129,9 @@ export class Connector {
     }
     const http = { server: spec.name, url: spec.url, headers: spec.headers };
     const deps = { clock: this.clock, random: this.#random };
-    return (variant): Promise<Channel> =>
+    return (variant, limits): Promise<Channel> =>
       variant === 'http-sse' || spec.transport === 'http-sse'
-        ? openHttpSse(http, deps)
+        ? openHttpSse(http, deps, limits)
         : Promise.resolve(openStreamableHttp(http, deps));
   }
 }
@@ -112,8 +142,11 @@ const eraKey = (spec: ServerSpec): string =>
 
 const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
+/** Values we were given that must never be shown: of headers, of variables and URL parameters that are named like one. */
 function secretsOf(spec: ServerSpec): string[] {
-  if (!isStdio(spec))
-    return Object.values(spec.headers).map((value) => value.replace(/^(?:bearer|basic|token)\s+/i, ''));
-  return Object.entries(spec.env).flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
+  const named = (pairs: Iterable<readonly [string, string]>) =>
+    [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
+  if (isStdio(spec)) return named(Object.entries(spec.env));
+  const headers = Object.values(spec.headers).map((value) => value.replace(/^(?:bearer|basic|token)\s+/i, ''));
+  return [...headers, ...named(new URL(spec.url).searchParams)];
 }

@@ -1,12 +1,14 @@
 /**
  * Reads a paged list to its end and keeps every item as the bytes the server sent.
+ * Invariant: bounded in pages, items and bytes while it is read, not after.
  */
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { elements, memberBytes, memberString, memberText } from '../wire/json-members.js';
+import { memberBytes, memberString, memberText } from '../wire/json-members.js';
+import { eachElement } from '../wire/json-scan.js';
 
 /** List method → the member that holds its items. */
-export const LISTS = {
+const LISTS = {
   'tools/list': 'tools',
   'resources/list': 'resources',
   'resources/templates/list': 'resourceTemplates',
@@ -32,6 +34,7 @@ export interface ServerList {
 
 const itemsMax = 50_000;
 const listBytesMax = 64 * 1024 * 1024;
+const cursorCharsMax = 4_096;
 
 const keyMembers = {
   'tools/list': 'name',
@@ -53,27 +56,32 @@ export async function readList(
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
-    for (const view of itemsOf(page, method)) {
-      // A copy: a view would keep the whole page, and all pages, in memory for as long as one item lives.
-      const raw = Buffer.from(view);
+    eachItem(page, method, (raw) => {
       bytes += raw.length;
+      if (items.length >= itemsMax) throw broken(server, method, 'too_many_items', 'has too many items', itemsMax);
+      if (bytes > listBytesMax) throw broken(server, method, 'list_too_large', 'is too large', listBytesMax);
       items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
-    }
+    });
     ttlMs = Math.min(ttlMs, ttlOf(page));
     isPublic &&= memberString(page, 'cacheScope') === 'public';
     cursor = memberString(page, 'nextCursor');
     if (cursor === undefined) return { items, pages, ttlMs, cacheScope: isPublic ? 'public' : 'private' };
+    if (cursor.length > cursorCharsMax)
+      throw broken(server, method, 'cursor_too_long', 'sent a huge cursor', cursorCharsMax);
     if (cursors.has(cursor)) throw broken(server, method, 'repeated_cursor', 'sent the same cursor twice');
     if (pages >= LIMITS.listPages) throw broken(server, method, 'too_many_pages', 'has no end', LIMITS.listPages);
-    if (items.length > itemsMax) throw broken(server, method, 'too_many_items', 'has too many items', itemsMax);
-    if (bytes > listBytesMax) throw broken(server, method, 'list_too_large', 'is too large', listBytesMax);
     cursors.add(cursor);
   }
 }
 
-function itemsOf(page: Buffer, method: ListMethod): Buffer[] {
+/** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
+function eachItem(page: Buffer, method: ListMethod, visit: (raw: Buffer) => void): void {
   const array = memberBytes(page, LISTS[method]);
-  return (array && elements(array)) ?? [];
+  if (!array) return;
+  eachElement(array, 0, array.length, 0, (start, end) => {
+    if (array[start] === 0x7b) visit(Buffer.from(array.subarray(start, end)));
+    return undefined;
+  });
 }
 
 function ttlOf(page: Buffer): number {

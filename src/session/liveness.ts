@@ -10,27 +10,33 @@ export interface LivenessPlan {
   readonly quietMs: number;
   readonly probeTimeoutMs: number;
   /** Questions in a row that may stay unanswered. */
-  readonly misses: number;
+  readonly missesMax: number;
 }
 
-export const defaultLiveness: LivenessPlan = { quietMs: 30_000, probeTimeoutMs: 5_000, misses: 3 };
+export const defaultLiveness: LivenessPlan = { quietMs: 30_000, probeTimeoutMs: 5_000, missesMax: 3 };
+
+/** `unasked`: the question could not be put, which says nothing about the server. */
+export type ProbeResult = 'alive' | 'silent' | 'unasked';
 
 export interface LivenessSubject {
   owed(): number;
   lastHeardAtMs(): number;
-  /** Resolves when anything came back, rejects when nothing did by the deadline. */
-  probe(deadlineAtMs: number): Promise<void>;
+  probe(deadlineAtMs: number): Promise<ProbeResult>;
   /** Told once. */
   dead(misses: number): void;
 }
+
+type Watch =
+  | { readonly kind: 'off' }
+  | { readonly kind: 'waiting'; readonly cancel: Cancel; readonly misses: number }
+  | { readonly kind: 'asking' }
+  | { readonly kind: 'stopped' };
 
 export class Liveness {
   readonly #plan: LivenessPlan;
   readonly #clock: Clock;
   readonly #subject: LivenessSubject;
-  #cancel: Cancel | undefined;
-  #probing = false;
-  #stopped = false;
+  #watch: Watch = { kind: 'off' };
 
   constructor(plan: LivenessPlan, clock: Clock, subject: LivenessSubject) {
     this.#plan = plan;
@@ -40,41 +46,42 @@ export class Liveness {
 
   /** A request went out. Costs nothing while the watch is on already. */
   owing(): void {
-    if (this.#cancel || this.#probing || this.#stopped) return;
-    this.#watchUntil(this.#clock.nowMs() + this.#plan.quietMs);
+    if (this.#watch.kind === 'off') this.#waitUntil(this.#clock.nowMs() + this.#plan.quietMs, 0);
   }
 
   stop(): void {
-    this.#stopped = true;
-    this.#cancel?.();
+    if (this.#watch.kind === 'waiting') this.#watch.cancel();
+    this.#watch = { kind: 'stopped' };
   }
 
-  #watchUntil(atMs: number): void {
-    this.#cancel = this.#clock.at(atMs, () => {
-      this.#cancel = undefined;
-      this.#look();
-    });
+  #waitUntil(atMs: number, misses: number): void {
+    this.#watch = { kind: 'waiting', misses, cancel: this.#clock.at(atMs, () => this.#look(misses)) };
   }
 
-  #look(): void {
-    if (this.#stopped || this.#subject.owed() === 0) return;
+  #look(misses: number): void {
+    const nowMs = this.#clock.nowMs();
     const quietUntilMs = this.#subject.lastHeardAtMs() + this.#plan.quietMs;
-    if (quietUntilMs > this.#clock.nowMs()) return this.#watchUntil(quietUntilMs);
-    this.#probing = true;
-    void this.#ask(1);
+    if (this.#subject.owed() === 0) {
+      this.#watch = { kind: 'off' };
+    } else if (quietUntilMs > nowMs) {
+      this.#waitUntil(quietUntilMs, 0);
+    } else {
+      this.#watch = { kind: 'asking' };
+      void this.#ask(nowMs, misses);
+    }
   }
 
-  async #ask(attempt: number): Promise<void> {
-    const askedAtMs = this.#clock.nowMs();
-    const answered = await this.#subject.probe(askedAtMs + this.#plan.probeTimeoutMs).then(
-      () => true,
-      () => this.#subject.lastHeardAtMs() > askedAtMs,
-    );
-    if (this.#stopped) return;
-    if (!answered && attempt < this.#plan.misses) return this.#ask(attempt + 1);
-    this.#probing = false;
-    if (answered) return this.owing();
-    this.stop();
-    this.#subject.dead(attempt);
+  async #ask(askedAtMs: number, misses: number): Promise<void> {
+    const nextAtMs = askedAtMs + this.#plan.probeTimeoutMs;
+    const result = await this.#subject.probe(nextAtMs).catch(() => 'silent' as const);
+    if (this.#watch.kind !== 'asking') return;
+    if (result === 'alive' || this.#subject.lastHeardAtMs() > askedAtMs) {
+      return this.#waitUntil(this.#clock.nowMs() + this.#plan.quietMs, 0);
+    }
+    const missed = result === 'silent' ? misses + 1 : misses;
+    // A refusal may come at once: the next question still waits its turn, or three of them would pass in a millisecond.
+    if (missed < this.#plan.missesMax) return this.#waitUntil(Math.max(nextAtMs, this.#clock.nowMs()), missed);
+    this.#watch = { kind: 'stopped' };
+    this.#subject.dead(missed);
   }
 }

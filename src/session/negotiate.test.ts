@@ -28,6 +28,7 @@ function start(
   const channels: ScriptedChannel[] = [];
   const variants: string[] = [];
   const eras = createEraMemory();
+  const closed: HostError[] = [];
   if (remembered) eras.set('srv', remembered);
   const session = openSession({
     server: 'srv',
@@ -36,6 +37,7 @@ function start(
     eras,
     startTimeoutMs: 10_000,
     clean: (text) => text,
+    handlers: { closed: (error) => closed.push(error) },
     open: (variant) => {
       variants.push(variant);
       const channel = new ScriptedChannel();
@@ -56,7 +58,7 @@ function start(
   });
   session.catch(() => {});
   const methods = () => channels.map((channel) => channel.messages.map((message) => message.method));
-  return { clock, session, channels, methods, eras, variants };
+  return { clock, session, channels, methods, eras, variants, closed };
 }
 
 describe('on a pipe', () => {
@@ -95,16 +97,37 @@ describe('on a pipe', () => {
 
   test('after a silence initialize is sent behind the question, and nothing is cancelled', async () => {
     const { session, clock, methods } = start({ 'server/discover': 'silence', initialize: initialized });
-    await clock.advanceAsync(2_000);
+    await clock.advanceAsync(2_001);
     expect((await session).facts.era).toBe('legacy');
     expect(methods()).toEqual([['server/discover', 'initialize', 'notifications/initialized']]);
   });
 
-  test('a modern server that is slow to start is still recognised', async () => {
-    const { session, clock, channels } = start({ 'server/discover': 'silence', initialize: 'silence' });
+  test.each([
+    ['refuses initialize', { error: { code: -32601, message: 'unknown' } }],
+    ['answers both', { result: initialized }],
+  ])(
+    'a modern server that is slow to start and %s is modern, and nothing legacy is put in force',
+    async (_what, second) => {
+      const { session, clock, channels, methods } = start({ 'server/discover': 'silence', initialize: 'silence' });
+      await clock.advanceAsync(3_000);
+      channels[0]?.say([
+        { jsonrpc: '2.0', id: 1, result: discovered },
+        { jsonrpc: '2.0', id: 2, ...second },
+      ]);
+      await clock.advanceAsync(1);
+      expect((await session).facts.era).toBe('modern');
+      expect(channels[0]?.agreement).toMatchObject({ era: 'modern' });
+      expect(methods()[0]).not.toContain('notifications/initialized');
+    },
+  );
+
+  test('a discovery that comes after initialize was answered changes nothing any more', async () => {
+    const { session, clock, channels } = start({ 'server/discover': 'silence', initialize: initialized });
     await clock.advanceAsync(3_000);
+    expect((await session).facts.era).toBe('legacy');
     channels[0]?.say({ jsonrpc: '2.0', id: 1, result: discovered });
-    expect((await session).facts.era).toBe('modern');
+    await clock.advanceAsync(1);
+    expect(channels[0]?.agreement).toMatchObject({ era: 'legacy' });
   });
 
   test('a slow legacy server that refuses the question is opened by the initialize already sent', async () => {
@@ -112,8 +135,19 @@ describe('on a pipe', () => {
     await clock.advanceAsync(3_000);
     channels[0]?.say({ jsonrpc: '2.0', id: 1, ...unknownMethod });
     channels[0]?.say({ jsonrpc: '2.0', id: 2, result: initialized });
+    await clock.advanceAsync(1);
     expect((await session).facts.era).toBe('legacy');
     expect(methods()[0]?.filter((method) => method === 'initialize')).toHaveLength(1);
+  });
+
+  test('a server that answers anything with an empty result has discovered nothing', async () => {
+    const { session } = start({ 'server/discover': {}, initialize: initialized });
+    expect((await session).facts.era).toBe('legacy');
+  });
+
+  test('capabilities that are no object count as none', async () => {
+    const { session } = start({ 'server/discover': unknownMethod, initialize: { ...initialized, capabilities: null } });
+    expect((await session).facts.capabilities.toString()).toBe('{}');
   });
 
   test('a server that exits at the question is legacy and is started once more', async () => {
@@ -128,10 +162,26 @@ describe('on a pipe', () => {
     expect(channels.map((channel) => channel.closes)).toEqual([1, 1]);
   });
 
-  test('a server that answered and then exits is not started again', async () => {
-    const { session, channels } = start({ 'server/discover': unknownMethod, initialize: 'exit' }, { kind: 'stdio' });
+  test('also when it answers the question before it exits', async () => {
+    const script = { 'server/discover': unknownMethod, 'initialize#1': 'exit', initialize: initialized } as const;
+    const { session, channels } = start(script, { kind: 'stdio' });
+    expect((await session).facts.era).toBe('legacy');
+    expect(channels).toHaveLength(2);
+  });
+
+  test('what is remembered and no longer holds is forgotten', async () => {
+    const { session, eras } = start(
+      { 'server/discover': discovered, initialize: unknownMethod },
+      { remembered: 'legacy' },
+    );
+    expect((await session).facts.era).toBe('modern');
+    expect(eras.get('srv')).toBe('modern');
+  });
+
+  test('failed attempts are not told as the end of a session', async () => {
+    const { session, closed } = start({ 'server/discover': 'exit', initialize: 'exit' }, { kind: 'stdio' });
     await expect(session).rejects.toMatchObject({ code: 'transport' });
-    expect(channels).toHaveLength(1);
+    expect(closed).toEqual([]);
   });
 
   test('a server that never answers is given up at the start limit, and closed', async () => {
@@ -158,6 +208,10 @@ describe('versions', () => {
   test.each([
     ['in server/discover', { 'server/discover': { supportedVersions: ['2031-01-01'] } }],
     [
+      'in -32022',
+      { 'server/discover': { error: { code: -32022, message: 'v', data: { supported: ['2031-01-01'] } } } },
+    ],
+    [
       'in initialize',
       { 'server/discover': unknownMethod, initialize: { ...initialized, protocolVersion: '1999-01-01' } },
     ],
@@ -174,7 +228,8 @@ describe('versions', () => {
       initialize: { error: { code: -7, message: 'no\u001b[31m' } },
     });
     await expect(session).rejects.toMatchObject({ code: 'protocol_error', details: { rpcCode: -7 } });
-    await expect(session).rejects.not.toThrow('\u001b');
+    const error = (await session.catch((thrown: unknown) => thrown)) as Error;
+    expect(error.message).toContain('\\u{1b}');
   });
 });
 

@@ -3,15 +3,18 @@
  *
  * A pipe: `server/discover` first, then `initialize` on the same pipe when that is answered with anything but modern words.
  * A server that is slow to start answers neither for a while, so after a silence `initialize` is sent behind the
- * unanswered question instead of in its place. HTTP: the same question, but a 4xx is an answer too.
+ * unanswered question instead of in its place; the answer to the question still decides. HTTP: the same question, but a 4xx
+ * is an answer too.
  * Not here: respawning a server that exits at the question, or falling back to HTTP+SSE (open-session.ts).
+ *
+ * Invariant: asking changes nothing. What was agreed is put in force once, by `enter`, when the verdict is there.
  */
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Era } from '../wire/channel.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import type { Answer, Peer } from '../wire/peer.js';
-import { parseMember, readRpcError, resultOf } from './answers.js';
+import { parseMember, quote, readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
 import { isLegacyVersion, isModernError, LEGACY_VERSIONS, META, MODERN_ERRORS, MODERN_VERSION } from './versions.js';
 
@@ -19,6 +22,7 @@ import { isLegacyVersion, isModernError, LEGACY_VERSIONS, META, MODERN_ERRORS, M
 export interface ServerFacts {
   readonly era: Era;
   readonly version: string;
+  /** A JSON object, whatever the server sent. */
   readonly capabilities: Buffer;
   readonly serverInfo: Buffer | undefined;
   readonly instructions: string | undefined;
@@ -46,82 +50,86 @@ export const refusesWords = (status: number | undefined): boolean =>
   status !== undefined && status >= 400 && status < 500 && !notAboutWords.includes(status);
 
 export async function negotiate(context: Negotiation): Promise<ServerFacts> {
-  if (context.remembered === 'legacy') return initialize(context);
-  const discovered = await discover(context);
-  if (discovered === 'legacy') return initialize(context);
-  return discovered;
+  const facts = context.remembered === 'legacy' ? await askInitialize(context) : await findEra(context);
+  enter(context.peer, facts);
+  return facts;
 }
 
-/** The modern facts, or `legacy`. */
-async function discover(context: Negotiation): Promise<ServerFacts | 'legacy'> {
+/** Opens the legacy session once more, on an HTTP server that has forgotten it. */
+export async function renewSession(context: Negotiation): Promise<ServerFacts> {
+  const facts = await askInitialize(context);
+  enter(context.peer, facts);
+  return facts;
+}
+
+function enter(peer: Peer, { era, version }: ServerFacts): void {
+  peer.adopt({ era, version });
+  if (era === 'modern') return;
+  peer.notify('notifications/initialized');
+  peer.channel.openServerStream?.();
+}
+
+async function findEra(context: Negotiation): Promise<ServerFacts> {
   const { peer, texts, deadlineAtMs, signal } = context;
   const question = peer.request('server/discover', `{"_meta":{${texts.metaMembers}}}`, {
     deadlineAtMs,
     signal,
     uncancellable: true,
   });
-  if (peer.channel.kind === 'stdio' || peer.channel.kind === 'memory') return discoverOnPipe(context, question);
-  try {
-    return judge(context, await question);
-  } catch (error) {
-    const status = isHostError(error) ? error.details.httpStatus : undefined;
-    if (!refusesWords(status)) throw error;
-    return 'legacy';
-  }
+  if (peer.channel.kind === 'stdio' || peer.channel.kind === 'memory') return findEraOnPipe(context, question);
+  const verdict = await question.then(
+    (answer) => judge(context, answer),
+    (error: unknown) => judgeRefusal(error),
+  );
+  return verdict ?? askInitialize(context);
 }
 
-async function discoverOnPipe(context: Negotiation, question: Promise<Answer>): Promise<ServerFacts | 'legacy'> {
-  const { clock } = context;
-  let cancelTimer = () => {};
-  const silence = new Promise<'silence'>((resolve) => {
-    cancelTimer = clock.at(clock.nowMs() + probeSilenceMs, () => resolve('silence'));
-  });
-  try {
-    const first = await Promise.race([question, silence]);
-    if (first !== 'silence') return judge(context, first);
-  } finally {
-    cancelTimer();
-  }
-  // Both questions are in the pipe now; the server answers them in order once it is up. Whichever verdict comes first holds.
-  const opened = initialize(context);
-  const judged = question.then((answer) => judge(context, answer));
-  const verdict = await Promise.race([
-    opened,
-    judged.then(
-      (facts) => (facts === 'legacy' ? opened : facts),
-      () => opened,
-    ),
-  ]);
-  opened.catch(() => {});
-  return verdict;
+/** Undefined: an older server. What says nothing about the era is thrown. */
+function judgeRefusal(error: unknown): undefined {
+  const { httpStatus, rpcCode } = isHostError(error) ? error.details : {};
+  if (!refusesWords(httpStatus) || (rpcCode !== undefined && isModernError(rpcCode))) throw error;
+  return undefined;
 }
 
-/** What an answer to `server/discover` says about the server. */
-function judge(context: Negotiation, answer: Answer): ServerFacts | 'legacy' {
-  const { server } = context;
+async function findEraOnPipe(context: Negotiation, question: Promise<Answer>): Promise<ServerFacts> {
+  const answered = new AbortController();
+  const silence = sleep(context.clock, probeSilenceMs, answered.signal);
+  const first = await Promise.race([question, silence]).finally(() => answered.abort());
+  if (first) return judge(context, first) ?? askInitialize(context);
+
+  // Both questions are in the pipe now, and a server answers them in order once it is up. The first counts if it is
+  // answered at all; a server that ignores it is known by its answer to the second.
+  const opened = askInitialize(context);
+  const judged = question.then((answer) => judge(context, answer) ?? opened);
+  judged.catch(() => {});
+  // A turn of the loop for answers of one chunk: the answer to the question may be right behind.
+  const openedAlone = opened.then(
+    (facts) => sleep(context.clock, 0).then(() => facts),
+    () => judged,
+  );
+  return Promise.race([judged, openedAlone]);
+}
+
+/** What an answer to `server/discover` says about the server; undefined when it is an older one. */
+function judge(context: Negotiation, answer: Answer): ServerFacts | undefined {
   if (answer.kind === 'error') {
     const { code, data } = readRpcError(answer.bytes);
-    if (!isModernError(code)) return 'legacy';
-    if (code !== MODERN_ERRORS.unsupportedVersion) resultOf(answer, server, 'server/discover', context.clean);
+    if (!isModernError(code)) return undefined;
+    if (code !== MODERN_ERRORS.unsupportedVersion) resultOf(answer, context.server, 'server/discover', context.clean);
     return agreeOn(context, data && parseMember(data, 'supported'), undefined);
   }
-  return agreeOn(context, parseMember(answer.bytes, 'supportedVersions'), answer.bytes);
+  const offered = parseMember(answer.bytes, 'supportedVersions');
+  // An older server that answers anything with an empty result has not discovered anything.
+  return Array.isArray(offered) ? agreeOn(context, offered, answer.bytes) : undefined;
 }
 
-function agreeOn({ server, peer }: Negotiation, offered: unknown, raw: Buffer | undefined): ServerFacts | 'legacy' {
+function agreeOn({ server }: Negotiation, offered: unknown, raw: Buffer | undefined): ServerFacts | undefined {
   const versions = Array.isArray(offered)
     ? offered.filter((version): version is string => typeof version === 'string')
     : [];
-  if (raw && versions.includes(MODERN_VERSION)) {
-    peer.adopt({ era: 'modern', version: MODERN_VERSION });
-    return modernFacts(raw);
-  }
-  if (versions.some(isLegacyVersion)) return 'legacy';
-  throw new HostError('protocol_error', `server '${server}' speaks no protocol version that Hostler speaks`, {
-    server,
-    reason: 'no_common_version',
-    hint: `Hostler speaks ${[MODERN_VERSION, ...LEGACY_VERSIONS].join(', ')}`,
-  });
+  if (raw && versions.includes(MODERN_VERSION)) return modernFacts(raw);
+  if (versions.some(isLegacyVersion)) return undefined;
+  throw noCommonVersion(server, 'speaks no protocol version that Hostler speaks');
 }
 
 function modernFacts(raw: Buffer): ServerFacts {
@@ -130,39 +138,39 @@ function modernFacts(raw: Buffer): ServerFacts {
   return {
     era: 'modern',
     version: MODERN_VERSION,
-    capabilities: memberBytes(kept, 'capabilities') ?? Buffer.from('{}'),
+    capabilities: capabilitiesOf(kept),
     serverInfo: meta && memberBytes(meta, META.serverInfo),
     instructions: memberString(kept, 'instructions'),
     raw: kept,
   };
 }
 
-/** Opens a legacy connection; also used again when an HTTP server has forgotten our session. */
-export async function initialize(context: Negotiation): Promise<ServerFacts> {
-  const { server, peer, texts, deadlineAtMs, signal } = context;
+async function askInitialize(context: Negotiation): Promise<ServerFacts> {
+  const { server, peer, texts, deadlineAtMs, signal, clean } = context;
   const answer = await peer.request('initialize', texts.initialize, { deadlineAtMs, signal, uncancellable: true });
-  const raw = Buffer.from(resultOf(answer, server, 'initialize', context.clean));
+  const raw = Buffer.from(resultOf(answer, server, 'initialize', clean));
   const version = memberString(raw, 'protocolVersion') ?? '';
   if (!isLegacyVersion(version)) {
-    throw new HostError(
-      'protocol_error',
-      `server '${server}' answered initialize with protocol version '${context.clean(version)}'`,
-      {
-        server,
-        reason: 'no_common_version',
-        hint: `Hostler speaks ${[MODERN_VERSION, ...LEGACY_VERSIONS].join(', ')}`,
-      },
-    );
+    throw noCommonVersion(server, `answered initialize with protocol version '${quote(version.slice(0, 64), clean)}'`);
   }
-  peer.adopt({ era: 'legacy', version });
-  peer.notify('notifications/initialized');
-  peer.channel.openServerStream?.();
   return {
     era: 'legacy',
     version,
-    capabilities: memberBytes(raw, 'capabilities') ?? Buffer.from('{}'),
+    capabilities: capabilitiesOf(raw),
     serverInfo: memberBytes(raw, 'serverInfo'),
     instructions: memberString(raw, 'instructions'),
     raw,
   };
 }
+
+function capabilitiesOf(result: Buffer): Buffer {
+  const capabilities = memberBytes(result, 'capabilities');
+  return capabilities?.[0] === 0x7b ? capabilities : Buffer.from('{}');
+}
+
+const noCommonVersion = (server: string, what: string) =>
+  new HostError('protocol_error', `server '${server}' ${what}`, {
+    server,
+    reason: 'no_common_version',
+    hint: `Hostler speaks ${[MODERN_VERSION, ...LEGACY_VERSIONS].join(', ')}`,
+  });

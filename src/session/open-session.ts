@@ -1,8 +1,9 @@
 /**
- * From nothing to a session: opens the channel, finds the era, and takes the two detours the field needs — a server that
- * exits at an unknown first question is started once more in the old way, and an HTTP server that refuses both eras is
- * tried over HTTP+SSE.
- * Invariant: whatever fails on the way, nothing that was opened is left behind.
+ * From nothing to a session: opens the channel, finds the era, and takes the detours the field needs — a server that exits
+ * at an unknown first question is started once more in the old way, an HTTP server that refuses both eras is tried over
+ * HTTP+SSE, and what was remembered of a server is forgotten when it no longer holds.
+ * Invariant: whatever fails on the way, nothing that was opened is left behind, and `handlers.closed` is told of a session
+ * only, never of an attempt.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -10,12 +11,19 @@ import type { Channel, Era } from '../wire/channel.js';
 import { Peer, type PeerHandlers } from '../wire/peer.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
 import type { LivenessPlan } from './liveness.js';
-import { initialize, type Negotiation, negotiate, refusesWords, type ServerFacts } from './negotiate.js';
+import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
 import { Session } from './session.js';
 import type { EraMemory } from './versions.js';
 
+export interface OpenLimits {
+  readonly deadlineAtMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export type Variant = 'default' | 'http-sse';
+
 /** `http-sse` is asked for only after streamable HTTP was refused. */
-export type OpenChannel = (variant: 'default' | 'http-sse') => Promise<Channel>;
+export type OpenChannel = (variant: Variant, limits: OpenLimits) => Promise<Channel>;
 
 export interface OpenSessionOptions {
   readonly server: string;
@@ -27,6 +35,10 @@ export interface OpenSessionOptions {
   readonly eras?: EraMemory | undefined;
   /** What the era is remembered under; the server's name when absent. */
   readonly eraKey?: string | undefined;
+  /** The transport allows only this era: no question is asked. */
+  readonly onlyEra?: Era | undefined;
+  /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
+  readonly mayFallBack?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly handlers?: PeerHandlers | undefined;
   readonly liveness?: LivenessPlan | undefined;
@@ -35,84 +47,99 @@ export interface OpenSessionOptions {
 }
 
 export async function openSession(options: OpenSessionOptions): Promise<Session> {
-  const { server, eras } = options;
-  const eraKey = options.eraKey ?? server;
-  const startedAtMs = options.clock.nowMs();
-  const deadlineAtMs = startedAtMs + options.startTimeoutMs;
-  const remembered = eras?.get(eraKey);
-  const attempt = (variant: 'default' | 'http-sse', era: Era | undefined) =>
-    openOnce(options, variant, era, startedAtMs, deadlineAtMs);
-  const opened = await attempt('default', remembered)
-    .catch((error: unknown) => {
-      if (!(error instanceof FailedStart)) throw error;
-      if (error.wants === 'respawn' && remembered === undefined) return attempt('default', 'legacy');
-      if (error.wants === 'http-sse') return attempt('http-sse', 'legacy');
-      throw error;
-    })
-    .catch((error: unknown) => {
-      throw error instanceof FailedStart ? error.cause : error;
-    });
-  eras?.set(eraKey, opened.facts.era);
-  return opened;
+  const { eras, clock, onlyEra } = options;
+  const eraKey = options.eraKey ?? options.server;
+  const startedAtMs = clock.nowMs();
+  const remembered = onlyEra ?? eras?.get(eraKey);
+  let attempt: Attempt | undefined = { variant: 'default', era: remembered };
+  for (const tried = new Set<string>(); ; ) {
+    tried.add(JSON.stringify(attempt));
+    const outcome = await openOnce(options, attempt, startedAtMs);
+    if (outcome instanceof Session) {
+      eras?.set(eraKey, outcome.facts.era);
+      return outcome;
+    }
+    attempt = detour(outcome, attempt, options);
+    if (!attempt || tried.has(JSON.stringify(attempt))) throw outcome.error;
+  }
 }
 
-/** Why a start failed, and which detour may still help. */
-class FailedStart extends Error {
-  readonly wants: 'respawn' | 'http-sse' | undefined;
-  constructor(cause: unknown, wants: 'respawn' | 'http-sse' | undefined) {
-    super('start failed', { cause });
-    this.wants = wants;
-  }
+interface Attempt {
+  readonly variant: Variant;
+  /** What is taken for granted, not asked. */
+  readonly era: Era | undefined;
+}
+
+interface FailedAttempt {
+  readonly error: unknown;
+  readonly kind: Channel['kind'] | undefined;
+}
+
+/** What else to try, if anything. */
+function detour(
+  { error, kind }: FailedAttempt,
+  { variant, era }: Attempt,
+  { mayFallBack = true, onlyEra }: OpenSessionOptions,
+): Attempt | undefined {
+  if (!isHostError(error) || onlyEra) return undefined;
+  const { reason, httpStatus } = error.details;
+  const exited = kind === 'stdio' && reason === 'exit';
+  const refused = kind === 'streamable-http' && refusesWords(httpStatus);
+  if (exited && era === undefined) return { variant, era: 'legacy' };
+  if (refused && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
+  // What was remembered may be out of date: the server was replaced.
+  const disagrees = exited || refused || error.code === 'protocol_error';
+  return era !== undefined && disagrees ? { variant: 'default', era: undefined } : undefined;
 }
 
 async function openOnce(
   options: OpenSessionOptions,
-  variant: 'default' | 'http-sse',
-  remembered: Era | undefined,
+  attempt: Attempt,
   startedAtMs: number,
-  deadlineAtMs: number,
-): Promise<Session> {
-  const { server, clock, clean, signal, handlers, liveness } = options;
-  const channel = await options.open(variant);
-  const peer = new Peer(server, channel, clock, handlers);
-  const texts = clientTexts(options.client);
-  const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered, clean };
-  let facts: ServerFacts;
+): Promise<Session | FailedAttempt> {
+  const { server, clock, clean, signal, handlers = {}, liveness } = options;
+  const deadlineAtMs = startedAtMs + options.startTimeoutMs;
+  let peer: Peer | undefined;
+  let session: Session | undefined;
   try {
-    facts = await negotiate(context);
+    const channel = await options.open(attempt.variant, { deadlineAtMs, signal });
+    // One by one: a handler may be a method, and what is set on the object later counts too.
+    peer = new Peer(server, channel, clock, {
+      ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
+      notification: (notification) => handlers.notification?.(notification),
+      handlerError: (error) => handlers.handlerError?.(error),
+      closed: (error) => session && handlers.closed?.(error),
+    });
+    const texts = clientTexts(options.client);
+    const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered: attempt.era, clean };
+    const facts: ServerFacts = await negotiate(context);
+    const renew = () => {
+      channel.resetSession?.();
+      return renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
+    };
+    const startedInMs = clock.nowMs() - startedAtMs;
+    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, renew });
+    return session;
   } catch (error) {
-    await peer.close();
-    throw new FailedStart(startError(error, peer, options), detourFor(error, peer));
+    await peer?.close();
+    return { error: startError(error, peer, options), kind: peer?.channel.kind };
   }
-  const renew = () => {
-    channel.resetSession?.();
-    return initialize({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
-  };
-  const startedInMs = clock.nowMs() - startedAtMs;
-  return new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, renew });
-}
-
-function detourFor(error: unknown, peer: Peer): FailedStart['wants'] {
-  if (!isHostError(error)) return undefined;
-  const { reason, httpStatus } = error.details;
-  if (peer.channel.kind === 'stdio' && reason === 'exit' && !peer.heard) return 'respawn';
-  return peer.channel.kind === 'streamable-http' && refusesWords(httpStatus) ? 'http-sse' : undefined;
 }
 
 /**
  * A start that ran into its time limit says so, rather than naming the question that happened to be open; and what ended
  * the whole channel, which knows the server's last words, says more than what ended one request.
  */
-function startError(error: unknown, peer: Peer, { server, startTimeoutMs }: OpenSessionOptions): unknown {
+function startError(error: unknown, peer: Peer | undefined, { server, startTimeoutMs }: OpenSessionOptions): unknown {
   if (!isHostError(error)) return error;
-  if (error.details.reason === 'exit') return peer.closedBy ?? error;
+  if (error.details.reason === 'exit') return peer?.closedBy ?? error;
   if (error.code !== 'timeout') return error;
   return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
     server,
     reason: 'start_timeout',
     limit: startTimeoutMs,
     execution: 'not_executed',
-    hint: 'look at its stderr; if it is only slow, raise timeouts.start',
+    hint: 'look at its stderr; if it is only slow, allow it more time to start',
     cause: error,
   });
 }

@@ -24,7 +24,7 @@ async function open(era: 'legacy' | 'modern', http: boolean, answer: Handler) {
     clock,
     startTimeoutMs: 1_000,
     clean: (text) => text,
-    liveness: { quietMs: 100, probeTimeoutMs: 10, misses: 3 },
+    liveness: { quietMs: 100, probeTimeoutMs: 10, missesMax: 3 },
     open: () => Promise.resolve(channel),
   });
   const methods = () => channel.messages.map((message) => message.method);
@@ -85,10 +85,39 @@ describe('requests', () => {
     expect(await session.callTool('x', undefined, until())).toMatchObject({ kind: 'error' });
   });
 
-  test('params that are no object are refused before anything is sent', async () => {
-    const { session, methods, until } = await open('modern', false, () => ({ result: {} }));
-    await expect(session.request('x', '[]', until())).rejects.toMatchObject({ code: 'invalid_arguments' });
-    expect(methods()).not.toContain('x');
+  test.each(['[]', '"x"', '{} x', '{"a":1', '{"name":"a","name":"b"}', '{"name":"a","n\\u0061me":"b"}', ''])(
+    'params %s are refused before anything is sent',
+    async (params) => {
+      for (const era of ['legacy', 'modern'] as const) {
+        const { session, methods, until } = await open(era, false, () => ({ result: {} }));
+        await expect(session.request('x', params, until())).rejects.toMatchObject({ code: 'invalid_arguments' });
+        expect(methods()).not.toContain('x');
+      }
+    },
+  );
+
+  test.each([
+    '{},"name":"delete_all"',
+    '{}},"method":"resources/read","params":{"uri":"a"',
+    '{}}\n{"jsonrpc":"2.0"',
+    '[]',
+    '',
+    '{',
+  ])('arguments %j cannot close our bracket and go on', async (args) => {
+    const { session, methods, until } = await open('legacy', false, () => ({ result: {} }));
+    for (const text of [args, Buffer.from(args)]) {
+      await expect(session.callTool('read', text, until())).rejects.toMatchObject({
+        code: 'invalid_arguments',
+        details: { execution: 'not_executed' },
+      });
+    }
+    expect(methods()).not.toContain('tools/call');
+  });
+
+  test('arguments may be an object', async () => {
+    const { session, channel, until } = await open('legacy', false, () => ({ result: {} }));
+    await session.callTool('x', { a: 1 }, until());
+    expect(channel.messages.at(-1)).toMatchObject({ params: { name: 'x', arguments: { a: 1 } } });
   });
 });
 
@@ -114,6 +143,32 @@ describe('a legacy HTTP session the server has forgotten', () => {
     expect(resets).toBe(1);
     expect(methods().filter((method) => method === 'initialize')).toHaveLength(2);
     expect(methods().filter((method) => method === 'tools/call')).toHaveLength(20);
+  });
+
+  test('is no reason to send again what may have run', async () => {
+    const { session, methods, until } = await open('legacy', true, ({ method }) =>
+      method === 'tools/call'
+        ? new HostError('transport', '404', { reason: 'session_expired', execution: 'uncertain' })
+        : undefined,
+    );
+    await expect(session.callTool('x', '{}', until())).rejects.toMatchObject({ details: { execution: 'uncertain' } });
+    expect(methods().filter((method) => method === 'tools/call')).toHaveLength(1);
+  });
+
+  test('keeps no caller past its deadline, nor one that has gone', async () => {
+    const { session, clock, channel } = await open('legacy', true, expired);
+    channel.onSend = ({ id, method }, frame) => {
+      if (method === 'tools/call' && id !== undefined) queueMicrotask(() => channel.fail(frame, expired()));
+    };
+    const abort = new AbortController();
+    const late = session.callTool('x', '{}', { deadlineAtMs: clock.nowMs() + 90 });
+    const gone = session.callTool('x', '{}', { deadlineAtMs: clock.nowMs() + 95, signal: abort.signal });
+    for (const call of [late, gone]) call.catch(() => {});
+    await clock.advanceAsync(20);
+    abort.abort();
+    await expect(gone).rejects.toMatchObject({ code: 'cancelled', details: { execution: 'not_executed' } });
+    await clock.advanceAsync(70);
+    await expect(late).rejects.toMatchObject({ code: 'timeout', details: { execution: 'not_executed' } });
   });
 
   test('twice in a row is an error, not a loop', async () => {
@@ -172,6 +227,27 @@ describe('lists', () => {
     expect(methods().length).toBeLessThan(60);
   });
 
+  test.each([
+    ['items', 'too_many_items', { tools: Array.from({ length: 50_001 }, () => ({})) }],
+    ['a cursor', 'cursor_too_long', { tools: [], nextCursor: 'x'.repeat(5_000) }],
+  ])('with too much of %s are an error', async (_what, reason, result) => {
+    const { session, until } = await open('legacy', false, () => ({ result }));
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { reason } });
+  });
+
+  test('keep only objects', async () => {
+    const { session, until } = await open('legacy', false, () => ({
+      result: { tools: [0, 'x', null, { name: 'a' }, []] },
+    }));
+    expect((await session.list('tools/list', until())).items.map(({ key }) => key)).toEqual(['a']);
+  });
+
+  test('that break off with an unknown method are an error, not an empty list', async () => {
+    const pagesOf = [{ result: { tools: [{}], nextCursor: 'c' } }, { error: { code: -32601, message: 'no' } }];
+    const { session, until } = await open('legacy', false, () => pagesOf.shift());
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { rpcCode: -32601 } });
+  });
+
   test('that are missing, odd or not offered are empty', async () => {
     const odd = [
       { result: {} },
@@ -218,16 +294,44 @@ describe('header annotations over modern HTTP', () => {
     expect(channel.sent.at(-1)?.http).toEqual({ name: 'a://b' });
   });
 
-  test('that were unknown are learnt from the refusal, and the call is sent once more', async () => {
+  test.each([
+    ['an answer', { error: { code: -32020, message: 'header' } }],
+    [
+      'a status',
+      new HostError('protocol_error', '400', { httpStatus: 400, rpcCode: -32020, execution: 'not_executed' }),
+    ],
+  ])('that were unknown are learnt from the refusal in %s, and the call is sent once more', async (_what, refusal) => {
     let calls = 0;
     const { session, channel, methods, until } = await open('modern', true, ({ method }) => {
       if (method === 'tools/list') return { result: { tools } };
-      return calls++ === 0 ? { error: { code: -32020, message: 'header' } } : { result: {} };
+      return calls++ === 0 ? refusal : { result: {} };
     });
     expect(await session.callTool('good', '{"region":"eu"}', until())).toMatchObject({ kind: 'result' });
     expect(channel.sent.at(-1)?.http?.params).toEqual([['Region', 'eu']]);
     expect(methods().slice(1)).toEqual(['tools/call', 'tools/list', 'tools/call']);
   });
+});
+
+test('annotations by the thousand cost nothing, and the tool is left out', async () => {
+  const many = Object.fromEntries(
+    Array.from({ length: 5_000 }, (_, i) => [`p${i}`, { type: 'string', 'x-mcp-header': `H${i}` }]),
+  );
+  const tools = [{ name: 'bomb', inputSchema: { type: 'object', properties: many } }];
+  const { session, until } = await open('modern', true, () => ({ result: { tools } }));
+  expect((await session.list('tools/list', until())).items).toEqual([]);
+  expect(session.droppedTools.get('bomb')).toContain('more than 32');
+});
+
+test('an argument that is too long for its header is refused', async () => {
+  const properties = { region: { type: 'string', 'x-mcp-header': 'Region' } };
+  const tools = [{ name: 'far', inputSchema: { type: 'object', properties } }];
+  const { session, methods, until } = await open('modern', true, () => ({ result: { tools } }));
+  await session.list('tools/list', until());
+  await expect(session.callTool('far', { region: 'x'.repeat(5_000) }, until())).rejects.toMatchObject({
+    code: 'invalid_arguments',
+    details: { field: 'region', limit: 4_096 },
+  });
+  expect(methods()).not.toContain('tools/call');
 });
 
 describe('liveness', () => {
@@ -262,6 +366,35 @@ describe('liveness', () => {
     },
   );
 
+  test.each([429, 500, 405])('status %i is a sign of life', async (httpStatus) => {
+    const refusal = () => new HostError('overloaded', 'no', { httpStatus, execution: 'uncertain' });
+    const { clock, session, channel, until } = await open('legacy', true, ({ method }) =>
+      method === 'ping' ? refusal() : undefined,
+    );
+    const call = session.callTool('x', '{}', until());
+    call.catch(() => {});
+    await clock.advanceAsync(5_000);
+    expect([channel.closes, session.owed]).toEqual([0, 1]);
+  });
+
+  test('questions that fail at once are still spaced out, and those that could not be put do not count', async () => {
+    const { clock, session, channel, methods, until } = await open('legacy', true, () => undefined);
+    const call = session.callTool('x', '{}', until());
+    call.catch(() => {});
+    channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed', phase: 'queued' });
+    await clock.advanceAsync(1_000);
+    expect(channel.closes).toBe(0);
+    channel.refuseWith = undefined;
+    channel.onSend = ({ method }, frame) => {
+      if (method === 'ping')
+        queueMicrotask(() => channel.fail(frame, new HostError('transport', 'reset', { phase: 'writing' })));
+    };
+    await clock.advanceAsync(25);
+    expect(methods().filter((method) => method === 'ping').length).toBeLessThanOrEqual(3);
+    await clock.advanceAsync(200);
+    expect(channel.closes).toBe(1);
+  });
+
   test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {
     const { clock, session, channel, until } = await open('legacy', false, ({ method }) =>
       method === 'ping' ? { error: { code: -32601, message: 'no ping here' } } : undefined,
@@ -273,7 +406,7 @@ describe('liveness', () => {
       channel.say({ jsonrpc: '2.0', method: 'notifications/message' });
       await clock.advanceAsync(90);
     }
-    expect([channel.closes, session.peer.owed]).toEqual([0, 1]);
+    expect([channel.closes, session.owed]).toEqual([0, 1]);
   });
 });
 

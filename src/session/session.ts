@@ -1,20 +1,22 @@
 /**
  * One MCP server that can be spoken to: requests in its era's words, lists, liveness, and a legacy HTTP session that is
  * renewed when the server has forgotten it.
- * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy). The only
- * requests repeated here are those the server itself refused before doing anything: an unknown session, mismatched headers.
+ * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy).
+ * Invariant: the only requests repeated here are those the server itself refused before doing anything: for an unknown
+ * session, or for mismatched headers.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import type { HttpFacts } from '../wire/channel.js';
+import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
+import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
-import type { Answer, Peer, RequestOptions } from '../wire/peer.js';
+import type { Answer, DeadlineExtension, Peer, RequestOptions } from '../wire/peer.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
-import { defaultLiveness, Liveness, type LivenessPlan } from './liveness.js';
+import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import type { ServerFacts } from './negotiate.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
 import { METHOD_NOT_FOUND, MODERN_ERRORS } from './versions.js';
@@ -24,11 +26,13 @@ export interface CallOptions {
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
   /** Params of each progress notification, raw. Asking for progress sends a token. */
-  readonly onProgress?: (params: Buffer) => void;
-  /** Each progress moves the deadline to at least now + this, up to `hardDeadlineAtMs`. */
-  readonly extendMs?: number;
-  readonly hardDeadlineAtMs?: number;
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
+  /** Lets progress move the deadline. */
+  readonly extend?: DeadlineExtension | undefined;
 }
+
+/** Arguments of a tool: an object, or the text of exactly one JSON object. */
+export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
 export interface SessionParts {
   readonly server: string;
@@ -49,6 +53,9 @@ const namedBy: Readonly<Record<string, string>> = {
   'tools/call': 'name',
   'prompts/get': 'name',
   'resources/read': 'uri',
+  'tasks/get': 'taskId',
+  'tasks/update': 'taskId',
+  'tasks/cancel': 'taskId',
 };
 
 /** A list with nothing in it because the server does not offer it. */
@@ -93,13 +100,24 @@ export class Session {
     return this.#facts;
   }
 
-  get peer(): Peer {
-    return this.#peer;
+  get channel(): Channel {
+    return this.#peer.channel;
+  }
+
+  /** Requests that the server still owes an answer to. */
+  get owed(): number {
+    return this.#peer.owed;
+  }
+
+  /** Why the connection is over, once it is. */
+  get closedBy(): HostError | undefined {
+    return this.#peer.closedBy;
   }
 
   /** Sends raw params in the server's era. An error the server answers with is an answer; a rejection is a HostError. */
   request(method: string, params: JsonText | undefined, options: CallOptions): Promise<Answer> {
     try {
+      if (params !== undefined) checkParams(params);
       const token = this.#tokenFor(options);
       const text = this.#isModern || token !== undefined ? this.#splice(params, token) : params;
       return this.#send(method, text, options, token, this.#httpFacts(method, params));
@@ -108,16 +126,28 @@ export class Session {
     }
   }
 
-  /** Calls a tool with its arguments as JSON text; they are not parsed. */
-  callTool(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
-    const sent = this.#sendCall(name, args, options);
-    if (!this.#mirrors) return sent;
-    return sent.then(async (answer) => {
-      if (answer.kind !== 'error' || readRpcError(answer.bytes).code !== MODERN_ERRORS.headerMismatch) return answer;
-      // The server refused before executing because its schema asks for other headers than we knew: learn them, ask once more.
-      await this.list('tools/list', options);
-      return this.#sendCall(name, args, options);
-    });
+  /** Calls a tool. Arguments given as text are checked to be one JSON object and passed on as they are. */
+  callTool(name: string, args: ToolArguments | undefined, options: CallOptions): Promise<Answer> {
+    try {
+      const text = argumentsText(args);
+      const sent = this.#sendCall(name, text, options);
+      return this.#mirrors ? this.#orWithHeaders(sent, () => this.#sendCall(name, text, options), options) : sent;
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** When a server refuses a call because its schema asks for other headers than we knew: learns them, asks once more. */
+  async #orWithHeaders(sent: Promise<Answer>, again: () => Promise<Answer>, options: CallOptions): Promise<Answer> {
+    const { headerMismatch } = MODERN_ERRORS;
+    try {
+      const answer = await sent;
+      if (answer.kind !== 'error' || readRpcError(answer.bytes).code !== headerMismatch) return answer;
+    } catch (error) {
+      if (!isHostError(error) || error.details.rpcCode !== headerMismatch) throw error;
+    }
+    await this.list('tools/list', options);
+    return again();
   }
 
   /** The whole list, every item raw. A server that does not offer it has an empty one. */
@@ -125,16 +155,25 @@ export class Session {
     let missing = false;
     const list = await readList(this.server, method, async (params) => {
       const answer = await this.request(method, params, options);
-      missing = answer.kind === 'error' && readRpcError(answer.bytes).code === METHOD_NOT_FOUND;
+      const isFirst = params === undefined;
+      missing = isFirst && answer.kind === 'error' && readRpcError(answer.bytes).code === METHOD_NOT_FOUND;
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;
     return method === 'tools/list' && this.#mirrors ? this.#learnHeaders(list) : list;
   }
 
-  /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one. */
-  async probe(deadlineAtMs: number): Promise<void> {
-    await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
+  /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
+  async probe(deadlineAtMs: number): Promise<ProbeResult> {
+    try {
+      await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
+      return 'alive';
+    } catch (error) {
+      if (!isHostError(error)) return 'unasked';
+      if (error.details.httpStatus !== undefined) return 'alive';
+      const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
+      return isOurs && error.code !== 'connect_failed' ? 'unasked' : 'silent';
+    }
   }
 
   async close(): Promise<void> {
@@ -167,19 +206,22 @@ export class Session {
   ): Promise<Answer> {
     this.#liveness.owing();
     const request: RequestOptions = { deadlineAtMs: options.deadlineAtMs, signal: options.signal, http };
-    const withProgress = token === undefined ? request : { ...request, progress: { ...options, token } };
+    const { onProgress, extend } = options;
+    const withProgress = token === undefined ? request : { ...request, progress: { token, onProgress, extend } };
     const renewals = this.#renewals;
     const sent = this.#peer.request(method, params, withProgress);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
-      if (!isHostError(error) || error.details.reason !== 'session_expired') throw error;
-      await this.#renew(renewals);
+      // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.
+      const isRefused = isHostError(error) && error.details.reason === 'session_expired';
+      if (!isRefused || error.details.execution !== 'not_executed') throw error;
+      await this.#renewWithin(options, renewals, method);
       return this.#peer.request(method, params, withProgress);
     });
   }
 
-  #tokenFor({ onProgress, extendMs }: CallOptions): number | undefined {
-    return onProgress || extendMs !== undefined ? this.#nextToken++ : undefined;
+  #tokenFor({ onProgress, extend }: CallOptions): number | undefined {
+    return onProgress || extend ? this.#nextToken++ : undefined;
   }
 
   #splice(params: JsonText | undefined, token: number | undefined): Buffer {
@@ -217,6 +259,35 @@ export class Session {
 
   // --- staying connected
 
+  /** Waits for the renewal no longer than the caller would; the renewal itself goes on for the others. */
+  #renewWithin({ deadlineAtMs, signal }: CallOptions, seenRenewals: number, method: string): Promise<void> {
+    const { server } = this;
+    const facts = { server, reason: 'session_expired', phase: 'queued', execution: 'not_executed' } as const;
+    return new Promise((resolve, reject) => {
+      const settle = (run: () => void) => {
+        cancelTimer();
+        signal?.removeEventListener('abort', onAbort);
+        run();
+      };
+      const giveUp = (code: 'timeout' | 'cancelled', why: string) =>
+        settle(() =>
+          reject(new HostError(code, `${method} on server '${server}': ${why} while its session was renewed`, facts)),
+        );
+      const onAbort = () => giveUp('cancelled', 'the caller cancelled it');
+      const cancelTimer = this.#parts.clock.at(deadlineAtMs, () => giveUp('timeout', 'its deadline passed'));
+      signal?.addEventListener('abort', onAbort, { once: true });
+      if (signal?.aborted) return onAbort();
+      this.#renew(seenRenewals).then(
+        () => settle(resolve),
+        (cause: unknown) =>
+          settle(() => {
+            const message = `${method} on server '${server}': its session could not be renewed`;
+            reject(new HostError('transport', message, { ...facts, cause }));
+          }),
+      );
+    });
+  }
+
   /** Single-flight: everyone whose request was refused for the same lost session waits for one renewal. */
   #renew(seenRenewals: number): Promise<void> {
     if (seenRenewals !== this.#renewals) return Promise.resolve();
@@ -237,15 +308,20 @@ export class Session {
       server: this.server,
       reason: 'unresponsive',
       execution: 'uncertain',
-      hint: 'it is restarted; if this repeats, look at its stderr or raise its call timeout',
+      hint: 'restart it; if this repeats, look at its stderr or allow its calls more time',
     });
   }
 }
 
 const emptyPage = Buffer.from('{}');
 
-const toBuffer = (text: JsonText): Buffer =>
-  typeof text === 'string' ? Buffer.from(text) : Buffer.from(text.buffer, text.byteOffset, text.byteLength);
+/** An object becomes text here and needs no check; text is checked, or it could close our bracket and go on. */
+function argumentsText(args: ToolArguments | undefined): JsonText | undefined {
+  if (args === undefined) return undefined;
+  if (typeof args !== 'string' && !(args instanceof Uint8Array)) return JSON.stringify(args);
+  checkObject(args, 'arguments');
+  return args;
+}
 
 function callParams(name: string, args: JsonText | undefined, meta: string): JsonText {
   const start = meta === '' ? `{"name":${JSON.stringify(name)}` : `{"_meta":{${meta}},"name":${JSON.stringify(name)}`;

@@ -2,6 +2,7 @@
  * Arguments that a modern server wants mirrored in HTTP headers (`x-mcp-header` in a tool's input schema).
  * An annotation the specification does not allow makes the whole tool unusable over HTTP; the caller drops it and says why.
  */
+import { HostError } from '../kernel/errors.js';
 import { memberBytes } from '../wire/json-members.js';
 
 export interface MirroredArgument {
@@ -15,6 +16,12 @@ const KEY = 'x-mcp-header';
 const keyBytes = Buffer.from(KEY);
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
+
+/** Only of schemas that hold an annotation at all. */
+const schemaBytesMax = 1024 * 1024;
+/** Headers of a request have a limit everywhere (ours is 16 KiB); a tool that wants more could never be called. */
+const mirroredMax = 32;
+const headerCharsMax = 4_096;
 
 /** Keywords below which a property is not always there, so that no header could be demanded for it. */
 const conditional = [
@@ -40,6 +47,7 @@ export function scanToolHeaders(tool: Buffer): HeaderScan {
   if (!tool.includes(keyBytes)) return { ok: true, mirrored: [] };
   const schema = memberBytes(tool, 'inputSchema');
   if (!schema) return { ok: true, mirrored: [] };
+  if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
   const reason = visit(JSON.parse(schema.toString('utf8')), [], true, mirrored);
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
@@ -80,6 +88,7 @@ function check(
   if (typeof header !== 'string' || !token.test(header)) return 'is not a header name';
   if (typeof schema.type !== 'string' || !allowedTypes.has(schema.type))
     return 'is not on a string, integer or boolean';
+  if (found.length >= mirroredMax) return `is one of more than ${mirroredMax}`;
   if (found.some((other) => other.header.toLowerCase() === header.toLowerCase())) return `repeats the header ${header}`;
   found.push({ path, header });
   return undefined;
@@ -88,7 +97,10 @@ function check(
 const entries = (value: unknown): [string, unknown][] =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : [];
 
-/** The header values for one call, from its raw arguments. An argument that is absent or null is not mirrored. */
+/**
+ * The header values for one call, from its raw arguments. An argument that is absent or null is not mirrored; one that is
+ * too long for a header is refused, since the server would refuse the call without it.
+ */
 export function headerValues(
   mirrored: readonly MirroredArgument[],
   args: Buffer | undefined,
@@ -98,6 +110,7 @@ export function headerValues(
     let at = args;
     for (const name of path) at = at && memberBytes(at, name);
     if (!at) continue;
+    if (at.length > headerCharsMax) throw tooLong(path.join('.'), at.length);
     const value: unknown = JSON.parse(at.toString('utf8'));
     // The text itself for numbers: a 64-bit integer must not be rounded on its way into a header.
     if (typeof value === 'number') values.push([header, at.toString('latin1')]);
@@ -105,3 +118,13 @@ export function headerValues(
   }
   return values;
 }
+
+const tooLong = (field: string, actual: number) =>
+  new HostError('invalid_arguments', `argument ${field} must travel in a header and is too long for one`, {
+    field,
+    limit: headerCharsMax,
+    actual,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'shorten the argument; the server asks for it in a header',
+  });

@@ -3,8 +3,8 @@
  * The payload is checked for being JSON but never built, so what is inside it (64-bit integers, vendor fields, unknown
  * content types) reaches the other side to the digit.
  *
- * Invariant: two readers cannot disagree about an accepted message. A top level with duplicate keys, case variants of a
- * known key, escaped known keys, or both result and error is refused as `ambiguous`.
+ * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or
+ * escaped, or with both result and error, is refused as `ambiguous`. Members we do not know are not passed on.
  */
 import { eachMember, scanFacts, skipSpace } from './json-scan.js';
 
@@ -32,6 +32,12 @@ const KEY_NAMES = new Set(KEYS.map((key) => key.name));
 
 const QUOTE = 0x22;
 const NONE = -1;
+
+/**
+ * Seven letters, each escaped, and some padding. Longer keys are foreign whatever they fold to: folding is not linear, and
+ * members we do not know are not passed on.
+ */
+const disguiseBytesMax = 64;
 
 /** JSON-RPC knows six members; room for a vendor's own, none for a frame that is all keys. */
 const topLevelMembersMax = 64;
@@ -89,6 +95,7 @@ export function readString(bytes: Buffer, start: number, end: number): string {
 /** The bit of an exactly spelled known key, 0 for a foreign key, -1 for a known key in disguise. */
 function knownKey(bytes: Buffer, start: number, end: number): number {
   for (const key of KEYS) if (spells(bytes, start, end, key.bytes)) return key.bit;
+  if (end - start > disguiseBytesMax) return 0;
   for (let i = start; i < end; i++) {
     const byte = bytes[i] as number;
     if (byte < 0x61 || byte > 0x7a) return disguisesKnownKey(readString(bytes, start, end)) ? -1 : 0;

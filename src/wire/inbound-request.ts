@@ -4,6 +4,7 @@
  */
 import type { OutboundFrame } from './channel.js';
 import { type JsonText, responseFrame } from './frame.js';
+import { checkValue } from './json-check.js';
 
 export class InboundRequest {
   readonly idText: string;
@@ -36,12 +37,15 @@ export class InboundRequest {
     return this.#abort.signal;
   }
 
+  /** Throws when the text is not one JSON value. */
   respond(result: JsonText): void {
+    checkValue(result, 'result');
     this.#answer('result', result);
   }
 
-  /** Relays an error object as it is. */
+  /** Relays an error object as it is; throws when the text is not one JSON value. */
   fail(error: JsonText): void {
+    checkValue(error, 'error');
     this.#answer('error', error);
   }
 

@@ -4,7 +4,7 @@
  * two things.
  */
 import { readString } from './envelope.js';
-import { eachElement, eachMember } from './json-scan.js';
+import { eachMember } from './json-scan.js';
 
 export interface Span {
   readonly start: number;
@@ -16,12 +16,24 @@ export function findMember(bytes: Buffer, key: string, start = 0, end = bytes.le
   let found: Span | undefined;
   let count = 0;
   const after = eachMember(bytes, start, end, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
-    if (readString(bytes, keyStart, keyEnd) !== key) return;
+    if (!keyIs(bytes, keyStart, keyEnd, key)) return;
     count++;
     found = { start: valueStart, end: valueEnd };
   });
   return after < 0 || count !== 1 ? undefined : found;
 }
+
+/** Whether the key between the bounds is `key`, an ASCII name. Decodes only what could be it in disguise. */
+export function keyIs(bytes: Buffer, start: number, end: number, key: string): boolean {
+  const length = end - start;
+  if (length === key.length) return bytes.toString('latin1', start, end) === key;
+  if (length < key.length || length > key.length * escapedCharBytes) return false;
+  return bytes.subarray(start, end).includes(BACKSLASH) && readString(bytes, start, end) === key;
+}
+
+const BACKSLASH = 0x5c;
+/** `\u0061` is the longest way to write one character. */
+const escapedCharBytes = 6;
 
 /** The value of `key` as it stands in the text. */
 export function memberText(bytes: Buffer, key: string): string | undefined {
@@ -39,11 +51,4 @@ export function memberString(bytes: Buffer, key: string): string | undefined {
 export function memberBytes(bytes: Buffer, key: string): Buffer | undefined {
   const span = findMember(bytes, key);
   return span && bytes.subarray(span.start, span.end);
-}
-
-/** Views of the elements of an array, or undefined when the bytes are no array. */
-export function elements(bytes: Buffer): Buffer[] | undefined {
-  const found: Buffer[] = [];
-  const after = eachElement(bytes, 0, bytes.length, 0, (start, end) => found.push(bytes.subarray(start, end)));
-  return after < 0 ? undefined : found;
 }

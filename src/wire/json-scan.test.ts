@@ -72,10 +72,13 @@ describe('walking', () => {
     expect(skipSpace(bytes, after, bytes.length)).toBe(bytes.length);
   });
 
-  test('elements are found with their bounds', () => {
-    const bytes = Buffer.from('[1, {"a":[2]} ,"x"]');
+  test('elements are found with their bounds, as far as one cares to look', () => {
+    const bytes = Buffer.from('[1, {"a":[2]} ,"x", not looked at');
     const seen: string[] = [];
-    eachElement(bytes, 0, bytes.length, 0, (start, end) => seen.push(bytes.toString('utf8', start, end)));
+    eachElement(bytes, 0, bytes.length, 0, (start, end) => {
+      seen.push(bytes.toString('utf8', start, end));
+      return seen.length < 3;
+    });
     expect(seen).toEqual(['1', '{"a":[2]}', '"x"']);
   });
 

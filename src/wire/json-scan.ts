@@ -3,7 +3,7 @@
  * Accepts exactly what `JSON.parse` accepts (json-scan.test.ts holds the two against each other), less what nests too deep.
  * UTF-8 itself is not checked here: `sawHighByte` tells the caller whether there is anything to check.
  *
- * All functions return the index after what they read, or -1. They never throw and never allocate.
+ * All functions return the index after what they read, or -1. They never throw.
  */
 import { LIMITS } from '../kernel/limits.js';
 
@@ -45,7 +45,7 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /** `from` is the index after the opening quote; the result is the index after the closing one. */
-export function skipString(bytes: Uint8Array, from: number, end: number): number {
+function skipString(bytes: Uint8Array, from: number, end: number): number {
   let i = from;
   while (i < end) {
     const byte = bytes[i] as number;
@@ -250,13 +250,16 @@ function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
   return i;
 }
 
-/** Calls `visit` with the bounds of each element of the array at `from`. Returns the index after the array, or -1. */
+/**
+ * Calls `visit` with the bounds of each element of the array at `from`; stops early when it returns false.
+ * Returns the index after the array, the index where it stopped, or -1 for malformed text.
+ */
 export function eachElement(
   bytes: Uint8Array,
   from: number,
   end: number,
   outerDepth: number,
-  visit: (start: number, end: number) => void,
+  visit: (start: number, end: number) => boolean | undefined,
 ): number {
   let i = skipSpace(bytes, from, end);
   if (i >= end || bytes[i] !== OPEN_BRACKET) return -1;
@@ -266,7 +269,7 @@ export function eachElement(
     const start = skipSpace(bytes, i, end);
     i = skipValue(bytes, start, end, outerDepth + 1);
     if (i < 0) return -1;
-    visit(start, i);
+    if (visit(start, i) === false) return i;
     i = skipSpace(bytes, i, end);
     if (i >= end) return -1;
     if (bytes[i] === CLOSE_BRACKET) return i + 1;

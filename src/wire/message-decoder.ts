@@ -46,8 +46,8 @@ export class MessageDecoder {
 
   #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const bounds: number[] = [];
-    const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to));
-    if (after < 0 || skipSpace(bytes, after, end) !== end || bounds.length > LIMITS.batch * 2) {
+    const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
+    if (after < 0 || skipSpace(bytes, after, end) !== end) {
       this.#counters.junk++;
       return;
     }

@@ -98,9 +98,11 @@ describe('deadlines', () => {
     expect(channel.sent).toHaveLength(0);
   });
 
-  test('that have passed already refuse the request', async () => {
+  test('that have passed already, or are no number, refuse the request', async () => {
     const { channel, ask } = connect();
-    expect((await failureOf(ask('a', { deadlineAtMs: 1_000 }))).details.execution).toBe('not_executed');
+    for (const deadlineAtMs of [1_000, Number.NaN]) {
+      expect((await failureOf(ask('a', { deadlineAtMs }))).details.execution).toBe('not_executed');
+    }
     expect(channel.sent).toHaveLength(0);
   });
 
@@ -127,7 +129,7 @@ describe('deadlines', () => {
 
   test('move on with progress, but not past the hard limit', async () => {
     const { clock, channel, ask } = connect();
-    const progress = { token: 'p', extendMs: 1_000, hardDeadlineAtMs: 3_500 };
+    const progress = { token: 'p', extend: { byMs: 1_000, untilMs: 3_500 } };
     const call = failureOf(ask('a', { progress }));
     for (let i = 0; i < 5; i++) {
       clock.advance(500);
@@ -191,6 +193,16 @@ describe('cancelling', () => {
     channel.say({ jsonrpc: '2.0', id: 1, result: {} });
     await call;
     expect(remove).toHaveBeenCalledTimes(add.mock.calls.length);
+  });
+
+  test('by a server that guessed an id before the request was written is not believed', async () => {
+    const { channel, ask } = connect();
+    channel.held = true;
+    const call = ask();
+    channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } });
+    channel.flush();
+    channel.say({ jsonrpc: '2.0', id: 1, result: {} });
+    expect((await call).kind).toBe('result');
   });
 
   test('by the server ends our own request', async () => {
@@ -297,6 +309,33 @@ describe('what the server starts', () => {
     expect(channel.messages.slice(1)).toEqual([{ jsonrpc: '2.0', id: 'e1', result: { action: 'accept' } }]);
   });
 
+  test('pings that are not read are not answered without end', () => {
+    const { channel } = connect();
+    channel.held = true;
+    for (let id = 0; id < 1_000; id++) channel.say({ jsonrpc: '2.0', id, method: 'ping' });
+    expect(channel.sent).toHaveLength(64);
+    channel.flush();
+    channel.say({ jsonrpc: '2.0', id: 1_000, method: 'ping' });
+    expect(channel.sent).toHaveLength(65);
+  });
+
+  test('requests that hold more bytes than the limit are refused', () => {
+    const { channel } = connect({ request: () => {} });
+    const message = 'x'.repeat(4_000_000);
+    for (let id = 0; id < 6; id++)
+      channel.say({ jsonrpc: '2.0', id, method: 'elicitation/create', params: { message } });
+    expect(channel.messages.map(({ id }) => id)).toEqual([4, 5]);
+  });
+
+  test('an answer that is not one JSON value is refused before it is sent', () => {
+    const asked: InboundRequest[] = [];
+    const { channel } = connect({ request: (request) => asked.push(request) });
+    channel.say({ jsonrpc: '2.0', id: 1, method: 'roots/list' });
+    expect(() => asked[0]?.respond('{}},"x":{')).toThrow(HostError);
+    asked[0]?.respond('{}');
+    expect(channel.messages).toEqual([{ jsonrpc: '2.0', id: 1, result: {} }]);
+  });
+
   test('more open requests than the limit are refused', () => {
     const { channel } = connect({ request: () => {} });
     for (let id = 0; id <= LIMITS.inboundRequests; id++) channel.say({ jsonrpc: '2.0', id, method: 'roots/list' });
@@ -337,6 +376,17 @@ describe('what the server starts', () => {
     expect(seen.map(({ method, params }) => [method, params?.toString()])).toEqual([
       ['notifications/x', '{"n":9007199254740993}'],
     ]);
+  });
+});
+
+test('more requests than the limit are refused, naming it', async () => {
+  const { ask } = connect();
+  for (let i = 0; i < LIMITS.pendingRequests; i++) ask().catch(() => {});
+  expect((await failureOf(ask())).toJSON()).toMatchObject({
+    code: 'overloaded',
+    reason: 'pending_requests',
+    limit: LIMITS.pendingRequests,
+    execution: 'not_executed',
   });
 });
 

@@ -14,7 +14,8 @@ import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } fr
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
-import { InboundRequest } from './inbound-request.js';
+import type { InboundRequest } from './inbound-request.js';
+import { InboundRequests } from './inbound-requests.js';
 import { memberText } from './json-members.js';
 import { ProgressMap, type ProgressToken } from './progress-map.js';
 import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
@@ -25,16 +26,21 @@ export interface Answer {
   readonly bytes: Buffer;
 }
 
+/** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
+export interface DeadlineExtension {
+  readonly byMs: number;
+  readonly untilMs: number;
+}
+
 export interface RequestOptions {
   /** On the peer's clock. Waiting to be written counts. */
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
-  /** The token must already stand in the params. `extendMs` moves the deadline on each progress, up to `hardDeadlineAtMs`. */
+  /** The token must already stand in the params. */
   readonly progress?: {
     readonly token: ProgressToken;
-    readonly onProgress?: (params: Buffer) => void;
-    readonly extendMs?: number;
-    readonly hardDeadlineAtMs?: number;
+    readonly onProgress?: ((params: Buffer) => void) | undefined;
+    readonly extend?: DeadlineExtension | undefined;
   };
   readonly http?: HttpFacts | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
@@ -82,7 +88,7 @@ export class Peer implements ChannelListener {
   readonly #handlers: PeerHandlers;
   readonly #pending = new Map<number, Pending>();
   readonly #progress = new ProgressMap<Pending>();
-  readonly #inbound = new Map<string, InboundRequest>();
+  readonly #inbound: InboundRequests;
   readonly #deadlines: Deadlines;
   #nextId = 1;
   #era: Agreement['era'] | undefined;
@@ -96,6 +102,9 @@ export class Peer implements ChannelListener {
     this.#clock = clock;
     this.#handlers = handlers;
     this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
+    this.#inbound = new InboundRequests(handlers, (frame) => {
+      if (!this.#closed) this.#send(frame);
+    });
     this.#lastMessageAtMs = clock.nowMs();
     channel.start(this);
   }
@@ -198,8 +207,7 @@ export class Peer implements ChannelListener {
       this.#forget(pending.frame.id as number, pending);
       pending.reject(lost(this.#server, error, pending.frame));
     }
-    for (const request of this.#inbound.values()) request.cancel();
-    this.#inbound.clear();
+    this.#inbound.cancelAll();
     this.#guard(() => this.#handlers.closed?.(error));
   }
 
@@ -238,12 +246,9 @@ export class Peer implements ChannelListener {
       return;
     }
     const { progress } = pending.options;
-    if (progress?.extendMs !== undefined) {
-      const extended = this.#clock.nowMs() + progress.extendMs;
-      pending.deadlineAtMs = Math.min(
-        Math.max(extended, pending.deadlineAtMs),
-        progress.hardDeadlineAtMs ?? Number.POSITIVE_INFINITY,
-      );
+    if (progress?.extend) {
+      const { byMs, untilMs } = progress.extend;
+      pending.deadlineAtMs = Math.max(pending.deadlineAtMs, Math.min(this.#clock.nowMs() + byMs, untilMs));
     }
     this.#guard(() => progress?.onProgress?.(params));
   }
@@ -253,8 +258,10 @@ export class Peer implements ChannelListener {
     const idText = params && memberText(params, 'requestId');
     if (idText === undefined) return false;
     const ours = this.#pending.get(Number(idText));
-    if (ours) {
+    // What was not written yet the server cannot know of: it guessed the id.
+    if (ours && ours.frame.phase !== 'queued') {
       this.#forget(ours.frame.id as number, ours);
+      this.#channel.withdraw(ours.frame);
       ours.reject(
         new HostError('cancelled', `server '${this.#server}' cancelled ${ours.frame.method}`, {
           server: this.#server,
@@ -265,11 +272,7 @@ export class Peer implements ChannelListener {
       );
       return true;
     }
-    const theirs = this.#inbound.get(idText);
-    if (!theirs) return false;
-    this.#inbound.delete(idText);
-    theirs.cancel();
-    return true;
+    return this.#inbound.cancel(idText);
   }
 
   // --- requests of the server's own
@@ -279,24 +282,7 @@ export class Peer implements ChannelListener {
       this.counters.forbidden++;
       return;
     }
-    const idText = envelope.idText() as string;
-    const answer = (frame: OutboundFrame) => {
-      if (this.#inbound.get(idText) === request) this.#inbound.delete(idText);
-      if (!this.#closed) this.#send(frame);
-    };
-    const request = new InboundRequest(idText, envelope.method(), envelope.payload(), origin?.id, answer);
-    if (request.method === 'ping') return request.respond('{}');
-    if (!this.#handlers.request) return request.refuse(-32601, `this client does not offer ${request.method}`);
-    if (this.#inbound.size >= LIMITS.inboundRequests || this.#inbound.has(idText)) {
-      return request.refuse(-32603, `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`);
-    }
-    this.#inbound.set(idText, request);
-    try {
-      this.#handlers.request(request);
-    } catch (error) {
-      request.refuse(-32603, 'the request could not be handled');
-      this.#handlers.handlerError?.(error);
-    }
+    this.#inbound.receive(envelope, origin?.id);
   }
 
   // --- sending
@@ -311,7 +297,8 @@ export class Peer implements ChannelListener {
     const server = this.#server;
     if (this.#closed) return lost(server, this.#closed);
     if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
-    if (deadlineAtMs <= this.#clock.nowMs()) {
+    // Written this way round, a deadline that is no number has passed too.
+    if (!(deadlineAtMs > this.#clock.nowMs())) {
       return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
     }
     if (this.#pending.size >= LIMITS.pendingRequests) return tooManyPending(server);

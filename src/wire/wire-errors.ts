@@ -6,6 +6,8 @@ import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
 
+const mayHaveRun = 'it may have run: look at its effect before sending it again';
+
 const unsentFacts = (server: string) => ({ server, phase: 'queued', execution: 'not_executed' }) as const;
 
 /** The request was refused before it was looked at any further. */
@@ -77,6 +79,7 @@ export function givenUp(
     server,
     phase: unsent ? 'queued' : frame.phase,
     execution: unsent ? 'not_executed' : 'uncertain',
+    hint: unsent ? 'it did not run and can be sent again' : mayHaveRun,
   });
 }
 
@@ -88,7 +91,7 @@ export function lost(server: string, error: HostError, frame?: OutboundFrame): H
     server,
     phase,
     execution: phase === 'queued' ? 'not_executed' : 'uncertain',
-    ...(error.hint === undefined ? {} : { hint: error.hint }),
+    hint: error.hint ?? (phase === 'queued' ? 'it did not run and can be sent again' : mayHaveRun),
     cause: error,
   });
 }

@@ -84,15 +84,16 @@ describe('what goes wrong is said in one line, with what to do, and the right ex
   test.each([
     ['nothing to probe', ['probe'], 2, 'usage: hostler probe'],
     ['an unknown command', ['prob'], 2, 'hostler --help'],
-    ['no command at all', [], 2, ''],
+    ['no command at all', [], 2, 'USAGE'],
     ['a bad duration', ['probe', '--timeout', 'soon', '--', 'true'], 2, '250ms, 30s, 5m, 2h'],
     ['a bad URL', ['probe', 'ftp://example.com'], 2, 'http or https'],
-    ['a bad --env', ['probe', '--env', 'NAME', '--', 'true'], 2, "has no '='"],
+    ['a bad --header', ['probe', '--header', 'NAME', 'http://127.0.0.1:9'], 2, "has no ':'"],
     ['a bad sandbox', ['probe', '--sandbox', 'none', '--', 'true'], 2, 'sandbox'],
     ['a missing command', ['probe', '--', 'no-such-command-anywhere'], 1, 'connect_failed'],
     ['a missing folder', ['probe', '--cwd', '/no/such/folder', '--', 'true'], 1, '/no/such/folder'],
     ['a server that exits', ['probe', '--', 'sh', '-c', 'echo broken >&2; exit 3'], 1, 'exited with code 3'],
-    ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, ''],
+    ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, 'within 1000 ms'],
+    ['a variable that is not set', ['probe', '--env', 'NO_SUCH_VARIABLE', '--', 'true'], 2, 'not set'],
     ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
     ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],
   ])('%s', async (_what, args, code, words) => {
@@ -110,6 +111,32 @@ describe('what goes wrong is said in one line, with what to do, and the right ex
     expect(stderr).not.toContain('hunter2');
     expect(stderr).not.toContain('abcdefgh12345678');
   });
+});
+
+test('--env NAME passes a variable of ours on, and nothing else', async () => {
+  const script = 'echo "$SECRET_OF_OURS,$HOSTLER_DATA_DIR" >&2; exit 1';
+  const { stderr } = await hostler('probe', '--env', 'SECRET_OF_OURS', '--', 'sh', '-c', script);
+  expect(stderr).toContain('[REDACTED],');
+});
+
+test('--json neutralises what a server says, and still parses to it', async () => {
+  const name = 'x\u009b31m\u202e\u200b\u{e0041}\u3164';
+  const answer = (id: number, result: unknown) => JSON.stringify({ jsonrpc: '2.0', id, result });
+  const hello = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name, version: '1' } };
+  const script = `
+    const say = (line) => process.stdout.write(line + '\\n');
+    require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+      const { id, method } = JSON.parse(line);
+      if (method === 'initialize') say(${JSON.stringify(answer(0, hello))}.replace('"id":0', '"id":' + id));
+      else if (method === 'tools/list') say(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32603, message: 'no\\nhostler: fine [ok]' } }));
+      else if (id !== undefined) say(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: 'unknown' } }));
+    });`;
+  const { code, stdout } = await hostler('probe', '--json', '--', process.execPath, '-e', script);
+  expect(stdout).toMatch(/^[\x20-\x7e]*\n$/);
+  const report = JSON.parse(stdout) as { serverInfo: { name: string }; failures: Record<string, string> };
+  expect(report.serverInfo.name).toBe(name);
+  expect(report.failures['tools/list']).not.toContain('\n');
+  expect(code).toBe(1);
 });
 
 test('help and version are printed', async () => {

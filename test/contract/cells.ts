@@ -5,9 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { parseServerSpec } from '../../src/config/server-spec.js';
-import { systemClock } from '../../src/kernel/clock.js';
 import { type ConnectOptions, Connector } from '../../src/session/connector.js';
-import { openSession } from '../../src/session/open-session.js';
 import type { Session } from '../../src/session/session.js';
 import { createMemoryLink, type MemoryServerEnd } from '../../src/transports/memory/memory-channel.js';
 import type { Era } from '../../src/wire/channel.js';
@@ -84,17 +82,11 @@ const httpCell = (fixture: HttpFixture): Cell => ({
     const running = await fixture.start({ LEDGER: ledgerFile });
     const connector = new Connector({ client });
     const spec = parseServerSpec({ name: fixture.name, url: running.url });
-    const sessions: Session[] = [];
     return {
       running,
       ledger,
-      connect: async (options) => {
-        const session = await connector.connect(spec, options);
-        sessions.push(session);
-        return session;
-      },
+      connect: (options) => connector.connect(spec, options),
       close: async () => {
-        await Promise.all(sessions.map((session) => session.close()));
         await connector.close();
         await running.stop();
         remove();
@@ -113,29 +105,17 @@ const memoryCell = (name: string, era: Era, attach: Attach): Cell => ({
   abilities: { progress: true, logs: true, asks: true, announces: true, cancels: true, exits: false },
   open: async () => {
     const { ledgerFile, ledger, remove } = scratch();
-    const sessions: Session[] = [];
+    const connector = new Connector({ client });
     return {
       running: undefined,
       ledger,
       connect: async (options = {}) => {
-        const session = await openSession({
-          server: name,
-          client,
-          clock: systemClock,
-          clean: (text) => text,
-          startTimeoutMs: 10_000,
-          handlers: options.handlers,
-          open: async () => {
-            const link = createMemoryLink(name);
-            await attach(link.server, { ledger: ledgerFile });
-            return link.channel;
-          },
-        });
-        sessions.push(session);
-        return session;
+        const link = createMemoryLink(name);
+        await attach(link.server, { ledger: ledgerFile });
+        return connector.connectChannel(name, link.channel, options);
       },
       close: async () => {
-        await Promise.all(sessions.map((session) => session.close()));
+        await connector.close();
         remove();
       },
     };

@@ -33,8 +33,8 @@ describe.each(servers)('$package', (server) => {
       expect(content[0]?.text).toContain(server.call.text);
     }
     await session.close();
-    expect((session.peer.channel as StdioChannel).describe().stop).toMatchObject({ left: 0, escaped: 0 });
-    expect(session.peer.channel.counters).toEqual({ junk: 0, repaired: 0, ambiguous: 0 });
+    expect((session.channel as StdioChannel).describe().stop).toMatchObject({ left: 0, escaped: 0 });
+    expect(session.channel.counters).toEqual({ junk: 0, repaired: 0, ambiguous: 0 });
     await connector.close();
   });
 });

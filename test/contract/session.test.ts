@@ -50,7 +50,7 @@ describe.each(cells)('$name', (cell) => {
       instructions: 'A server to test against.',
     });
     expect(JSON.parse(session.facts.capabilities.toString())).toMatchObject({ tools: { listChanged: true } });
-    expect(session.peer.channel.kind).toBe(cell.transport);
+    expect(session.channel.kind).toBe(cell.transport);
   });
 
   test('lists every page', async () => {

@@ -107,6 +107,8 @@ test('F1 one frame of 8 MiB in the shapes that could be slow is refused or read 
     escapes: Buffer.from(`{"jsonrpc":"2.0","id":1,"result":"${'\\"'.repeat(bytes / 2 - 40)}"}`),
     spaces: Buffer.from(`{"jsonrpc":"2.0","id":1,"result":${' '.repeat(bytes - 60)}1}`),
     topLevelKeys: Buffer.from(`{"jsonrpc":"2.0"${',"x":1'.repeat(bytes / 6 - 10)},"id":1,"result":1}`),
+    combiningKey: Buffer.from(`{"jsonrpc":"2.0","${'\u0300\u0316'.repeat(bytes / 4 - 20)}":1,"id":1,"result":1}`),
+    batch: Buffer.from(`[${'1,'.repeat(bytes / 2 - 10)}1]`),
     disguisedKeys: Buffer.from(`{"jsonrpc":"2.0"${',"\u00e9":1'.repeat(bytes / 7 - 10)},"id":1,"result":1}`),
   };
   const stalled: string[] = [];

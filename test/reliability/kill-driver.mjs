@@ -92,8 +92,8 @@ let killed = 0;
 while (killed < kills) {
   await nap(randomInt(random, 0, 12));
   const slot = slots[randomInt(random, 0, serverCount - 1)];
-  const pid = slot.session?.peer.channel.describe().pid;
-  if (pid === undefined || slot.session.peer.closedBy) continue;
+  const pid = slot.session?.channel.describe().pid;
+  if (pid === undefined || slot.session.closedBy) continue;
   try {
     process.kill(pid, 'SIGKILL');
     killed++;
