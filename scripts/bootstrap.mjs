@@ -18,7 +18,11 @@ const nodeFloor = [20, 19];
 export const root = fs.realpathSync(fileURLToPath(new URL('..', import.meta.url)));
 
 /** System commands that tests use. To add one, add a row. */
-export const systemPackages = [{ command: 'bwrap', apt: 'bubblewrap', without: 'tests of sandboxed servers fail' }];
+export const systemPackages = [
+  { command: 'bwrap', apt: 'bubblewrap', without: 'tests of sandboxed servers fail' },
+  { command: 'perl', apt: 'perl', without: 'tests with quick stub servers fail' },
+  { command: 'unshare', apt: 'util-linux', without: 'tests that count processes in a namespace fail' },
+];
 
 requireNode();
 

@@ -13,6 +13,7 @@ test('a command and a URL each make a server, with defaults filled in and frozen
     writablePaths: [],
   });
   expect(Object.isFrozen(stdio)).toBe(true);
+  expect('args' in stdio && Object.isFrozen(stdio.args) && Object.isFrozen(stdio.env)).toBe(true);
   expect(parseServerSpec({ name: 'web', url: 'https://example.com/mcp' })).toMatchObject({
     transport: 'auto',
     headers: {},

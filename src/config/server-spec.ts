@@ -13,18 +13,21 @@ const name = z
 const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'), `${field} must not contain NUL`);
 
 /** Linux takes at most 128 KiB for one argument or variable. */
-const argMaxChars = 128 * 1024;
+const argCharsMax = 128 * 1024;
 
 const stdio = z.strictObject({
   name,
-  command: noNul('command').min(1, 'must not be empty').max(4_096),
-  args: z.array(noNul('args').max(argMaxChars)).max(1_000).default([]),
+  command: noNul('command').min(1, 'must not be empty').max(4_096, 'is too long'),
+  args: z.array(noNul('args').max(argCharsMax, 'is too long')).max(1_000, 'has too many entries').default([]),
   env: z
-    .record(z.string().regex(/^[^=\0]{1,256}$/, 'is not a variable name'), noNul('env').max(argMaxChars))
+    .record(z.string().regex(/^[^=\0]{1,256}$/, 'is not a variable name'), noNul('env').max(argCharsMax, 'is too long'))
     .default({}),
-  cwd: noNul('cwd').min(1).max(4_096).optional(),
+  cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
   sandbox: z.enum(['group', 'standard']).default('group'),
-  writablePaths: z.array(noNul('writablePaths').min(1).max(4_096)).max(100).default([]),
+  writablePaths: z
+    .array(noNul('writablePaths').min(1, 'must not be empty').max(4_096, 'is too long'))
+    .max(100, 'has too many entries')
+    .default([]),
 });
 
 const http = z.strictObject({
@@ -54,9 +57,15 @@ export function parseServerSpec(input: unknown): ServerSpec {
     throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
   }
   const parsed = (isObject && 'url' in input ? http : stdio).safeParse(input);
-  if (parsed.success) return Object.freeze(parsed.data);
+  if (parsed.success) return freeze(parsed.data);
   const [issue] = parsed.error.issues;
   throw invalid(issue?.path.join('.') ?? '', issue?.message ?? 'is not a server definition');
+}
+
+/** Definitions are one or two levels deep. */
+function freeze<T extends object>(spec: T): T {
+  for (const value of Object.values(spec)) if (typeof value === 'object' && value !== null) Object.freeze(value);
+  return Object.freeze(spec);
 }
 
 function invalid(field: string, problem: string): HostError {

@@ -13,13 +13,14 @@ import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
 import type { Answer, DeadlineExtension, Peer, RequestOptions } from '../wire/peer.js';
+import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import type { ServerFacts } from './negotiate.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
-import { METHOD_NOT_FOUND, MODERN_ERRORS } from './versions.js';
+import { MODERN_ERRORS } from './versions.js';
 
 export interface CallOptions {
   /** On the session's clock. */
@@ -156,7 +157,7 @@ export class Session {
     const list = await readList(this.server, method, async (params) => {
       const answer = await this.request(method, params, options);
       const isFirst = params === undefined;
-      missing = isFirst && answer.kind === 'error' && readRpcError(answer.bytes).code === METHOD_NOT_FOUND;
+      missing = isFirst && answer.kind === 'error' && readRpcError(answer.bytes).code === RPC.methodNotFound;
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;

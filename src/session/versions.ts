@@ -16,8 +16,6 @@ export const isLegacyVersion = (version: string): boolean => (LEGACY_VERSIONS as
 export const MODERN_ERRORS = { headerMismatch: -32020, missingCapability: -32021, unsupportedVersion: -32022 } as const;
 export const isModernError = (code: number): boolean => (Object.values(MODERN_ERRORS) as number[]).includes(code);
 
-export const METHOD_NOT_FOUND = -32601;
-
 /** Members of `params._meta` that a modern request must or should carry. */
 export const META = {
   version: 'io.modelcontextprotocol/protocolVersion',

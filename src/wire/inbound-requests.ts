@@ -6,6 +6,7 @@ import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
 import { InboundRequest } from './inbound-request.js';
+import { RPC } from './rpc-codes.js';
 
 export interface InboundHandlers {
   request?(request: InboundRequest): void;
@@ -38,17 +39,20 @@ export class InboundRequests {
     });
     if (request.method === 'ping') return this.#pong(request);
     if (!this.#handlers.request)
-      return request.refuse(-32601, `this client does not offer ${request.method.slice(0, 100)}`);
+      return request.refuse(RPC.methodNotFound, `this client does not offer ${request.method.slice(0, 100)}`);
     const bytes = this.#openBytes + (params?.length ?? 0);
     if (this.#open.size >= LIMITS.inboundRequests || bytes > LIMITS.inboundRequestBytes || this.#open.has(idText)) {
-      return request.refuse(-32603, `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`);
+      return request.refuse(
+        RPC.internalError,
+        `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`,
+      );
     }
     this.#open.set(idText, request);
     this.#openBytes = bytes;
     try {
       this.#handlers.request(request);
     } catch (error) {
-      request.refuse(-32603, 'the request could not be handled');
+      request.refuse(RPC.internalError, 'the request could not be handled');
       this.#handlers.handlerError?.(error);
     }
   }

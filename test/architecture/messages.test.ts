@@ -1,0 +1,40 @@
+/**
+ * Errors read as one voice: a lower-case sentence without a final period, hints too.
+ * Read from the sources, so that a new message cannot fall out of step unnoticed.
+ */
+import { describe, expect, test } from 'vitest';
+import { filesBelow, readText } from './tree.js';
+
+/** First text given to each `new HostError(code, …)`, and each `hint: …`. */
+function textsIn(source: string): string[] {
+  const quoted = /(?:'((?:[^'\\]|\\.)*)'|`((?:[^`\\]|\\.)*)`)/.source;
+  const messages = new RegExp(`new HostError\\(\\s*[^,]+,\\s*${quoted}`, 'g');
+  const hints = new RegExp(`\\bhint(?::|\\s*=)\\s*${quoted}`, 'g');
+  return [messages, hints].flatMap((pattern) =>
+    [...source.matchAll(pattern)].map((match) => match[1] ?? match[2] ?? ''),
+  );
+}
+
+const faultOf = (text: string): string | undefined => {
+  if (/^[A-Z][a-z]/.test(text) && !text.startsWith('Hostler')) return 'starts with a capital';
+  return /[^.]\.$/.test(text) ? 'ends with a period' : undefined;
+};
+
+describe('the check', () => {
+  test.each([
+    ["new HostError('x', 'The server is gone')", 'starts with a capital'],
+    ["new HostError('x', `server is gone.`)", 'ends with a period'],
+    ["{ hint: 'Try again' }", 'starts with a capital'],
+    ["new HostError('x', `server is gone`, { hint: 'look at its stderr' })", undefined],
+  ])('%s: %s', (source, fault) => {
+    expect(textsIn(source).map(faultOf).find(Boolean)).toBe(fault);
+  });
+});
+
+test('every message and hint in our sources', () => {
+  const found = filesBelow('src').flatMap((file) =>
+    textsIn(readText(file)).map((text) => ({ file, text, fault: faultOf(text) })),
+  );
+  expect(found.length).toBeGreaterThan(40);
+  expect(found.filter(({ fault }) => fault)).toEqual([]);
+});
