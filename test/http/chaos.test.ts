@@ -21,7 +21,7 @@ import {
   type Plan,
   startChaosServer,
 } from '../fakes/http-chaos-server.js';
-import { type Heard, RecordingListener, request } from '../fakes/http-listener.js';
+import { type Heard, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { until } from '../fakes/http-until.js';
 
 let chaos: ChaosServer;
@@ -106,7 +106,7 @@ test('F3 RST and FIN while the request is still arriving', async () => {
   const payload = Buffer.from(`{"x":"${'y'.repeat(2 * 1024 * 1024)}"}`);
   for (const end of [reset, finish, (socket: Socket) => socket.destroy()]) {
     for (let at = 1; at < payload.length; at += 131_071) {
-      const frame = { ...request('tools/call'), payload };
+      const frame = rawRequest('tools/call', payload);
       const outcome = await run({ bytes: (socket, total) => void (total >= at && end(socket)) }, frame);
       expect(isHostError(outcome)).toBe(true);
     }
