@@ -11,6 +11,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
+import { Gathering } from './gathering.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 import { headerText } from './status-error.js';
@@ -52,8 +53,9 @@ export class PostCall implements ExchangeSink {
   #body: Body = 'none';
   #status = 0;
   #headers: ResponseHeaders = {};
-  #first: Buffer | undefined;
-  #more: Buffer[] | undefined;
+  /** A body in one piece, as most are, is not copied. */
+  #only: Buffer | undefined;
+  #pieces: Gathering | undefined;
   #length = 0;
   #parser: SseParser | undefined;
   #tooLarge: HostError | undefined;
@@ -134,9 +136,14 @@ export class PostCall implements ExchangeSink {
       this.exchange?.abort();
       return undefined;
     }
-    if (!this.#first) this.#first = chunk;
-    else if (this.#more) this.#more.push(chunk);
-    else this.#more = [chunk];
+    if (this.#length === chunk.length) {
+      this.#only = chunk;
+      return undefined;
+    }
+    this.#pieces ??= new Gathering();
+    if (this.#only) this.#pieces.add(this.#only);
+    this.#only = undefined;
+    this.#pieces.add(chunk);
     return undefined;
   }
 
@@ -204,8 +211,8 @@ export class PostCall implements ExchangeSink {
   }
 
   #read(): void {
-    if (!this.#first) return;
-    this.receive(this.#more ? Buffer.concat([this.#first, ...this.#more], this.#length) : this.#first);
+    const body = this.#only ?? this.#pieces?.take();
+    if (body) this.receive(body);
   }
 
   #refused(): void {

@@ -5,6 +5,8 @@
  * however small the chunks are; the data of an event that lies within one chunk is not copied.
  * Invariant: at most `maxBytes` of one event are held. Past that the parser reports it once and is deaf from then on.
  */
+import { Gathering } from './gathering.js';
+
 const LF = 0x0a;
 const CR = 0x0d;
 const COLON = 0x3a;
@@ -14,7 +16,6 @@ const SPACE = 0x20;
 const fieldNameBytes = 16;
 /** Longer ids are not remembered: they come back to the server in a header. */
 const idBytes = 1024;
-const firstBytes = 4096;
 const EMPTY = Buffer.alloc(0);
 
 export interface SseEvent {
@@ -24,39 +25,6 @@ export interface SseEvent {
   readonly retryMs: number | undefined;
   /** Empty for events that only carry an id or a retry time. Valid as long as the caller holds it. */
   readonly data: Buffer;
-}
-
-/** A buffer that grows by doubling, so that single bytes cost the same however many are waiting. */
-class Gathering {
-  bytes: Buffer = EMPTY;
-  length = 0;
-
-  add(source: Buffer, from: number, to: number): void {
-    this.#reserve(to - from);
-    source.copy(this.bytes, this.length, from, to);
-    this.length += to - from;
-  }
-
-  addByte(byte: number): void {
-    this.#reserve(1);
-    this.bytes[this.length++] = byte;
-  }
-
-  /** Hands the buffer over: the receiver may keep it. */
-  take(): Buffer {
-    const taken = this.bytes.subarray(0, this.length);
-    this.bytes = EMPTY;
-    this.length = 0;
-    return taken;
-  }
-
-  #reserve(more: number): void {
-    const needed = this.length + more;
-    if (needed <= this.bytes.length) return;
-    const grown = Buffer.allocUnsafeSlow(Math.max(firstBytes, this.bytes.length * 2, needed));
-    this.bytes.copy(grown, 0, 0, this.length);
-    this.bytes = grown;
-  }
 }
 
 export class SseParser {
