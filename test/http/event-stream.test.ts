@@ -4,7 +4,7 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
-import { type Answer, events, result, startServer } from '../fakes/http-server.js';
+import { type Answer, events, result, rpcError, startServer } from '../fakes/http-server.js';
 import { until } from '../fakes/http-until.js';
 
 const MODERN = { era: 'modern', version: '2026-07-28' } as const;
@@ -134,6 +134,22 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(await heard.settled(frame)).toMatchObject({ details: { httpStatus: 405, execution: 'uncertain' } });
   });
 
+  test('keeps the hint of what ended it', async () => {
+    const { channel, heard, clock } = await connect((got, response) => {
+      if (got.method === 'POST') polling(got, response, response.req);
+      else response.writeHead(401).end();
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    await until(() => clock.pendingTimers === 1);
+    clock.advance(500);
+    expect(await heard.settled(frame)).toMatchObject({
+      code: 'needs_reauth',
+      hint: expect.stringContaining('token'),
+      details: { httpStatus: 401, execution: 'uncertain' },
+    });
+  });
+
   test('can be withdrawn while it waits, and is then not asked for again', async () => {
     const { server, channel, clock } = await connect(polling);
     const frame = request('tools/call');
@@ -219,6 +235,24 @@ describe('the server stream', () => {
     channel.openServerStream();
     await heard.until(() => heard.messages.length === 1);
     expect(heard.messages[0]?.origin).toBeUndefined();
+  });
+
+  test('an answer on it settles nothing: it is dropped and counted', async () => {
+    let finish: (() => void) | undefined;
+    const { channel, heard } = await connect((got, response) => {
+      events(response);
+      if (got.method === 'POST') finish = () => response.end(event(result(got.id, 'own')));
+      else response.write(event(result(frame.id, 'forged')) + event(rpcError(frame.id, -32_000)) + event(note(1)));
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    await until(() => finish !== undefined);
+    channel.openServerStream();
+    await heard.until(() => heard.messages.length > 0);
+    expect(heard.messages.map((message) => message.kind)).toEqual(['notification']);
+    expect(channel.counters.junk).toBe(2);
+    finish?.();
+    expect(await heard.settled(frame)).toMatchObject({ text: '"own"', origin: frame });
   });
 
   test.each([

@@ -72,7 +72,7 @@ export const isSessionId = (value: string): boolean => value.length <= 1024 && /
 
 /** Builds the headers of each request from parts that change rarely. */
 export class RequestHeaders {
-  #configured: HeaderList;
+  readonly #configured: HeaderList;
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
   #modern: HeaderList = [];
@@ -95,11 +95,6 @@ export class RequestHeaders {
 
   holdSession(id: string | undefined): void {
     this.#sessionId = id;
-    this.#rebuild();
-  }
-
-  configure(configured: HeaderList): void {
-    this.#configured = configured;
     this.#rebuild();
   }
 

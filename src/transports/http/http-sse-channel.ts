@@ -13,17 +13,17 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
-import { HttpExchange, type ResponseHeaders } from './http-exchange.js';
+import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
-import { SsePost } from './http-sse-post.js';
 import { SseStream } from './http-sse-stream.js';
+import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane.js';
+import { OneWayPost } from './one-way-post.js';
 import type { SseEvent } from './sse-parser.js';
 import { statusError } from './status-error.js';
 
@@ -56,12 +56,14 @@ export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel>
 
 class HttpSseChannel implements Channel {
   readonly kind = 'http-sse';
-  readonly counters = newCounters();
+  readonly counters = newHttpCounters();
   readonly #spec: HttpSseSpec;
   readonly #url: URL;
   readonly #deps: HttpDeps;
-  readonly #stream: Dispatcher;
-  readonly #posts: Dispatcher;
+  readonly #streamPool: Dispatcher;
+  readonly #callPool: Dispatcher;
+  readonly #noticePool: Dispatcher;
+  readonly #notices: NoticeLane;
   readonly #headers: RequestHeaders;
   readonly #decoder = new MessageDecoder(this.counters);
   /** Called once: undefined when the address is known. */
@@ -72,7 +74,8 @@ class HttpSseChannel implements Channel {
   #early: Buffer[] = [];
   #over: HostError | undefined;
   #closing: Promise<void> | undefined;
-  readonly #open = new Map<OutboundFrame, SsePost>();
+  /** Requests whose POST is not over. */
+  readonly #posts = new Map<OutboundFrame, OneWayPost>();
   #pendingBytes = 0;
 
   constructor(spec: HttpSseSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
@@ -81,12 +84,18 @@ class HttpSseChannel implements Channel {
     this.#deps = deps;
     this.#opened = opened;
     this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#stream = openPool(this.#url.origin, 1, deps.connector);
-    this.#posts = openPool(this.#url.origin, spec.connections ?? connectionsDefault, deps.connector);
+    this.#streamPool = openPool(this.#url.origin, 1, deps.connector);
+    this.#callPool = openPool(this.#url.origin, spec.connections ?? connectionsDefault, deps.connector);
+    this.#noticePool = openPool(this.#url.origin, noticeConnectionsMax, deps.connector);
+    this.#notices = new NoticeLane({
+      clock: deps.clock,
+      counters: this.counters,
+      post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
+    });
   }
 
   open(): void {
-    const request = { server: this.#spec.server, dispatcher: this.#stream, url: this.#url, body: null } as const;
+    const request = { server: this.#spec.server, dispatcher: this.#streamPool, url: this.#url, body: null } as const;
     const sink = new SseStream(this.#spec.server, this.#deps, {
       event: (event) => this.#event(event),
       over: (error) => this.#end(error),
@@ -108,28 +117,29 @@ class HttpSseChannel implements Channel {
   send(frame: OutboundFrame): HostError | undefined {
     const { server } = this.#spec;
     if (this.#over || !this.#endpoint || !this.#listener) return notOpen(server);
+    if (frame.kind !== 'request') {
+      this.#notices.add(frame);
+      return undefined;
+    }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(server, this.#pendingBytes);
-    const headers = this.#headers.post(frame);
     this.#pendingBytes += frame.bytes;
-    const post = new SsePost(frame, {
-      refused: (status, answer) => this.#refused(frame, status, answer),
+    const post = new OneWayPost(frame, {
+      refused: (status, headers) => this.#refused(frame, status, headers),
       failed: (error) => this.#failed(frame, error),
       released: () => {
         this.#pendingBytes -= frame.bytes;
-        this.#open.delete(frame);
+        this.#posts.delete(frame);
       },
     });
-    this.#open.set(frame, post);
-    const request = { server: this.#spec.server, dispatcher: this.#posts, url: this.#endpoint, headers } as const;
-    post.exchange = new HttpExchange({ ...request, method: 'POST', body: frameBytes(frame) }, post);
-    post.exchange.start();
+    this.#posts.set(frame, post);
+    post.exchange = this.#post(frame, this.#callPool, post);
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
-    if (frame.phase !== 'queued') return 'notify';
-    this.#open.get(frame)?.exchange?.abort();
-    return 'unsent';
+    // Also when it is out: a POST that nobody waits for must not hold its connection.
+    this.#posts.get(frame)?.giveUp();
+    return frame.phase === 'queued' ? 'unsent' : 'notify';
   }
 
   adopt(agreement: Agreement): void {
@@ -138,8 +148,24 @@ class HttpSseChannel implements Channel {
 
   close(): Promise<void> {
     this.#end(this.#error('transport', 'the connection was closed', { reason: 'closed' }));
-    this.#closing ??= Promise.all([this.#stream.destroy(), this.#posts.destroy()]).then(() => {});
+    const pools = [this.#streamPool, this.#callPool, this.#noticePool];
+    this.#closing ??= Promise.all(pools.map((pool) => pool.destroy())).then(() => {});
     return this.#closing;
+  }
+
+  #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
+    const request = {
+      server: this.#spec.server,
+      dispatcher,
+      url: this.#endpoint as URL,
+      method: 'POST',
+    } as const;
+    const exchange = new HttpExchange(
+      { ...request, headers: this.#headers.post(frame), body: frameBytes(frame) },
+      sink,
+    );
+    exchange.start();
+    return exchange;
   }
 
   #event(event: SseEvent): void {
@@ -177,7 +203,7 @@ class HttpSseChannel implements Channel {
   }
 
   #failed(frame: OutboundFrame, error: HostError): void {
-    if (!this.#over && frame.kind === 'request') this.#listener?.failed(frame, error);
+    if (!this.#over) this.#listener?.failed(frame, error);
   }
 
   /** Once, for whatever reason; nothing is reported after it. */
@@ -185,7 +211,8 @@ class HttpSseChannel implements Channel {
     if (this.#over) return;
     this.#over = error;
     this.#exchange?.abort();
-    for (const post of this.#open.values()) post.exchange?.abort();
+    this.#notices.close();
+    for (const post of this.#posts.values()) post.giveUp();
     this.#opened?.(error);
     this.#opened = undefined;
     this.#listener?.closed(error);

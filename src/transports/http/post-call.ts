@@ -1,6 +1,6 @@
 /**
- * One frame on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
+ * One request on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
+ * Not here: notices (one-way-post.ts), when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
  *
  * Invariants:
  * - The host hears exactly one of `answered`, `failed` and `broke` for a request, unless the call was given up.
@@ -98,9 +98,6 @@ export class PostCall implements ExchangeSink {
     const type = headerText(headers, 'content-type')?.toLowerCase() ?? '';
     if (status < 200 || status > 299) {
       this.#body = 'refusal';
-    } else if (this.frame.kind !== 'request') {
-      // Nothing is owed to a notification; a stream held open for one would only hold a connection.
-      if (type.startsWith('text/event-stream')) this.giveUp();
     } else if (type.startsWith('text/event-stream')) {
       this.#body = 'events';
       this.#parser = new SseParser(
@@ -136,6 +133,7 @@ export class PostCall implements ExchangeSink {
       this.exchange?.abort();
       return undefined;
     }
+    if (this.#body === 'none') return undefined;
     if (this.#length === chunk.length) {
       this.#only = chunk;
       return undefined;
@@ -155,9 +153,7 @@ export class PostCall implements ExchangeSink {
     }
     if (this.#body === 'refusal') return this.#refused();
     if (this.#body === 'json') this.#read();
-    if (this.#over) return;
-    if (this.frame.kind === 'request') this.failed(this.#noAnswer('protocol_error', 'no_answer'));
-    else this.#over = true;
+    if (!this.#over) this.failed(this.#noAnswer('protocol_error', 'no_answer'));
   }
 
   failed(error: HostError): void {
@@ -219,7 +215,7 @@ export class PostCall implements ExchangeSink {
     if (this.#over) return;
     const isJson = headerText(this.#headers, 'content-type')?.toLowerCase().startsWith('application/json');
     const isPlain = this.#headers['content-encoding'] === undefined;
-    if (isJson && isPlain && this.frame.kind === 'request' && this.#length <= errorBodyBytes) this.#read();
+    if (isJson && isPlain && this.#length <= errorBodyBytes) this.#read();
     if (this.#over) return;
     this.#over = true;
     this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);
