@@ -3,7 +3,8 @@
  * POSTed to the address that the stream names first. Kept for servers that know nothing newer.
  * Not here: reconnecting. The session lives in the stream; when the stream ends, so does the channel.
  *
- * Invariant: POSTs go only to the origin the operator configured, whatever address the server names.
+ * Invariants: POSTs go only to the origin the operator configured, whatever address the server names. What the server
+ * says before anyone listens is bounded, and dropped before it has named that address.
  */
 import type { Dispatcher } from 'undici';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
@@ -27,37 +28,61 @@ import { OneWayPost } from './one-way-post.js';
 import type { SseEvent } from './sse-parser.js';
 import { statusError } from './status-error.js';
 
-export interface HttpSseSpec extends HttpSpec {
-  /** How long to wait for the stream to name its address. */
-  readonly startTimeoutMs?: number;
+export interface OpenLimits {
+  /** On the clock of the dependencies. */
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
-const startTimeoutDefaultMs = 30_000;
-/** Events that come before anyone listens. */
+const openTimeoutMsDefault = 30_000;
+/** Messages that come after the address and before anyone listens. */
 const earlyEventsMax = 100;
+const earlyBytesMax = 1024 * 1024;
 
-/** Resolves when the server has named its address; rejects with HostError when it does not. */
-export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel> {
+/** Resolves when the server has named its address; rejects with HostError when it does not, or when a limit is reached. */
+export function openHttpSse(
+  spec: HttpSpec,
+  deps: HttpDeps,
+  limits: OpenLimits = { deadlineAtMs: deps.clock.nowMs() + openTimeoutMsDefault },
+): Promise<Channel> {
+  const { clock } = deps;
+  const { server } = spec;
+  const { deadlineAtMs, signal } = limits;
   return new Promise((resolve, reject) => {
     const channel = new HttpSseChannel(spec, deps, (error) => {
-      cancel();
+      cancelDeadline();
+      signal?.removeEventListener('abort', onAbort);
       if (!error) return resolve(channel);
       channel.close().then(() => reject(error), reject);
     });
-    const cancel = deps.clock.at(deps.clock.nowMs() + (spec.startTimeoutMs ?? startTimeoutDefaultMs), () => {
-      const details = { server: spec.server, reason: 'endpoint', execution: 'not_executed' } as const;
-      channel.giveUpOpening(
-        new HostError('timeout', `server '${spec.server}' did not name its address in time`, details),
-      );
-    });
-    channel.open();
+    const onAbort = () => channel.giveUpOpening(cancelledOpening(server));
+    const onDeadline = () => channel.giveUpOpening(lateEndpoint(server));
+    const cancelDeadline = clock.at(deadlineAtMs, onDeadline);
+    signal?.addEventListener('abort', onAbort);
+    if (signal?.aborted) onAbort();
+    else if (deadlineAtMs <= clock.nowMs()) onDeadline();
+    else channel.open();
   });
 }
+
+const lateEndpoint = (server: string): HostError =>
+  new HostError('timeout', `server '${server}' did not name the address for its messages in time`, {
+    server,
+    reason: 'endpoint',
+    execution: 'not_executed',
+    hint: 'check that the URL is that of its event stream; if the server is only slow, raise timeouts.start',
+  });
+
+const cancelledOpening = (server: string): HostError =>
+  new HostError('cancelled', `server '${server}': the caller gave up before the connection was open`, {
+    server,
+    execution: 'not_executed',
+  });
 
 class HttpSseChannel implements Channel {
   readonly kind = 'http-sse';
   readonly counters = newHttpCounters();
-  readonly #spec: HttpSseSpec;
+  readonly #spec: HttpSpec;
   readonly #url: URL;
   readonly #deps: HttpDeps;
   readonly #streamPool: Dispatcher;
@@ -72,13 +97,14 @@ class HttpSseChannel implements Channel {
   #endpoint: URL | undefined;
   #listener: ChannelListener | undefined;
   #early: Buffer[] = [];
+  #earlyBytes = 0;
   #over: HostError | undefined;
   #closing: Promise<void> | undefined;
   /** Requests whose POST is not over. */
   readonly #posts = new Map<OutboundFrame, OneWayPost>();
   #pendingBytes = 0;
 
-  constructor(spec: HttpSseSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
+  constructor(spec: HttpSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
     this.#spec = spec;
     this.#url = specUrl(spec);
     this.#deps = deps;
@@ -110,7 +136,9 @@ class HttpSseChannel implements Channel {
 
   start(listener: ChannelListener): void {
     this.#listener = listener;
-    for (const data of this.#early.splice(0)) this.#receive(data);
+    const early = this.#early;
+    this.#early = [];
+    for (const data of early) this.#receive(data);
     if (this.#over) listener.closed(this.#over);
   }
 
@@ -173,8 +201,19 @@ class HttpSseChannel implements Channel {
     if (event.event === 'endpoint') return this.#named(event.data.toString('utf8'));
     if (event.data.length === 0 || (event.event !== undefined && event.event !== 'message')) return;
     if (this.#listener) this.#receive(event.data);
-    else if (this.#early.length < earlyEventsMax) this.#early.push(event.data);
-    else this.counters.junk++;
+    else this.#keepEarly(event.data);
+  }
+
+  /** Before its address a server has nothing to say: nobody could answer it. */
+  #keepEarly(data: Buffer): void {
+    const isRoom = this.#early.length < earlyEventsMax && this.#earlyBytes + data.length <= earlyBytesMax;
+    if (!this.#endpoint || !isRoom) {
+      this.counters.junk++;
+      return;
+    }
+    this.#earlyBytes += data.length;
+    // A copy: the data may be a small view of a large chunk.
+    this.#early.push(Buffer.from(data));
   }
 
   #named(address: string): void {
