@@ -95,7 +95,7 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(heard.failures).toEqual([]);
   });
 
-  test('may be polled many times', async () => {
+  test('may be polled many times, in vain less and less often, up to a second apart', async () => {
     let polls = 0;
     const { server, channel, heard, clock } = await connect((got, response) => {
       events(response);
@@ -107,9 +107,11 @@ describe('legacy: a stream that ends before its answer', () => {
     channel.send(frame);
     while (!heard.answerTo(frame)) {
       await until(() => clock.pendingTimers > 0 || heard.answerTo(frame) !== undefined);
-      clock.advance(200);
+      clock.advance(100);
     }
     expect(polls).toBe(20);
+    expect(clock.nowMs()).toBeGreaterThan(8_000);
+    expect(clock.nowMs()).toBeLessThanOrEqual(20_000);
     expect(server.received.slice(1).every((entry) => entry.headers['last-event-id'] === '0')).toBe(true);
   });
 
@@ -259,7 +261,9 @@ describe('the server stream', () => {
     ['3000', 3_000],
     ['600000', 60_000],
   ])('retry: %s is honoured, up to a minute', async (retry, waitMs) => {
-    const { server, channel, clock } = await connect((_got, response) => events(response).end(`retry: ${retry}\n\n`));
+    const { server, channel, clock } = await connect((_got, response) => {
+      events(response).end(`retry: ${retry}\n${event(note(1))}`);
+    });
     channel.openServerStream();
     for (let round = 1; round <= 3; round++) {
       await until(() => clock.pendingTimers === 1);
@@ -269,6 +273,35 @@ describe('the server stream', () => {
       clock.advance(1);
       expect(clock.pendingTimers).toBe(0);
     }
+  });
+
+  test.each([
+    ['a comment', ': nothing\n\n'],
+    ['an id', 'id: 7\ndata:\n\n'],
+    ['nothing', ''],
+  ])('a stream that ends after %s is asked for later and later, until it brings data', async (_name, text) => {
+    let speaks = false;
+    const { server, channel, clock } = await connect((_got, response) => {
+      events(response).end(`retry: 0\n\n${text}${speaks ? event(note(1)) : ''}`);
+    });
+    channel.openServerStream();
+    const again = async () => {
+      await until(() => clock.pendingTimers === 1);
+      const beforeMs = clock.nowMs();
+      while (clock.pendingTimers === 1) clock.advance(10);
+      return clock.nowMs() - beforeMs;
+    };
+    for (let round = 0; round < 10; round++) await again();
+    let waitedMs = 0;
+    for (let round = 0; round < 20; round++) waitedMs += await again();
+    // Spread evenly up to 30 s; ten a second would be 2 s in all.
+    expect(waitedMs).toBeGreaterThan(100_000);
+    expect(waitedMs).toBeLessThanOrEqual(20 * 30_000);
+    expect(server.received.length).toBeLessThanOrEqual(31);
+    speaks = true;
+    await again();
+    await again();
+    expect(await again()).toBe(100);
   });
 
   test('5xx is tried again later and later; close ends it', async () => {
