@@ -10,7 +10,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { type Connector, guardedConnector } from '../../src/transports/http/dial-guard.js';
+import { type Dial, guardedDial } from '../../src/transports/http/dial-guard.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
 import {
@@ -47,8 +47,8 @@ afterAll(async () => {
   expect(tally.cases).toBeGreaterThanOrEqual(1_000);
 });
 
-function openTo(url: string, connector?: Connector) {
-  const deps = { clock: new FakeClock(), random: seededRandom(1), ...(connector ? { connector } : {}) };
+function openTo(url: string, dial?: Dial) {
+  const deps = { clock: new FakeClock(), random: seededRandom(1), ...(dial ? { dial } : {}) };
   const opened = openStreamableHttp({ server: 'chaos', url }, deps);
   const listener = new RecordingListener();
   opened.start(listener);
@@ -201,8 +201,8 @@ test('F3 a server that accepts and says nothing: given up at the deadline, and s
   expect(heard.failures).toEqual([]);
 });
 
-async function runElsewhere(url: string, connector?: Connector, times = 1): Promise<void> {
-  const other = openTo(url, connector);
+async function runElsewhere(url: string, dial?: Dial, times = 1): Promise<void> {
+  const other = openTo(url, dial);
   toClose.push(() => other.channel.close());
   for (let i = 0; i < times; i++) {
     const ledger = { connections: 0, bytes: 0, whole: 0 };
@@ -221,8 +221,9 @@ test('F3 nobody listens', async () => {
 });
 
 test('F3 a name that does not resolve', async () => {
-  const fail: Connector = guardedConnector({
+  const fail = guardedDial({
     policy: 'any',
+    server: 'chaos',
     resolve: (_name, done) => done(Object.assign(new Error('no such name'), { code: 'ENOTFOUND' }), []),
   });
   await runElsewhere('http://nowhere.example/mcp', fail, 50);
@@ -230,14 +231,15 @@ test('F3 a name that does not resolve', async () => {
 
 test('F3 an address that does not answer', async () => {
   // The lookup never returns, so the dial lasts until undici gives it up.
-  const hang: Connector = guardedConnector({ policy: 'any', connectTimeoutMs: 20, resolve: () => {} });
+  const hang = guardedDial({ policy: 'any', server: 'chaos', connectTimeoutMs: 20, resolve: () => {} });
   await runElsewhere('http://slow.example/mcp', hang, 2);
 });
 
 test('F3 a dial that hangs can be withdrawn without a trace', async () => {
   const resolves: Array<() => void> = [];
-  const slow = guardedConnector({
+  const slow = guardedDial({
     policy: 'any',
+    server: 'chaos',
     resolve: (_name, done) => resolves.push(() => done(null, [{ address: '127.0.0.1', family: 4 }])),
   });
   const ledger = chaos.play({ request: (socket, id) => void socket.write(FRAMINGS['content-length']?.(id) ?? '') });
@@ -259,7 +261,7 @@ test('F3 a dial that hangs can be withdrawn without a trace', async () => {
 /** TLS by shared key: no certificate to keep in the tree or let expire. */
 const psk = { psk: Buffer.alloc(16, 7), identity: 'test' };
 const tlsOptions = { ciphers: 'PSK-AES128-GCM-SHA256', maxVersion: 'TLSv1.2' } as const;
-const pskConnector = buildConnector({
+const pskDial = buildConnector({
   ...tlsOptions,
   pskCallback: () => psk,
   checkServerIdentity: () => undefined,
@@ -307,7 +309,7 @@ test('F3 TLS cut after each few bytes of what the server sends', async () => {
 
   const seen = new Set<string>();
   for (cutAt = 1; cutAt < 1_200; cutAt += 7) {
-    const other = openTo(`https://127.0.0.1:${port}/mcp`, pskConnector);
+    const other = openTo(`https://127.0.0.1:${port}/mcp`, pskDial);
     ledger = { connections: 0, bytes: 0, whole: 0 };
     const frame = request('tools/call');
     other.channel.send(frame);

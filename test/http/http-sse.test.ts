@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { guardedConnector } from '../../src/transports/http/dial-guard.js';
+import { guardedDial } from '../../src/transports/http/dial-guard.js';
 import { type OpenLimits, openHttpSse } from '../../src/transports/http/http-sse-channel.js';
 import type { Channel } from '../../src/wire/channel.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
@@ -101,13 +101,14 @@ test('a caller that gives up ends the opening at once', async () => {
 test('also while the address is still being dialled', async () => {
   const caller = new AbortController();
   let dialled = false;
-  const connector = guardedConnector({
+  const dial = guardedDial({
     policy: 'any',
+    server: 'old',
     resolve: () => {
       dialled = true;
     },
   });
-  const deps = { clock: new FakeClock(), random: seededRandom(1), connector };
+  const deps = { clock: new FakeClock(), random: seededRandom(1), dial };
   const limits = { deadlineAtMs: 60_000, signal: caller.signal };
   const opening = openHttpSse({ server: 'old', url: 'http://slow.example/sse' }, deps, limits);
   await until(() => dialled);

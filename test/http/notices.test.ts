@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
+import type { HttpCounters } from '../../src/transports/http/notice-lane.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
 import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
@@ -58,7 +59,7 @@ describe.each([
     setup.channel.start(heard);
     setup.channel.adopt(LEGACY);
     const posts = () => setup.server.received.filter((got) => got.method === 'POST');
-    return { ...setup, heard, posts, counters: setup.channel.counters as { noticesLost?: number } };
+    return { ...setup, heard, posts, counters: setup.channel.counters as HttpCounters };
   }
 
   test('notices that hang are given up after ten seconds each, and those behind them get their turn', async () => {

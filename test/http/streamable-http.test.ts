@@ -3,11 +3,8 @@ import { isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import {
-  type HttpSpec,
-  openStreamableHttp,
-  type StreamableHttpChannel,
-} from '../../src/transports/http/streamable-http-channel.js';
+import type { HttpSpec } from '../../src/transports/http/http-pool.js';
+import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
 import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';

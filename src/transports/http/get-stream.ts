@@ -24,7 +24,7 @@ const grownMsMax = 30_000;
 /** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
 const pollMsMax = 1_000;
 
-export interface GetStreamOptions {
+interface GetStreamOptions {
   readonly server: string;
   readonly clock: Clock;
   readonly random: Random;

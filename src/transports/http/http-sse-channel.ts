@@ -109,10 +109,10 @@ class HttpSseChannel implements Channel {
     this.#url = specUrl(spec);
     this.#deps = deps;
     this.#opened = opened;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#streamPool = openPool(this.#url.origin, 1, deps.connector);
-    this.#callPool = openPool(this.#url.origin, spec.connections ?? connectionsDefault, deps.connector);
-    this.#noticePool = openPool(this.#url.origin, noticeConnectionsMax, deps.connector);
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#streamPool = openPool(spec, deps, 1);
+    this.#callPool = openPool(spec, deps, spec.connections ?? connectionsDefault);
+    this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
     this.#notices = new NoticeLane({
       clock: deps.clock,
       counters: this.counters,

@@ -26,7 +26,7 @@ export interface HttpCounters extends ChannelCounters {
 
 export const newHttpCounters = (): HttpCounters => ({ ...newCounters(), noticesLost: 0 });
 
-export interface NoticeOwner {
+interface NoticeOwner {
   readonly clock: Clock;
   readonly counters: HttpCounters;
   /** Starts the POST. */

@@ -33,7 +33,7 @@ export interface CallHost {
 }
 
 /** Of an error page this much is read. */
-const errorBodyBytes = 64 * 1024;
+const errorBodyBytesMax = 64 * 1024;
 const methodNotFound = -32601;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
@@ -127,7 +127,7 @@ export class PostCall implements ExchangeSink {
     this.#length += chunk.length;
     if (this.#body === 'json') {
       if (this.#length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, this.#length);
-    } else if (this.#length > errorBodyBytes) {
+    } else if (this.#length > errorBodyBytesMax) {
       // Enough of a page that nobody reads: what it means is settled by its status.
       this.end();
       this.exchange?.abort();
@@ -215,7 +215,7 @@ export class PostCall implements ExchangeSink {
     if (this.#over) return;
     const isJson = headerText(this.#headers, 'content-type')?.toLowerCase().startsWith('application/json');
     const isPlain = this.#headers['content-encoding'] === undefined;
-    if (isJson && isPlain && this.#length <= errorBodyBytes) this.#read();
+    if (isJson && isPlain && this.#length <= errorBodyBytesMax) this.#read();
     if (this.#over) return;
     this.#over = true;
     this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);
@@ -249,7 +249,7 @@ export class PostCall implements ExchangeSink {
 
 function errorCode(envelope: Envelope): number | undefined {
   const payload = envelope.kind === 'error' ? envelope.payload() : undefined;
-  if (!payload || payload.length > errorBodyBytes) return undefined;
+  if (!payload || payload.length > errorBodyBytesMax) return undefined;
   const error: unknown = JSON.parse(payload.toString('utf8'));
   const code = typeof error === 'object' && error !== null ? (error as { code?: unknown }).code : undefined;
   return typeof code === 'number' ? code : undefined;

@@ -38,9 +38,7 @@ import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane
 import { type CallHost, PostCall } from './post-call.js';
 import { headerText, statusError } from './status-error.js';
 
-export type { HttpDeps, HttpSpec } from './http-pool.js';
-
-const challengeChars = 4_096;
+const challengeCharsMax = 4_096;
 
 /** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
 export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {
@@ -76,10 +74,10 @@ export class StreamableHttpChannel implements Channel {
     this.#url = specUrl(spec);
     this.#deps = deps;
     const connections = spec.connections ?? connectionsDefault;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#callPool = openPool(this.#url.origin, connections, deps.connector);
-    this.#noticePool = openPool(this.#url.origin, noticeConnectionsMax, deps.connector);
-    this.#streamPool = openPool(this.#url.origin, connections, deps.connector);
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#callPool = openPool(spec, deps, connections);
+    this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
+    this.#streamPool = openPool(spec, deps, connections);
     this.#host = this.#callHost(new MessageDecoder(this.counters));
     this.#lane = new CallLane(connections, (call) => this.#dispatch(call));
     this.#notices = new NoticeLane({
@@ -124,7 +122,7 @@ export class StreamableHttpChannel implements Channel {
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#closed || !this.#listener) return notOpen(this.#server);
-    const refused = checkFacts(frame.http);
+    const refused = checkFacts(this.#server, frame.http);
     if (refused) return refused;
     if (frame.kind !== 'request') {
       this.#notices.add(frame);
@@ -236,7 +234,7 @@ export class StreamableHttpChannel implements Channel {
 
   #challenged(status: number, headers: ResponseHeaders): void {
     if (status !== 401 && status !== 403) return;
-    this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeChars);
+    this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
   }
 
   #broke(call: PostCall, error: HostError): void {
