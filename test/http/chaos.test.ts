@@ -42,9 +42,6 @@ afterEach(async () => {
 afterAll(async () => {
   await channel.close();
   await chaos.close();
-  expect(claims.filter(({ ledger, notExecuted }) => ledger.whole > 1 || (notExecuted && ledger.bytes > 0))).toEqual([]);
-  console.log(`F3: ${JSON.stringify(tally)}`);
-  expect(tally.cases).toBeGreaterThanOrEqual(1_000);
 });
 
 function openTo(url: string, dial?: Dial) {
@@ -327,4 +324,13 @@ test('F3 a server that does not speak TLS, or is not trusted, is never sent a re
   const silent = chaos.play({ bytes: (socket) => socket.resetAndDestroy() });
   await runElsewhere(`https://127.0.0.1:${chaos.port}/mcp`, undefined, 20);
   expect([plain.connections, plain.whole, silent.connections, silent.whole]).toEqual([20, 0, 20, 0]);
+});
+
+/** Last, since it judges all cases above once more, when no byte can come any more. */
+test('F3 of 1,760 faults none was called not executed that the server had heard of', async () => {
+  await channel.close();
+  await chaos.close();
+  console.log(`F3: ${JSON.stringify(tally)}`);
+  expect(claims.filter(({ ledger, notExecuted }) => ledger.whole > 1 || (notExecuted && ledger.bytes > 0))).toEqual([]);
+  expect(tally.cases).toBeGreaterThanOrEqual(1_760);
 });
