@@ -19,8 +19,12 @@ import { headerText, statusError } from './status-error.js';
 /** A stream that lived this long was a good one: the next failure is the first again. */
 const healthyMs = 5_000;
 const failuresMax = 5;
+/** How far the wait grows after failures, and while a stream that is reopened for ever brings nothing. */
+const grownMsMax = 30_000;
+/** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
+const pollMsMax = 1_000;
 
-export interface GetStreamOptions {
+interface GetStreamOptions {
   readonly server: string;
   readonly clock: Clock;
   readonly random: Random;
@@ -43,7 +47,10 @@ export class GetStream implements ExchangeSink {
   #parser: SseParser | undefined;
   #cancelWait: Cancel = () => {};
   #failures = 0;
+  /** Streams in a row that ended cleanly and brought no data. */
+  #idle = 0;
   #openedAtMs: number | undefined;
+  /** The present stream brought data. */
   #heard = false;
   #fatal: HostError | undefined;
   #tooLarge: HostError | undefined;
@@ -62,10 +69,13 @@ export class GetStream implements ExchangeSink {
     this.#exchange = this.#options.open(this.#lastEventId, this);
   }
 
-  /** Opens after the time the server asked for. */
+  /** Opens after the time the server asked for, or later when it was asked in vain. */
   openLater(): void {
-    const { clock, random } = this.#options;
-    const delayMs = reconnectDelayMs(this.#retryMs, this.#failures, random);
+    const { clock, random, endless } = this.#options;
+    const delayMs =
+      this.#failures > 0 || endless
+        ? reconnectDelayMs(this.#retryMs, this.#failures + this.#idle, grownMsMax, random)
+        : reconnectDelayMs(this.#retryMs, this.#idle, pollMsMax, random);
     this.#cancelWait = clock.at(clock.nowMs() + delayMs, () => this.open());
   }
 
@@ -96,7 +106,6 @@ export class GetStream implements ExchangeSink {
   }
 
   data(chunk: Buffer): HostError | undefined {
-    this.#heard = true;
     this.#parser?.push(chunk);
     return this.#tooLarge;
   }
@@ -120,9 +129,12 @@ export class GetStream implements ExchangeSink {
     this.#exchange = undefined;
     if (this.#fatal) return this.#giveUp(this.#fatal);
     const livedMs = this.#openedAtMs === undefined ? 0 : this.#options.clock.nowMs() - this.#openedAtMs;
-    // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
-    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = 0;
-    else this.#failures++;
+    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = this.#idle = 0;
+    else if (clean) {
+      // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
+      this.#failures = 0;
+      this.#idle++;
+    } else this.#failures++;
     if (!clean && !this.#options.endless && this.#failures >= failuresMax) return this.#giveUp(error);
     this.openLater();
   }
@@ -135,7 +147,10 @@ export class GetStream implements ExchangeSink {
   #event(event: SseEvent): void {
     if (this.#stopped) return;
     if (event.retryMs !== undefined) this.#retryMs = event.retryMs;
-    if (event.data.length > 0) this.#options.onData(event.data);
+    if (event.data.length > 0) {
+      this.#heard = true;
+      this.#options.onData(event.data);
+    }
     if (event.id !== undefined) this.#lastEventId = event.id === '' ? undefined : event.id;
   }
 

@@ -7,9 +7,9 @@ import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import type { ResponseHeaders } from './http-exchange.js';
 
 /** A server that asks for longer is treated as if it had asked for this. */
-const retryAfterMaxMs = 3_600_000;
+const retryAfterMsMax = 3_600_000;
 
-export interface StatusFacts {
+interface StatusFacts {
   readonly server: string;
   readonly status: number;
   readonly headers: ResponseHeaders;
@@ -28,7 +28,7 @@ export function statusError(facts: StatusFacts): HostError {
     ...(rpcCode === undefined ? {} : { rpcCode }),
   };
   if (status === 401) {
-    const hint = 'Sign in to this server again, or renew the token in its configuration.';
+    const hint = 'sign in to this server again, or renew the token in its configuration';
     return new HostError('needs_reauth', `server '${server}' wants authorization (401)`, {
       ...details,
       execution: 'not_executed',
@@ -77,9 +77,9 @@ export function statusError(facts: StatusFacts): HostError {
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
   if (value === undefined) return undefined;
   const text = value.trim();
-  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMaxMs);
+  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMsMax);
   const atMs = /^[A-Za-z]{3}/.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMaxMs);
+  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMsMax);
 }
 
 export function headerText(headers: ResponseHeaders, name: string): string | undefined {
