@@ -49,6 +49,8 @@ export interface ChannelListener {
   message(envelope: Envelope, origin: OutboundFrame | undefined): void;
   /** This one request will get no answer; the channel lives on. */
   failed(frame: OutboundFrame, error: HostError): void;
+  /** Legacy HTTP: the server no longer knows our session, and nobody has asked anything yet that would show it. */
+  sessionLost?(): void;
   /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */
   closed(error: HostError): void;
 }

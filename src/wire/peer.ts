@@ -58,6 +58,8 @@ export interface PeerHandlers {
   request?(request: InboundRequest): void;
   notification?(notification: InboundNotification): void;
   closed?(error: HostError): void;
+  /** The server has forgotten our session; the connection is still good. */
+  sessionLost?(): void;
   /** A handler above threw. The connection goes on. */
   handlerError?(error: unknown): void;
 }
@@ -196,6 +198,10 @@ export class Peer implements ChannelListener {
     if (pending?.frame !== frame) return;
     this.#forget(frame.id as number, pending);
     pending.reject(error);
+  }
+
+  sessionLost(): void {
+    this.#guard(() => this.#handlers.sessionLost?.());
   }
 
   closed(error: HostError): void {

@@ -180,14 +180,14 @@ describe('refusals', () => {
       503,
       { 'retry-after': '7' },
       undefined,
-      { code: 'overloaded', details: { httpStatus: 503, execution: 'not_executed', retryAfterMs: 7_000 } },
+      { code: 'overloaded', details: { httpStatus: 503, execution: 'uncertain', retryAfterMs: 7_000 } },
     ],
     [
       '429 with a date',
       429,
       { 'retry-after': 'Thu, 01 Jan 2026 00:00:30 GMT' },
       undefined,
-      { code: 'overloaded', details: { execution: 'not_executed', retryAfterMs: 30_000 } },
+      { code: 'overloaded', details: { execution: 'uncertain', retryAfterMs: 30_000 } },
     ],
     ['500', 500, {}, undefined, { code: 'transport', details: { httpStatus: 500, execution: 'uncertain' } }],
     [

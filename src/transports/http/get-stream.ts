@@ -39,6 +39,9 @@ interface GetStreamOptions {
   readonly onGiveUp: (error: HostError) => void;
 }
 
+/** Not now, or the server still holds the stream that just broke: asked again, where other refusals are final. */
+const passingStatuses = [408, 409, 425, 429];
+
 export class GetStream implements ExchangeSink {
   readonly #options: GetStreamOptions;
   #lastEventId: string | undefined;
@@ -101,7 +104,7 @@ export class GetStream implements ExchangeSink {
     }
     const inSession = true;
     const error = statusError({ server, status, headers, inSession, rpcCode: undefined, now: clock.date() });
-    if (status < 500 && status !== 429) this.#fatal = error;
+    if (status < 500 && !passingStatuses.includes(status)) this.#fatal = error;
     return error;
   }
 

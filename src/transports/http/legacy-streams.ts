@@ -20,6 +20,8 @@ interface LegacyStreamsOptions {
   readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
   /** Data on the standalone stream. */
   readonly onData: (data: Buffer) => void;
+  /** The server no longer knows the session that the standalone stream belongs to. */
+  readonly onSessionLost: () => void;
 }
 
 export class LegacyStreams {
@@ -37,8 +39,9 @@ export class LegacyStreams {
     this.#standalone = new GetStream({
       ...this.#options,
       endless: true,
-      onGiveUp: () => {
+      onGiveUp: (cause) => {
         this.#standalone = undefined;
+        if (cause.details.reason === 'session_expired') this.#options.onSessionLost();
       },
     });
     this.#standalone.open();
@@ -77,9 +80,12 @@ export class LegacyStreams {
   }
 }
 
+/** `session_expired` means that the server refused a request; of one it received it says nothing. */
 function uncertain(error: HostError): HostError {
+  const { reason } = error.details;
   return new HostError(error.code, error.message, {
     ...error.details,
+    ...(reason === 'session_expired' ? { reason: 'stream_lost' } : {}),
     execution: 'uncertain',
     cause: error,
     ...(error.hint === undefined ? {} : { hint: error.hint }),

@@ -37,6 +37,7 @@ interface NoticeOwner {
 export class NoticeLane {
   readonly #to: NoticeOwner;
   readonly #waiting = new Set<OutboundFrame>();
+  readonly #done = new Map<OutboundFrame, () => void>();
   readonly #onWire = new Map<OneWayPost, Cancel>();
   #bytes = 0;
 
@@ -44,10 +45,15 @@ export class NoticeLane {
     this.#to = to;
   }
 
-  /** Takes the notice or drops it; whoever sent it is not told. */
-  add(frame: OutboundFrame): void {
+  /** Takes the notice or drops it; whoever sent it is not told. `done` is called when it is taken, dropped or lost. */
+  add(frame: OutboundFrame, done?: () => void): void {
     const count = this.#waiting.size + this.#onWire.size;
-    if (count >= noticesMax || this.#bytes >= noticeBytesMax) return this.#lost();
+    if (count >= noticesMax || this.#bytes >= noticeBytesMax) {
+      this.#lost();
+      done?.();
+      return;
+    }
+    if (done) this.#done.set(frame, done);
     this.#bytes += frame.bytes;
     if (this.#onWire.size < noticeConnectionsMax) this.#go(frame);
     else this.#waiting.add(frame);
@@ -55,6 +61,7 @@ export class NoticeLane {
 
   close(): void {
     this.#waiting.clear();
+    this.#done.clear();
     for (const [post, cancelDeadline] of this.#onWire) {
       cancelDeadline();
       post.giveUp();
@@ -83,6 +90,8 @@ export class NoticeLane {
     this.#onWire.get(post)?.();
     this.#onWire.delete(post);
     this.#bytes -= frame.bytes;
+    this.#done.get(frame)?.();
+    this.#done.delete(frame);
     for (const next of this.#waiting) {
       if (this.#onWire.size >= noticeConnectionsMax) return;
       this.#waiting.delete(next);

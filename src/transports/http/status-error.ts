@@ -1,7 +1,6 @@
 /**
- * An HTTP status that is no success → HostError. What the status says about execution:
- * a 4xx is the server's word that it refused before doing anything; a 5xx says nothing; 429 and 503 are a refusal only
- * when they also say when to come back, since proxies send them for requests they did pass on.
+ * An HTTP status that is no success → HostError. What the status says about execution: a few refuse the request as such,
+ * before anything was done. All others say nothing: a proxy sends 408, 429 and 503 also for requests it did pass on.
  */
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import type { ResponseHeaders } from './http-exchange.js';
@@ -54,7 +53,7 @@ export function statusError(facts: StatusFacts): HostError {
     return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
       ...details,
       reason: 'http_status',
-      execution: retryAfterMs === undefined ? 'uncertain' : 'not_executed',
+      execution: 'uncertain',
       ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     });
   }
@@ -68,10 +67,12 @@ export function statusError(facts: StatusFacts): HostError {
   return new HostError('protocol_error', `server '${server}' refused the request with status ${status}`, {
     ...details,
     reason: 'http_status',
-    // 408 is also what proxies say after the server behind them was too slow.
-    execution: status === 408 || status < 400 ? 'uncertain' : 'not_executed',
+    execution: refusedUnread.includes(status) ? 'not_executed' : 'uncertain',
   });
 }
+
+/** Statuses that can only be said of a request nobody acted on. */
+const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
 
 /** Seconds or a date; undefined when it is neither. */
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {

@@ -45,6 +45,9 @@ export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHt
   return new StreamableHttpChannel(spec, deps);
 }
 
+/** How long calls wait for the server to take `notifications/initialized`. */
+const initializedMsMax = 2_000;
+
 export class StreamableHttpChannel implements Channel {
   readonly kind = 'streamable-http';
   readonly counters = newHttpCounters();
@@ -92,6 +95,9 @@ export class StreamableHttpChannel implements Channel {
       random: deps.random,
       open: (lastEventId, sink) => this.#get(lastEventId, sink),
       onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
+      onSessionLost: () => {
+        if (!this.#closed) this.#listener?.sessionLost?.();
+      },
     });
   }
 
@@ -118,6 +124,7 @@ export class StreamableHttpChannel implements Channel {
   resetSession(): void {
     this.#streams.closeStandalone();
     this.#headers.holdSession(undefined);
+    this.#lane.hold();
   }
 
   send(frame: OutboundFrame): HostError | undefined {
@@ -125,7 +132,7 @@ export class StreamableHttpChannel implements Channel {
     const refused = checkFacts(this.#server, frame.http);
     if (refused) return refused;
     if (frame.kind !== 'request') {
-      this.#notices.add(frame);
+      this.#notices.add(frame, frame.method === 'notifications/initialized' ? this.#holdUntilOpen() : undefined);
       return undefined;
     }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#pendingBytes);
@@ -155,6 +162,17 @@ export class StreamableHttpChannel implements Channel {
   close(): Promise<void> {
     this.#closing ??= this.#end();
     return this.#closing;
+  }
+
+  /** Calls wait until the server has taken `initialized`, on its other connection, or has had time enough to. */
+  #holdUntilOpen(): () => void {
+    const { clock } = this.#deps;
+    this.#lane.hold();
+    const cancel = clock.at(clock.nowMs() + initializedMsMax, () => this.#lane.letGo());
+    return () => {
+      cancel();
+      this.#lane.letGo();
+    };
   }
 
   #dispatch(call: PostCall): void {
@@ -246,6 +264,8 @@ export class StreamableHttpChannel implements Channel {
   #fail(call: PostCall, error: HostError): void {
     if (!this.#open.has(call.frame)) return;
     this.#forget(call);
+    // No session came of it: what waited for one is answered by the server itself.
+    if (call.frame.method === 'initialize') this.#lane.letGo();
     if (!this.#closed) this.#listener?.failed(call.frame, error);
   }
 
