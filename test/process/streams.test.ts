@@ -35,7 +35,7 @@ describe('P3 stdout flood:', () => {
   test('a line without end closes the channel and ends the server', async () => {
     const talk = await perl('my $x = "x" x 65536; while (1) { syswrite STDOUT, $x }');
     expect((await talk.whenClosed()).toJSON()).toMatchObject({
-      code: 'protocol_error',
+      code: 'result_too_large',
       reason: 'frame_too_large',
       limit: LIMITS.frameBytes,
     });
