@@ -2,6 +2,7 @@
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LIMITS } from '../../src/kernel/limits.js';
+import { responseFrame } from '../../src/wire/frame.js';
 import { LineFramer } from '../../src/wire/line-framer.js';
 import { carriers, fakes, isAlive, until, useBench } from './harness.js';
 
@@ -131,6 +132,22 @@ describe('P5 dead peer writes:', () => {
       execution: 'uncertain',
     });
     expect(talk.send().refused?.toJSON()).toMatchObject({ reason: 'exit', execution: 'not_executed', retryable: true });
+  });
+
+  test('a server that leaves 16 MiB of our answers unread holds nobody up when it dies', async () => {
+    const talk = await bench.stub('--no-read');
+    const calls = [talk.send(), talk.send(large)];
+    await until(() => calls[1]?.frame.phase === 'writing', 'the pipe is full');
+    calls.push(talk.send(), talk.send());
+    while (!talk.channel.send(responseFrame('1', 'result', '{}'))) {
+      // Until the queue is full.
+    }
+    process.kill(talk.channel.describe().pid, 'SIGKILL');
+    await talk.whenClosed();
+    const exitMs = talk.channel.describe().exit?.atMs as number;
+    expect(talk.failed.map(({ frame }) => frame.id)).toEqual([3, 4, 2]);
+    expect(talk.failed[0]?.error).toBe(talk.failed[1]?.error);
+    for (const { atMs } of [...talk.failed, ...talk.closed.slice(0, 1)]) expect(atMs - exitMs).toBeLessThan(100);
   });
 
   test('a server that dies in the middle of a frame', async () => {

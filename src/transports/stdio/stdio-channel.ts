@@ -12,7 +12,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { HostError } from '../../kernel/errors.js';
+import type { HostError, SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
   type Channel,
@@ -254,11 +254,18 @@ export class StdioChannel implements Channel {
     this.#fail(this.#halfSent.splice(0));
   }
 
+  /** Nobody waits for our own answers and notices, and a server can leave some hundred thousand of them unread. */
   #fail(frames: OutboundFrame[]): void {
     const ending = this.#ending ?? 'closed';
+    // One error for all that came equally far: each costs a stack trace, and they say the same.
+    const errors = new Map<SendPhase, HostError>();
     for (const frame of frames) {
-      if (this.#closedWith || frame.phase === 'answered') continue;
-      this.#listener?.failed(frame, frameError(this.#server, ending, this.#child.exit, frame.phase));
+      const { kind, phase } = frame;
+      if (kind !== 'request' || phase === 'answered') continue;
+      if (this.#closedWith) return;
+      const error = errors.get(phase) ?? frameError(this.#server, ending, this.#child.exit, phase);
+      errors.set(phase, error);
+      this.#listener?.failed(frame, error);
     }
   }
 
