@@ -133,6 +133,24 @@ test('S6 permanent failure: a sandbox that is not installed is named, with the w
   });
 });
 
+test('a state directory others may write to is told once, and not used', async () => {
+  const problems: unknown[] = [];
+  chmodSync(bench.stateDir, 0o777);
+  const keeper = new ChildKeeper({
+    clock: systemClock,
+    stateDir: bench.stateDir,
+    ambient: process.env,
+    onProblem: (error) => problems.push(error),
+  });
+  expect(await keeper.reapLeftovers()).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
+  const spec = { server: 'stub', command: 'perl', args: [stubServer] };
+  const channel = await openStdio(spec, { clock: systemClock, cleanText: String, children: keeper });
+  await channel.close();
+  await keeper.closeAll();
+  expect(problems).toMatchObject([{ code: 'invalid_spec', details: { reason: 'others_may_write' } }]);
+  expect(readdirSync(bench.stateDir)).toEqual([]);
+});
+
 test('the journal names a child from its start until its end', async () => {
   const journal = () => readFileSync(path.join(bench.stateDir, `${bench.keeper.instanceId}.children`), 'utf8');
   const talk = await bench.open({ args: [stubServer] });
