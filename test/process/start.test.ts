@@ -133,6 +133,21 @@ test('S6 permanent failure: a sandbox that is not installed is named, with the w
   });
 });
 
+test('S6 permanent failure: on Windows a child process is refused before anything else', async () => {
+  const platform = Object.getOwnPropertyDescriptor(process, 'platform') as PropertyDescriptor;
+  Object.defineProperty(process, 'platform', { ...platform, value: 'win32' });
+  try {
+    await expect(bench.open({ command: 'no-such-program-here' })).rejects.toMatchObject({
+      code: 'connect_failed',
+      message: expect.stringContaining("server 'stub'"),
+      details: { server: 'stub', reason: 'unsupported_platform', execution: 'not_executed' },
+      hint: expect.stringContaining('WSL'),
+    });
+  } finally {
+    Object.defineProperty(process, 'platform', platform);
+  }
+});
+
 test('a state directory others may write to is told once, and not used', async () => {
   const problems: unknown[] = [];
   chmodSync(bench.stateDir, 0o777);

@@ -70,9 +70,7 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
       env,
       stdio: ['pipe', 'pipe', 'pipe'],
       // A session and group of its own: signals meant for it reach its children too, and none of ours reaches it.
-      // Windows has no groups, and there this would open a console window.
-      detached: process.platform !== 'win32',
-      windowsHide: true,
+      detached: true,
       shell: false,
     });
   } catch (error) {
@@ -91,8 +89,7 @@ export function abortChild(handle: ChildProcess): void {
   handle.on('error', () => {});
   try {
     // Not reaped yet, so the number is still its own, and that of its group.
-    if (process.platform !== 'win32' && handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
-    else handle.kill('SIGKILL');
+    if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
   } catch {
     // Gone already.
   }
@@ -107,7 +104,6 @@ export class Child {
   readonly stderr: Readable;
   readonly #request: ChildRequest;
   readonly #deps: ChildDeps;
-  readonly #handle: ChildProcess;
   readonly #group: ProcessGroup;
   readonly #onExit: Array<(exit: ChildExit) => void> = [];
   #exit: ChildExit | undefined;
@@ -127,7 +123,6 @@ export class Child {
     this.stdin = stdin;
     this.stdout = stdout;
     this.stderr = stderr;
-    this.#handle = handle;
     this.#request = request;
     this.#deps = deps;
     this.startedAtMs = deps.clock.nowMs();
@@ -186,7 +181,7 @@ export class Child {
     const { clock } = this.#deps;
     const leader = this.#exit === undefined;
     // While the leader lives the group is not empty, and walking the process table can wait.
-    const followers = leader || process.platform === 'win32' ? 0 : this.#group.count();
+    const followers = leader ? 0 : this.#group.count();
     const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
     this.#ladder = ladder;
     for (const effect of effects) this.#perform(effect);
@@ -202,7 +197,6 @@ export class Child {
 
   #perform(effect: LadderEffect): void {
     if (effect === 'close_stdin') return this.#closeStdin();
-    if (process.platform === 'win32') return this.#killTree();
     if (effect === 'kill') {
       this.#group.signal('SIGKILL');
       return;
@@ -216,13 +210,6 @@ export class Child {
     // Bytes the child does not read would hold back the end of file behind them.
     if (this.stdin.writableLength === 0) this.stdin.end();
     else this.stdin.destroy();
-  }
-
-  /** By pid, which cannot be given out again while we hold the handle. */
-  #killTree(): void {
-    spawn('taskkill', ['/T', '/F', '/PID', String(this.pid)], { stdio: 'ignore', windowsHide: true }).on('error', () =>
-      this.#handle.kill(),
-    );
   }
 
   async #finish(rung: Rung, left: number): Promise<void> {

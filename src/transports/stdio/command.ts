@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { HostError } from '../../kernel/errors.js';
-import { type Environment, lookUp } from '../environment.js';
+import type { Environment } from '../environment.js';
 
 export interface CommandRequest {
   readonly server: string;
@@ -26,21 +26,17 @@ const defaultPath = '/usr/local/bin:/usr/bin:/bin';
 export async function resolveCommand(request: CommandRequest): Promise<string> {
   const { server, command, cwd, env } = request;
   await checkDirectory(server, cwd);
-  const windows = process.platform === 'win32';
-  const hasFolder = command.includes('/') || (windows && command.includes('\\'));
-  const folders = hasFolder ? [''] : (lookUp(env, 'PATH', process.platform) ?? defaultPath).split(path.delimiter);
-  const endings = windows ? windowsEndings(command, env) : [''];
+  const hasFolder = command.includes('/');
+  const folders = hasFolder ? [''] : (env.PATH ?? defaultPath).split(path.delimiter);
 
   let fault: Fault = 'ENOENT';
   for (const folder of folders) {
-    for (const ending of endings) {
-      // An empty PATH entry means the working directory, as it does for a shell.
-      const file = path.resolve(cwd, folder, command + ending);
-      const found = await executableFault(file);
-      if (found === undefined) return file;
-      // As execvp does: a file that may not be run is worth telling, one that is not there is not.
-      if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
-    }
+    // An empty PATH entry means the working directory, as it does for a shell.
+    const file = path.resolve(cwd, folder, command);
+    const found = await executableFault(file);
+    if (found === undefined) return file;
+    // As execvp does: a file that may not be run is worth telling, one that is not there is not.
+    if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
   }
   throw commandError(request, fault, hasFolder);
 }
@@ -99,13 +95,6 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
     execution: 'not_executed',
     hint,
   });
-}
-
-/** `npx` means `npx.cmd` there; a name that already has one of the endings is tried as it is, first. */
-function windowsEndings(command: string, env: Environment): string[] {
-  const endings = (lookUp(env, 'PATHEXT', 'win32') ?? '.COM;.EXE;.BAT;.CMD').split(';').filter(Boolean);
-  const own = path.extname(command).toUpperCase();
-  return endings.some((ending) => ending.toUpperCase() === own) ? ['', ...endings] : endings;
 }
 
 function faultOf(error: unknown): Fault {

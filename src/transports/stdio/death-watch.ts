@@ -144,7 +144,7 @@ export class DeathWatch {
 
   #start(): void {
     this.#cancelRetry();
-    if (this.#closed || process.platform === 'win32') return;
+    if (this.#closed) return;
     const waitedMs = this.#clock.nowMs() - this.#startedAtMs;
     if (waitedMs < retryMs) {
       this.#cancelRetry = this.#clock.at(this.#startedAtMs + retryMs, () => this.#start());

@@ -12,7 +12,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { HostError, SendPhase } from '../../kernel/errors.js';
+import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
   type Channel,
@@ -24,7 +24,7 @@ import {
 import type { Envelope } from '../../wire/envelope.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { childEnvironment, type Environment, lookUp } from '../environment.js';
+import { childEnvironment, type Environment } from '../environment.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import type { ChildKeeper } from './child-keeper.js';
 import { resolveCommand } from './command.js';
@@ -80,6 +80,7 @@ const exitAfterBreakMs = 50;
 
 /** Starts the server. Rejects with `connect_failed` when it cannot be started. */
 export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
+  if (process.platform === 'win32') throw unsupportedPlatform(spec.server);
   const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
   const { ambient } = deps.children;
   const child = await deps.children.start(async (mark) => {
@@ -87,13 +88,23 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
     const file = await resolveCommand({ server, command, cwd, env });
     const base = { server, cwd, env };
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
-    const searchPath = lookUp(ambient, 'PATH', process.platform) ?? '/usr/bin:/bin';
+    const searchPath = ambient.PATH ?? '/usr/bin:/bin';
     const writablePaths = spec.writablePaths ?? [];
     const wrapped = await wrapInSandbox({ server, file, args, cwd, writablePaths, searchPath });
     return { ...base, ...wrapped, leaderIsSandbox: true };
   });
   return new StdioChannel(child, spec, deps);
 }
+
+/** Without process groups a stop could not promise anything. */
+const unsupportedPlatform = (server: string) =>
+  new HostError('connect_failed', `server '${server}' runs as a child process, which is not supported on Windows`, {
+    server,
+    reason: 'unsupported_platform',
+    field: 'command',
+    execution: 'not_executed',
+    hint: 'run Hostler in WSL or a Linux container, or connect to the server over HTTP',
+  });
 
 export class StdioChannel implements Channel {
   readonly kind = 'stdio';
