@@ -297,6 +297,11 @@ test('P8 fd hygiene: what we were given ourselves does not reach a child', () =>
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
 });
 
+test('S7 ordered stop: a process with nothing else to do waits for the end of a stop', () => {
+  const flags = [driverFile, compiled, stateDir, 'alone'];
+  expect(execFileSync(process.execPath, flags, { encoding: 'utf8' })).toBe('kill\n');
+});
+
 test('S11 resource floor: without descriptors a start fails with EMFILE, and a stop still takes down the whole group', () => {
   const flags = ['-c', 'ulimit -n 64; exec "$0" "$@"', process.execPath, driverFile, compiled, stateDir, 'emfile'];
   const text = execFileSync('/bin/sh', flags, { encoding: 'utf8' });

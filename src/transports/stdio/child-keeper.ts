@@ -12,20 +12,20 @@ import { newId } from '../../kernel/random.js';
 import { type Environment, runMark } from '../environment.js';
 import { abortChild, Child, type ChildRequest, spawnChild } from './child.js';
 import { DeathWatch } from './death-watch.js';
-import { Escapees } from './escapees.js';
+import { Escapees, type LostRun } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
-import type { ProcessTable } from './process-table.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
 import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
 import { systemTable } from './system-table.js';
 
-export interface ChildKeeperOptions {
+interface ChildKeeperOptions {
   readonly clock: Clock;
   /** Where the journal lies. Without it, only the death watch guards against our own sudden end. */
   readonly stateDir?: string;
   /** Our own environment, from which children get their baseline. */
-  readonly ambient?: Environment;
+  readonly ambient: Environment;
   readonly instanceId?: string;
   /** The journal could not be written, or an old one not be used: children run, but a crash may leave some behind. */
   readonly onProblem?: (error: unknown) => void;
@@ -48,7 +48,7 @@ export class ChildKeeper {
 
   constructor(options: ChildKeeperOptions) {
     this.instanceId = options.instanceId ?? newId();
-    this.ambient = options.ambient ?? process.env;
+    this.ambient = options.ambient;
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;
@@ -113,19 +113,23 @@ export class ChildKeeper {
 
   #adopt(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
     try {
+      let descendants: readonly ProcessFacts[] = [];
       return new Child(handle, request, {
         clock: this.#clock,
         table: this.#table,
-        stopped: (ended, left) => this.#stopped(ended, left, run, mark),
+        stopping: (leader) => {
+          descendants = this.#escapees.descendants(leader.pid);
+        },
+        stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, leader, left, run),
       });
     } catch (error) {
       abortChild(handle);
-      throw spawnError(request.server, request.file, error);
+      throw isHostError(error) ? error : spawnError(request.server, request.file, error);
     }
   }
 
-  async #stopped(child: Child, left: number, run: number, mark: string): Promise<readonly number[]> {
-    const escaped = await this.#escapees.find(mark, child.startTicks);
+  async #stopped(lost: LostRun, child: Child, left: number, run: number): Promise<readonly number[]> {
+    const escaped = await this.#escapees.find(lost);
     this.#live.delete(child);
     // What outlived SIGKILL stays written down: our end, or the next start, tries again.
     if (left > 0) return escaped;
@@ -136,7 +140,7 @@ export class ChildKeeper {
 }
 
 const shuttingDown = (server: string) =>
-  new HostError('connect_failed', `server '${server}' was not started: Hostler is shutting down.`, {
+  new HostError('connect_failed', `server '${server}' was not started: Hostler is shutting down`, {
     server,
     reason: 'shutting_down',
     execution: 'not_executed',

@@ -60,14 +60,13 @@ export interface StdioDeps {
 
 export interface StdioDescription {
   readonly pid: number;
-  readonly startedAtMs: number;
   readonly profile: SandboxProfile;
   readonly exit: ChildExit | undefined;
   /** How the stop went, once nothing is left. */
   readonly stop: StopReport | undefined;
   /** More than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
-  /** Processes that left the group and still run; known once the channel is closed. */
+  /** Processes that left the group and still run, as far as they can be found; known once the channel is closed. */
   readonly escaped: number;
   readonly stderrTail: (maxBytes?: number) => string;
 }
@@ -178,10 +177,9 @@ export class StdioChannel implements Channel {
   }
 
   describe(): StdioDescription {
-    const { pid, startedAtMs, exit, report } = this.#child;
+    const { pid, exit, report } = this.#child;
     return {
       pid,
-      startedAtMs,
       profile: this.#profile,
       exit,
       stop: report,
