@@ -10,7 +10,7 @@ import path from 'node:path';
 import { HostError } from '../../kernel/errors.js';
 import type { Environment } from '../environment.js';
 
-export interface CommandRequest {
+interface CommandRequest {
   readonly server: string;
   readonly command: string;
   readonly cwd: string;
@@ -63,12 +63,12 @@ async function checkDirectory(server: string, cwd: string): Promise<void> {
   }
   if (fault === undefined) return;
   const what = { ENOENT: 'does not exist', EACCES: 'may not be entered', ENOTDIR: 'is not a directory' }[fault];
-  throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}.`, {
+  throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}`, {
     server,
     reason: fault,
     field: 'cwd',
     execution: 'not_executed',
-    hint: `Set "cwd" of server '${server}' to an existing directory, or leave it out.`,
+    hint: `set "cwd" of server '${server}' to an existing directory, or leave it out`,
   });
 }
 
@@ -78,17 +78,17 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
     ENOENT: [
       `was not found${where}`,
       hasFolder
-        ? 'Check the path, or install the program.'
-        : `Install it, give its full path as "command", or declare a PATH in "env" of server '${server}'.`,
+        ? 'check the path, or install the program'
+        : `install it, give its full path as "command", or declare a PATH in "env" of server '${server}'`,
     ],
     EACCES: [
       `was found${where} but may not be executed`,
-      'Make the file executable (chmod +x), or start it through its interpreter.',
+      'make the file executable (chmod +x), or start it through its interpreter',
     ],
-    ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'Check the path.'],
+    ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'check the path'],
   };
   const [what, hint] = text[fault];
-  return new HostError('connect_failed', `server '${server}': command "${command}" ${what}.`, {
+  return new HostError('connect_failed', `server '${server}': command "${command}" ${what}`, {
     server,
     reason: fault,
     field: 'command',

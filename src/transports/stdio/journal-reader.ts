@@ -7,7 +7,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import type { JournalEntry, JournalHeader } from './pid-journal.js';
 import { signallable } from './process-group.js';
 
-export interface Journal {
+interface Journal {
   readonly header: JournalHeader;
   readonly running: readonly JournalEntry[];
 }

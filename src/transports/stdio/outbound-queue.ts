@@ -14,7 +14,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import type { OutboundFrame } from '../../wire/channel.js';
 import { overloaded } from '../../wire/wire-errors.js';
 
-export interface OutboundQueueOptions {
+interface OutboundQueueOptions {
   readonly server: string;
   readonly stream: Writable;
   /** The stream refused a write; called at most once. Frames stay as they are until `abandon`. */

@@ -51,14 +51,14 @@ export interface StdioSpec {
   readonly stopPace?: LadderPace;
 }
 
-export interface StdioDeps {
+interface StdioDeps {
   readonly clock: Clock;
   /** Redaction, and removal of terminal codes, for everything of stderr that is shown. */
   readonly cleanText: (text: string) => string;
   readonly children: ChildKeeper;
 }
 
-export interface StdioDescription {
+interface StdioDescription {
   readonly pid: number;
   readonly profile: SandboxProfile;
   readonly exit: ChildExit | undefined;
@@ -73,6 +73,9 @@ export interface StdioDescription {
 
 /** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
 const halfSentMs = 50;
+
+/** Of the last line on stderr, quoted in the error that ends the channel. */
+const lastWordsChars = 500;
 
 /** How long a broken stdin may wait for the exit that probably caused it, and explains it better. */
 const exitAfterBreakMs = 50;
@@ -284,7 +287,13 @@ export class StdioChannel implements Channel {
     this.#cancelWait();
     this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
-    this.#closedWith = endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(500), lineBytes);
+    this.#closedWith = endingError(
+      this.#server,
+      ending,
+      this.#child.exit,
+      this.#stderr.lastLine(lastWordsChars),
+      lineBytes,
+    );
     // Whoever else holds these pipes must not cost us descriptors.
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());
