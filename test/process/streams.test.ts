@@ -7,7 +7,7 @@ import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
 import { LineFramer } from '../../src/wire/line-framer.js';
-import { carriers, fakes, isAlive, stubServer, Talk, until, useBench } from './harness.js';
+import { carriers, fakes, isAlive, stubServer, Talk, table, until, useBench } from './harness.js';
 
 const bench = useBench();
 const MiB = 1024 * 1024;
@@ -217,12 +217,13 @@ describe('P6 pipe held open:', () => {
     const args = [stubServer, '--grandchild', 'setsid', '--stderr', 'no key given\\n', '--exit', '4'];
     const spec = { server: 'stub', command: 'perl', args };
     const talk = new Talk(await openStdio(spec, { clock, cleanText: String, children }));
-    await until(() => talk.channel.describe().stop !== undefined, 'it has exited');
+    const grandchildren = () => carriers(children.instanceId).filter((pid) => table.read(pid)?.pgid === pid);
+    await until(() => talk.channel.describe().exit !== undefined && grandchildren().length === 1, 'only it is left');
     clock.advance(199);
     expect(talk.closed).toEqual([]);
     clock.advance(1);
     expect(talk.closed).toHaveLength(1);
-    for (const pid of talk.channel.describe().stop?.escapedPids ?? []) process.kill(pid, 'SIGKILL');
+    for (const pid of grandchildren()) process.kill(pid, 'SIGKILL');
     await children.closeAll();
   });
 

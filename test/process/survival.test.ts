@@ -215,14 +215,13 @@ describe('S8 death watch:', () => {
 
   /** A group whose leader has gone and left two others in it; the second has wiped its environment. */
   async function plantLeaderless(env: NodeJS.ProcessEnv) {
-    const script =
-      'for my $wipe (0, 1) { next if fork; $wipe ? exec qw(env -i sleep 1000) : exec qw(sleep 1000) } exit';
+    const fork = 'for my $wipe (0, 1) { next if fork; $wipe ? exec qw(env -i sleep 1000) : exec qw(sleep 1000) }';
+    const script = `${fork} select undef, undef, undef, 0.1; exit`;
     const { pid, startTicks } = await plant(script, env);
     const members = () => table.living().filter(({ pgid }) => pgid === pid);
-    await until(
-      () => members().length === 2 && members().every((member) => commandLine(member.pid).startsWith('sleep')),
-      'it has lost its leader',
-    );
+    await until(() => table.read(pid) === undefined, 'its leader has gone, and was reaped');
+    await until(() => members().every((member) => commandLine(member.pid).startsWith('sleep')), 'the others sleep');
+    expect(members()).toHaveLength(2);
     return { pid, startTicks, members };
   }
 
