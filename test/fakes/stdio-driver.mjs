@@ -102,5 +102,12 @@ if (what === 'fds') {
     await start({ args: [stub, '--ignore-eof', '--grandchild', 'daemon', ...ready], sandbox: 'standard' })
   ).pid;
   process.kill(pids.stopped, 'SIGSTOP');
-  process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid: children.watchPid })}\n`);
+  let { watchPid } = children;
+  process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid })}\n`);
+  // In a turn of its own: by then a new watch has been given its list.
+  setInterval(() => {
+    if (children.watchPid === watchPid || children.watchPid === undefined) return;
+    watchPid = children.watchPid;
+    process.stdout.write(`${JSON.stringify({ watchPid })}\n`);
+  }, 5);
 }

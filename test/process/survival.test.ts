@@ -53,6 +53,8 @@ interface Driver {
   readonly instanceId: string;
   readonly watchPid: number;
   readonly pids: Readonly<Record<string, number>>;
+  /** Watches that followed the first, each told when it knew its list. */
+  successors(): number[];
   kill(): Promise<void>;
 }
 
@@ -68,12 +70,21 @@ async function startDriver(): Promise<Driver> {
     handle.once('exit', () => resolve());
   });
   await until(() => text.includes('\n') || handle.exitCode !== null, 'the driver has started its children');
-  const facts = JSON.parse(text) as Omit<Driver, 'pid' | 'kill'>;
+  const lines = () =>
+    text
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Omit<Driver, 'pid' | 'kill' | 'successors'>);
+  const facts = lines()[0] as Omit<Driver, 'pid' | 'kill' | 'successors'>;
+  const successors = () =>
+    lines()
+      .slice(1)
+      .map(({ watchPid }) => watchPid);
   const kill = () => {
     handle.kill('SIGKILL');
     return gone;
   };
-  const driver = { ...facts, pid: handle.pid as number, kill };
+  const driver = { ...facts, pid: handle.pid as number, successors, kill };
   drivers.push(driver);
   return driver;
 }
@@ -104,14 +115,7 @@ describe('S8 host killed:', () => {
   test('a watch that was killed has a successor that knows the whole list', async () => {
     const driver = await startDriver();
     process.kill(driver.watchPid, 'SIGKILL');
-    const successor = () =>
-      table
-        .living()
-        .find(
-          ({ pid, ppid }) =>
-            pid !== driver.watchPid && ppid === driver.pid && commandLine(pid).includes('hostler-watch'),
-        );
-    await until(() => successor() !== undefined, 'there is another watch');
+    await until(() => driver.successors().length > 0, 'there is another watch');
     await driver.kill();
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
   });
