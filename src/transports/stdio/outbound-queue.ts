@@ -27,7 +27,7 @@ const batchBytesMax = 64 * 1024;
  * Frames of one tick leave together, but so many leave at once: the server then works on them while its callers are
  * still making the next, instead of the two sides waiting for each other in turns.
  */
-const batchFramesMax = 16;
+const batchFramesMax = 4;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
