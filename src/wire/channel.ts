@@ -30,6 +30,8 @@ export interface OutboundFrame {
   /** Bytes of the message and a line end. */
   readonly bytes: number;
   readonly http: HttpFacts | undefined;
+  /** How many frames may leave together; a channel that writes in batches waits for no more. */
+  batch: number;
   phase: SendPhase;
 }
 

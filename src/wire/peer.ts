@@ -73,6 +73,9 @@ export interface PeerCounters {
   forbidden: number;
 }
 
+/** Past it a larger batch saves nothing. */
+const batchFramesMax = 16;
+
 interface Pending {
   readonly frame: OutboundFrame;
   readonly options: RequestOptions;
@@ -151,6 +154,8 @@ export class Peer implements ChannelListener {
       const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
       this.#pending.set(id, pending);
       if (progress) this.#progress.set(progress.token, pending);
+      // A quarter of what is owed: the server works on one part while its callers make the next.
+      frame.batch = Math.min(batchFramesMax, Math.max(1, this.#pending.size >> 2));
       const refusedNow = this.#send(frame);
       if (refusedNow) {
         this.#forget(id, pending);

@@ -30,6 +30,7 @@ const frame = (payload: string | Uint8Array, id = 1): OutboundFrame => ({
   payload,
   tail: ']',
   bytes: Buffer.byteLength(payload) + 3,
+  batch: 4,
   http: undefined,
   phase: 'queued',
 });
@@ -108,7 +109,7 @@ test('while a write is on its way, frames wait where they can be withdrawn', asy
   expect(stream.writes).toEqual(['[1]\n', '[3]\n']);
 });
 
-test('four frames leave at once, without waiting for the end of the tick', () => {
+test('as many frames as may leave together leave at once, without waiting for the end of the tick', () => {
   const { stream, queue } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) queue.send(frame('x'));
   expect(stream.writes).toEqual(Array(2).fill('[x]\n'.repeat(4)));

@@ -23,11 +23,6 @@ interface OutboundQueueOptions {
 
 /** Well within what a pipe takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
 const batchBytesMax = 64 * 1024;
-/**
- * Frames of one tick leave together, but so many leave at once: the server then works on them while its callers are
- * still making the next, instead of the two sides waiting for each other in turns.
- */
-const batchFramesMax = 4;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
@@ -62,7 +57,8 @@ export class OutboundQueue {
     frame.phase = 'queued';
     this.#queued.add(frame);
     this.#queuedBytes += frame.bytes;
-    if (this.#queued.size >= batchFramesMax) {
+    // Otherwise at the end of the tick. By then the server would have nothing to do, and the two would wait in turns.
+    if (this.#queued.size >= frame.batch) {
       this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
