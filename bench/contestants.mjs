@@ -68,11 +68,9 @@ const hostler =
     const spec = parseServerSpec(url ? { name: 'echo', url } : { name: 'echo', command, args: argv });
     const session = await connector.connect(spec);
     return {
-      call: async () => {
-        const { bytes } = await session.callTool('echo', JSON.stringify(args), {
-          deadlineAtMs: performance.now() + 60_000,
-        });
-        return parse ? JSON.parse(bytes.toString()) : bytes;
+      call: () => {
+        const sent = session.callTool('echo', args, { deadlineAtMs: performance.now() + 60_000 });
+        return parse ? sent.then(({ bytes }) => JSON.parse(bytes.toString())) : sent.then(({ bytes }) => bytes);
       },
       close: async () => {
         await session.close();

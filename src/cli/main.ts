@@ -27,17 +27,28 @@ const main = defineCommand({
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
 async function run(argv: string[]): Promise<number> {
+  const [name, ...rest] = argv;
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
-  if (beforeCommand.includes('--help') || beforeCommand.includes('-h') || argv.length === 0) {
-    print(await (argv[0] === 'probe' ? renderUsage(probe) : renderUsage(main)));
-    return argv.length === 0 ? EXIT.usage : EXIT.done;
-  }
-  if (argv[0] === '--version') {
-    console.log(version);
+  const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
+  if (name === '--version') {
+    print(version);
     return EXIT.done;
   }
-  const { result } = await runCommand(main, { rawArgs: argv });
-  return typeof result === 'number' ? result : EXIT.done;
+  if (name === 'probe') {
+    if (wantsHelp) return show(await renderUsage(probe), EXIT.done);
+    // The command itself and not its parent: citty keeps the result of a subcommand to itself.
+    const { result } = await runCommand(probe, { rawArgs: rest });
+    return result as number;
+  }
+  if (name === undefined || wantsHelp) return show(await renderUsage(main), wantsHelp ? EXIT.done : EXIT.usage);
+  throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
+    hint: 'hostler --help lists the commands',
+  });
+}
+
+function show(text: string, exitCode: number): number {
+  print(text);
+  return exitCode;
 }
 
 /** Whatever of a server's words an error quotes, it cannot start a line of its own. */

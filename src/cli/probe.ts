@@ -8,7 +8,8 @@ import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
 import { parseServerSpec, type ServerSpec } from '../config/server-spec.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { neutraliseJson } from '../kernel/terminal-text.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';
 import { Connector } from '../session/connector.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -130,6 +131,7 @@ async function probe(spec: ServerSpec, startTimeoutMs: number, version: string):
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
     ambient: process.env,
+    onProblem: (problem) => console.error(`hostler: ${neutraliseLine(String(problem), LIMITS.quotedChars)}`),
   });
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort();

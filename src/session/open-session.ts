@@ -109,6 +109,7 @@ async function openOnce(
       notification: (notification) => handlers.notification?.(notification),
       handlerError: (error) => handlers.handlerError?.(error),
       closed: (error) => session && handlers.closed?.(error),
+      sessionLost: () => session?.renewNow(),
     });
     const texts = clientTexts(options.client);
     const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered: attempt.era, clean };

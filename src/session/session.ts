@@ -177,6 +177,11 @@ export class Session {
     }
   }
 
+  /** The server forgot our session while nothing was asked: without a new one its announcements would not reach us. */
+  renewNow(): void {
+    this.#renew(this.#renewals).catch(() => {});
+  }
+
   async close(): Promise<void> {
     this.#liveness.stop();
     await this.#peer.close();

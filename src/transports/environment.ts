@@ -11,70 +11,20 @@ export const RUN_MARKER = 'HOSTLER_RUN';
 
 const BASELINE = new Set(['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHELL', 'TMPDIR']);
 
-/** Without these most Windows programs cannot even load their libraries. Compared in upper case, as Windows does. */
-const WINDOWS_LOCATIONS = new Set([
-  'ALLUSERSPROFILE',
-  'APPDATA',
-  'COMMONPROGRAMFILES',
-  'COMMONPROGRAMFILES(X86)',
-  'COMPUTERNAME',
-  'COMSPEC',
-  'HOMEDRIVE',
-  'HOMEPATH',
-  'LOCALAPPDATA',
-  'NUMBER_OF_PROCESSORS',
-  'OS',
-  'PATHEXT',
-  'PROCESSOR_ARCHITECTURE',
-  'PROGRAMDATA',
-  'PROGRAMFILES',
-  'PROGRAMFILES(X86)',
-  'PROGRAMW6432',
-  'PUBLIC',
-  'SYSTEMDRIVE',
-  'SYSTEMROOT',
-  'TEMP',
-  'TMP',
-  'USERNAME',
-  'USERPROFILE',
-  'WINDIR',
-]);
-
 /** The marker's value for one run. */
 export const runMark = (instanceId: string, run: number): string => `${instanceId}.${run}`;
 
-export function childEnvironment(
-  ambient: Environment,
-  declared: Environment,
-  mark: string,
-  platform: NodeJS.Platform = process.platform,
-): Record<string, string> {
-  const windows = platform === 'win32';
+export function childEnvironment(ambient: Environment, declared: Environment, mark: string): Record<string, string> {
   // No prototype: a variable may be called anything, `__proto__` too.
   const result: Record<string, string> = Object.create(null);
   for (const [name, value] of Object.entries(ambient)) {
-    if (value !== undefined && inBaseline(name, windows)) result[name] = value;
+    if (value !== undefined && inBaseline(name)) result[name] = value;
   }
   for (const [name, value] of Object.entries(declared)) {
-    if (value === undefined) continue;
-    // Windows would hand the child only one of `Path` and `PATH`, and not say which.
-    if (windows) for (const known of Object.keys(result)) if (sameName(known, name)) delete result[known];
-    result[name] = value;
+    if (value !== undefined) result[name] = value;
   }
   result[RUN_MARKER] = mark;
   return result;
 }
 
-function inBaseline(name: string, windows: boolean): boolean {
-  if (windows) return BASELINE.has(name.toUpperCase()) || WINDOWS_LOCATIONS.has(name.toUpperCase());
-  return BASELINE.has(name) || name.startsWith('XDG_');
-}
-
-const sameName = (one: string, other: string) => one.toUpperCase() === other.toUpperCase();
-
-/** Looks a variable up the way the platform does. */
-export function lookUp(environment: Environment, name: string, platform: NodeJS.Platform): string | undefined {
-  if (platform !== 'win32') return environment[name];
-  for (const [known, value] of Object.entries(environment)) if (sameName(known, name)) return value;
-  return undefined;
-}
+const inBaseline = (name: string): boolean => BASELINE.has(name) || name.startsWith('XDG_');

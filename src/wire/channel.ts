@@ -30,6 +30,8 @@ export interface OutboundFrame {
   /** Bytes of the message and a line end. */
   readonly bytes: number;
   readonly http: HttpFacts | undefined;
+  /** How many frames may leave together; a channel that writes in batches waits for no more. */
+  batch: number;
   phase: SendPhase;
 }
 
@@ -49,6 +51,8 @@ export interface ChannelListener {
   message(envelope: Envelope, origin: OutboundFrame | undefined): void;
   /** This one request will get no answer; the channel lives on. */
   failed(frame: OutboundFrame, error: HostError): void;
+  /** Legacy HTTP: the server no longer knows our session, and nobody has asked anything yet that would show it. */
+  sessionLost?(): void;
   /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */
   closed(error: HostError): void;
 }

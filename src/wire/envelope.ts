@@ -20,15 +20,15 @@ const RESULT = 8;
 const ERROR = 16;
 const JSONRPC = 32;
 
-const KEYS = [
-  { bit: ID, name: 'id' },
-  { bit: METHOD, name: 'method' },
-  { bit: PARAMS, name: 'params' },
-  { bit: RESULT, name: 'result' },
-  { bit: ERROR, name: 'error' },
-  { bit: JSONRPC, name: 'jsonrpc' },
-].map((key) => ({ ...key, bytes: Buffer.from(key.name) }));
-const KEY_NAMES = new Set(KEYS.map((key) => key.name));
+const KEYS = {
+  id: { bit: ID, bytes: Buffer.from('id') },
+  method: { bit: METHOD, bytes: Buffer.from('method') },
+  params: { bit: PARAMS, bytes: Buffer.from('params') },
+  result: { bit: RESULT, bytes: Buffer.from('result') },
+  error: { bit: ERROR, bytes: Buffer.from('error') },
+  jsonrpc: { bit: JSONRPC, bytes: Buffer.from('jsonrpc') },
+} as const;
+const KEY_NAMES = new Set(Object.keys(KEYS));
 
 const QUOTE = 0x22;
 const NONE = -1;
@@ -94,13 +94,30 @@ export function readString(bytes: Buffer, start: number, end: number): string {
 
 /** The bit of an exactly spelled known key, 0 for a foreign key, -1 for a known key in disguise. */
 function knownKey(bytes: Buffer, start: number, end: number): number {
-  for (const key of KEYS) if (spells(bytes, start, end, key.bytes)) return key.bit;
+  const key = keyOfLength(end - start, bytes[start]);
+  if (key && spells(bytes, start, end, key.bytes)) return key.bit;
   if (end - start > disguiseBytesMax) return 0;
   for (let i = start; i < end; i++) {
     const byte = bytes[i] as number;
     if (byte < 0x61 || byte > 0x7a) return disguisesKnownKey(readString(bytes, start, end)) ? -1 : 0;
   }
   return 0;
+}
+
+/** Length and first letter name at most one of the known keys, so that one comparison settles it. */
+function keyOfLength(length: number, first: number | undefined): (typeof KEYS)[keyof typeof KEYS] | undefined {
+  switch (length) {
+    case 2:
+      return KEYS.id;
+    case 5:
+      return KEYS.error;
+    case 6:
+      return first === 0x72 ? KEYS.result : first === 0x6d ? KEYS.method : KEYS.params;
+    case 7:
+      return KEYS.jsonrpc;
+    default:
+      return undefined;
+  }
 }
 
 function spells(bytes: Buffer, start: number, end: number, word: Buffer): boolean {

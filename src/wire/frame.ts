@@ -37,7 +37,7 @@ function build(
   const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
   // The head is ours, and ASCII but for an exotic method or id; the closing bracket and the line end follow.
   const bytes = Buffer.byteLength(head) + size + 2;
-  return { kind, id, method, head, payload, tail: '}', bytes, http, phase: 'queued' };
+  return { kind, id, method, head, payload, tail: '}', bytes, http, batch: 1, phase: 'queued' };
 }
 
 const quotedMethods = new Map<string, string>();

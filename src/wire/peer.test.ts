@@ -410,3 +410,9 @@ test('a message above the limit is refused before anything is written, naming th
   });
   expect([channel.sent.length, peer.owed]).toEqual([0, 0]);
 });
+
+test('the more is owed, the more may leave together, up to a limit', () => {
+  const { channel, ask } = connect();
+  for (let i = 0; i < 200; i++) ask().catch(() => {});
+  expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 1, 2, 4, 16, 16]);
+});

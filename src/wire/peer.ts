@@ -58,6 +58,8 @@ export interface PeerHandlers {
   request?(request: InboundRequest): void;
   notification?(notification: InboundNotification): void;
   closed?(error: HostError): void;
+  /** The server has forgotten our session; the connection is still good. */
+  sessionLost?(): void;
   /** A handler above threw. The connection goes on. */
   handlerError?(error: unknown): void;
 }
@@ -70,6 +72,9 @@ export interface PeerCounters {
   /** Requests a modern server must not send, dropped. */
   forbidden: number;
 }
+
+/** Past it a larger batch saves nothing. */
+const batchFramesMax = 16;
 
 interface Pending {
   readonly frame: OutboundFrame;
@@ -149,6 +154,8 @@ export class Peer implements ChannelListener {
       const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
       this.#pending.set(id, pending);
       if (progress) this.#progress.set(progress.token, pending);
+      // A quarter of what is owed: the server works on one part while its callers make the next.
+      frame.batch = Math.min(batchFramesMax, Math.max(1, this.#pending.size >> 2));
       const refusedNow = this.#send(frame);
       if (refusedNow) {
         this.#forget(id, pending);
@@ -196,6 +203,10 @@ export class Peer implements ChannelListener {
     if (pending?.frame !== frame) return;
     this.#forget(frame.id as number, pending);
     pending.reject(error);
+  }
+
+  sessionLost(): void {
+    this.#guard(() => this.#handlers.sessionLost?.());
   }
 
   closed(error: HostError): void {

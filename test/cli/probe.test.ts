@@ -92,7 +92,7 @@ describe('what goes wrong is said in one line, with what to do, and the right ex
     ['a missing command', ['probe', '--', 'no-such-command-anywhere'], 1, 'connect_failed'],
     ['a missing folder', ['probe', '--cwd', '/no/such/folder', '--', 'true'], 1, '/no/such/folder'],
     ['a server that exits', ['probe', '--', 'sh', '-c', 'echo broken >&2; exit 3'], 1, 'exited with code 3'],
-    ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, 'within 1000 ms'],
+    ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, 'answered initialize with error'],
     ['a variable that is not set', ['probe', '--env', 'NO_SUCH_VARIABLE', '--', 'true'], 2, 'not set'],
     ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
     ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],

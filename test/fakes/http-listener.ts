@@ -4,7 +4,7 @@
 import type { HostError } from '../../src/kernel/errors.js';
 import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
 import type { Envelope } from '../../src/wire/envelope.js';
-import { notificationFrame, requestFrame } from '../../src/wire/frame.js';
+import { type JsonText, notificationFrame, requestFrame } from '../../src/wire/frame.js';
 
 export interface Heard {
   readonly text: string;
@@ -16,7 +16,11 @@ export interface Heard {
 let nextId = 1;
 
 export const request = (method: string, params: unknown = {}, http?: HttpFacts): OutboundFrame =>
-  requestFrame(nextId++, method, JSON.stringify(params), http);
+  rawRequest(method, JSON.stringify(params), http);
+
+/** With params as they are, for sizes and bytes that matter. */
+export const rawRequest = (method: string, params: JsonText, http?: HttpFacts): OutboundFrame =>
+  requestFrame(nextId++, method, params, http);
 
 export const notification = (method: string): OutboundFrame => notificationFrame(method, '{}');
 

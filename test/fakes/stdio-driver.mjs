@@ -2,6 +2,7 @@
 // Arguments: folder of the compiled sources, state directory, then one of
 //   all      every kind of child
 //   fds      one child that tells which descriptors it sees
+//   alone    stops a server whose grandchild only leaves when it is killed, with nothing else to do meanwhile
 //   emfile   starts children with ever fewer descriptors to spare, and stops one with none (run it under ulimit -n)
 import { closeSync, openSync } from 'node:fs';
 import path from 'node:path';
@@ -17,7 +18,7 @@ const { closeInheritedDescriptors } = await load('transports/stdio/inherited-des
 closeInheritedDescriptors();
 
 const cwd = path.dirname(fileURLToPath(import.meta.url));
-const children = new ChildKeeper({ clock: systemClock, stateDir });
+const children = new ChildKeeper({ clock: systemClock, stateDir, ambient: process.env });
 const stub = path.join(cwd, 'stdio-server.pl');
 const deps = { clock: systemClock, cleanText: (text) => text, children };
 
@@ -39,6 +40,13 @@ if (what === 'fds') {
   const { said } = await start({ args: ['-e', script] });
   await children.closeAll();
   process.stdout.write(`${said}\n`);
+} else if (what === 'alone') {
+  const stopPace = { eofMs: 500, termMs: 600, settleMs: 20, verifyMs: 2_000 };
+  const args = [stub, '--ignore-term', '--grandchild', 'plain'];
+  const channel = await openStdio({ server: 'stub', command: 'perl', cwd, args, stopPace }, deps);
+  channel.start({ message: () => {}, failed: () => {}, closed: () => {} });
+  await channel.close();
+  process.stdout.write(`${channel.describe().stop.rung}\n`);
 } else if (what === 'emfile') {
   const taken = [];
   const takeAll = () => {
@@ -94,5 +102,12 @@ if (what === 'fds') {
     await start({ args: [stub, '--ignore-eof', '--grandchild', 'daemon', ...ready], sandbox: 'standard' })
   ).pid;
   process.kill(pids.stopped, 'SIGSTOP');
-  process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid: children.watchPid })}\n`);
+  let { watchPid } = children;
+  process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid })}\n`);
+  // In a turn of its own: by then a new watch has been given its list.
+  setInterval(() => {
+    if (children.watchPid === watchPid || children.watchPid === undefined) return;
+    watchPid = children.watchPid;
+    process.stdout.write(`${JSON.stringify({ watchPid })}\n`);
+  }, 5);
 }

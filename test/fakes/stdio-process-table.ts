@@ -10,6 +10,8 @@ export interface FakeProcess extends Partial<ProcessFacts> {
   readonly mark?: string;
   /** Survives SIGTERM. */
   readonly stubborn?: boolean;
+  /** Survives SIGKILL too, as one stuck in the kernel does. */
+  readonly stuck?: boolean;
 }
 
 export class FakeProcesses implements ProcessTable {
@@ -18,6 +20,10 @@ export class FakeProcesses implements ProcessTable {
 
   constructor(...processes: FakeProcess[]) {
     this.#processes = processes;
+  }
+
+  add(process: FakeProcess): void {
+    this.#processes.push(process);
   }
 
   read(pid: number): ProcessFacts | undefined {
@@ -42,7 +48,7 @@ export class FakeProcesses implements ProcessTable {
     if (signal === 0) return;
     this.signals.push([pid, signal]);
     const dies = (process: FakeProcess) =>
-      hit.includes(process) && (signal === 'SIGKILL' || (signal === 'SIGTERM' && !process.stubborn));
+      hit.includes(process) && !process.stuck && (signal === 'SIGKILL' || (signal === 'SIGTERM' && !process.stubborn));
     this.#processes = this.#processes.filter((process) => !dies(process));
   };
 }

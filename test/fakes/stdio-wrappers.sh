@@ -19,6 +19,10 @@ case $1 in
     setsid sleep 1000 & 
     until [ "$(ps -o sid= -p $! | tr -d ' ')" = "$!" ]; do :; done
     serve ;;
+  wiped)      # leaves the group, and its environment behind
+    setsid env -i sleep 1000 &
+    until [ "$(ps -o comm= -p $!)" = sleep ]; do :; done
+    serve ;;
   daemon)     # leaves the group, its parent, and its streams
     setsid sh -c 'sleep 1000 </dev/null >/dev/null 2>&1 & ' ; serve ;;
 esac

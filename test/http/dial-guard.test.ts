@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Server } from 'node:net';
 import { Pool } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
-import { type Connector, checkUrl, guardedConnector } from '../../src/transports/http/dial-guard.js';
+import { checkUrl, type Dial, guardedDial } from '../../src/transports/http/dial-guard.js';
 
 /** Listens on every address of this machine; whoever gets through is counted. */
 let canary: Server;
@@ -39,14 +39,15 @@ const NAMES: Record<string, string[]> = {
 const asAddresses = (addresses: string[]): LookupAddress[] =>
   addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
 
-const connector = guardedConnector({
+const publicOnly = guardedDial({
   policy: 'public',
+  server: 'evil',
   resolve: (hostname, done) => done(null, asAddresses(NAMES[hostname] ?? ['127.0.0.1'])),
 });
 
 /** As a caller would: read the URL, then dial it. Resolves to the reason it was refused, or to what was read. */
-async function dial(text: string, connect: Connector, policy: 'any' | 'public' = 'public'): Promise<string> {
-  const url = checkUrl(text, policy);
+async function dial(text: string, connect: Dial, policy: 'any' | 'public' = 'public'): Promise<string> {
+  const url = checkUrl(text, policy, 'evil');
   if (isHostError(url)) return url.details.reason ?? '';
   const pool = new Pool(url.origin, { connect });
   try {
@@ -127,7 +128,7 @@ test('no form of an inner address is dialled', async () => {
     `http://127.0.0.1\t:${port}/`,
   ];
   expect(forms.length).toBeGreaterThanOrEqual(60);
-  const outcomes = await Promise.all(forms.map(async (form) => [form, await dial(form, connector)] as const));
+  const outcomes = await Promise.all(forms.map(async (form) => [form, await dial(form, publicOnly)] as const));
   const refusals = ['address_refused', 'url_userinfo', 'url_malformed', 'url_scheme'];
   expect(outcomes.filter(([, outcome]) => !refusals.includes(outcome))).toEqual([]);
   expect(outcomes.filter(([, outcome]) => outcome === 'address_refused').length).toBeGreaterThan(60);
@@ -136,9 +137,9 @@ test('no form of an inner address is dialled', async () => {
 
 test('a literal address is judged by the dial itself, whoever forgot to read the URL', async () => {
   for (const host of ['127.0.0.1', '0x7f.1', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0']) {
-    const pool = new Pool(`http://${host}:${port}`, { connect: connector });
+    const pool = new Pool(`http://${host}:${port}`, { connect: publicOnly });
     const outcome = await pool.request({ path: '/', method: 'GET' }).catch((error: unknown) => error);
-    expect(outcome).toMatchObject({ code: 'denied', details: { reason: 'address_refused' } });
+    expect(outcome).toMatchObject({ code: 'denied', details: { server: 'evil', reason: 'address_refused' } });
     await pool.destroy();
   }
   expect(connections).toBe(0);
@@ -146,8 +147,9 @@ test('a literal address is judged by the dial itself, whoever forgot to read the
 
 test('a name that resolves differently the second time gains nothing', async () => {
   let asked = 0;
-  const rebinding = guardedConnector({
+  const rebinding = guardedDial({
     policy: 'public',
+    server: 'evil',
     resolve: (_hostname, done) => done(null, asAddresses(asked++ === 0 ? ['127.0.0.1'] : ['127.0.0.2'])),
   });
   for (let i = 0; i < 3; i++) expect(await dial(`http://turn.example:${port}/`, rebinding)).toBe('address_refused');
@@ -156,9 +158,10 @@ test('a name that resolves differently the second time gains nothing', async () 
 });
 
 test('the canary sings when the operator names it, so its silence above means something', async () => {
-  const any = guardedConnector({ policy: 'any' });
-  const resolved = guardedConnector({
+  const any = guardedDial({ policy: 'any', server: 'own' });
+  const resolved = guardedDial({
     policy: 'any',
+    server: 'own',
     resolve: (_name, done) => done(null, asAddresses(['127.0.0.1'])),
   });
   expect(await dial(`http://127.0.0.1:${port}/`, any, 'any')).toBe('hi');

@@ -4,7 +4,7 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
-import { type Answer, events, result, startServer } from '../fakes/http-server.js';
+import { type Answer, events, result, rpcError, startServer } from '../fakes/http-server.js';
 import { until } from '../fakes/http-until.js';
 
 const MODERN = { era: 'modern', version: '2026-07-28' } as const;
@@ -95,7 +95,7 @@ describe('legacy: a stream that ends before its answer', () => {
     expect(heard.failures).toEqual([]);
   });
 
-  test('may be polled many times', async () => {
+  test('may be polled many times, in vain less and less often, up to a second apart', async () => {
     let polls = 0;
     const { server, channel, heard, clock } = await connect((got, response) => {
       events(response);
@@ -107,9 +107,11 @@ describe('legacy: a stream that ends before its answer', () => {
     channel.send(frame);
     while (!heard.answerTo(frame)) {
       await until(() => clock.pendingTimers > 0 || heard.answerTo(frame) !== undefined);
-      clock.advance(200);
+      clock.advance(100);
     }
     expect(polls).toBe(20);
+    expect(clock.nowMs()).toBeGreaterThan(8_000);
+    expect(clock.nowMs()).toBeLessThanOrEqual(20_000);
     expect(server.received.slice(1).every((entry) => entry.headers['last-event-id'] === '0')).toBe(true);
   });
 
@@ -132,6 +134,22 @@ describe('legacy: a stream that ends before its answer', () => {
     await until(() => clock.pendingTimers === 1);
     clock.advance(500);
     expect(await heard.settled(frame)).toMatchObject({ details: { httpStatus: 405, execution: 'uncertain' } });
+  });
+
+  test('keeps the hint of what ended it', async () => {
+    const { channel, heard, clock } = await connect((got, response) => {
+      if (got.method === 'POST') polling(got, response, response.req);
+      else response.writeHead(401).end();
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    await until(() => clock.pendingTimers === 1);
+    clock.advance(500);
+    expect(await heard.settled(frame)).toMatchObject({
+      code: 'needs_reauth',
+      hint: expect.stringContaining('token'),
+      details: { httpStatus: 401, execution: 'uncertain' },
+    });
   });
 
   test('can be withdrawn while it waits, and is then not asked for again', async () => {
@@ -221,11 +239,31 @@ describe('the server stream', () => {
     expect(heard.messages[0]?.origin).toBeUndefined();
   });
 
+  test('an answer on it settles nothing: it is dropped and counted', async () => {
+    let finish: (() => void) | undefined;
+    const { channel, heard } = await connect((got, response) => {
+      events(response);
+      if (got.method === 'POST') finish = () => response.end(event(result(got.id, 'own')));
+      else response.write(event(result(frame.id, 'forged')) + event(rpcError(frame.id, -32_000)) + event(note(1)));
+    });
+    const frame = request('tools/call');
+    channel.send(frame);
+    await until(() => finish !== undefined);
+    channel.openServerStream();
+    await heard.until(() => heard.messages.length > 0);
+    expect(heard.messages.map((message) => message.kind)).toEqual(['notification']);
+    expect(channel.counters.junk).toBe(2);
+    finish?.();
+    expect(await heard.settled(frame)).toMatchObject({ text: '"own"', origin: frame });
+  });
+
   test.each([
     ['3000', 3_000],
     ['600000', 60_000],
   ])('retry: %s is honoured, up to a minute', async (retry, waitMs) => {
-    const { server, channel, clock } = await connect((_got, response) => events(response).end(`retry: ${retry}\n\n`));
+    const { server, channel, clock } = await connect((_got, response) => {
+      events(response).end(`retry: ${retry}\n${event(note(1))}`);
+    });
     channel.openServerStream();
     for (let round = 1; round <= 3; round++) {
       await until(() => clock.pendingTimers === 1);
@@ -235,6 +273,35 @@ describe('the server stream', () => {
       clock.advance(1);
       expect(clock.pendingTimers).toBe(0);
     }
+  });
+
+  test.each([
+    ['a comment', ': nothing\n\n'],
+    ['an id', 'id: 7\ndata:\n\n'],
+    ['nothing', ''],
+  ])('a stream that ends after %s is asked for later and later, until it brings data', async (_name, text) => {
+    let speaks = false;
+    const { server, channel, clock } = await connect((_got, response) => {
+      events(response).end(`retry: 0\n\n${text}${speaks ? event(note(1)) : ''}`);
+    });
+    channel.openServerStream();
+    const again = async () => {
+      await until(() => clock.pendingTimers === 1);
+      const beforeMs = clock.nowMs();
+      while (clock.pendingTimers === 1) clock.advance(10);
+      return clock.nowMs() - beforeMs;
+    };
+    for (let round = 0; round < 10; round++) await again();
+    let waitedMs = 0;
+    for (let round = 0; round < 20; round++) waitedMs += await again();
+    // Spread evenly up to 30 s; ten a second would be 2 s in all.
+    expect(waitedMs).toBeGreaterThan(100_000);
+    expect(waitedMs).toBeLessThanOrEqual(20 * 30_000);
+    expect(server.received.length).toBeLessThanOrEqual(31);
+    speaks = true;
+    await again();
+    await again();
+    expect(await again()).toBe(100);
   });
 
   test('5xx is tried again later and later; close ends it', async () => {

@@ -2,7 +2,8 @@ import type { ServerResponse } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
+import { guardedDial } from '../../src/transports/http/dial-guard.js';
+import { type OpenLimits, openHttpSse } from '../../src/transports/http/http-sse-channel.js';
 import type { Channel } from '../../src/wire/channel.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
 import { type Answer, events, result, startServer } from '../fakes/http-server.js';
@@ -15,11 +16,11 @@ afterEach(async () => {
 
 const endpoint = (address: string) => `event: endpoint\ndata: ${address}\n\n`;
 
-async function start(answer: Answer) {
+async function start(answer: Answer, limits?: OpenLimits) {
   const server = await startServer(answer);
   open.push(server);
   const clock = new FakeClock();
-  const opening = openHttpSse({ server: 'old', url: server.url }, { clock, random: seededRandom(1) });
+  const opening = openHttpSse({ server: 'old', url: server.url }, { clock, random: seededRandom(1) }, limits);
   opening.catch(() => {});
   return { server, clock, opening };
 }
@@ -73,6 +74,104 @@ test('a server that names no address is given up in time', async () => {
   expect(clock.pendingTimers).toBe(1);
   clock.advance(1);
   await expect(opening).rejects.toMatchObject({ code: 'timeout' });
+});
+
+test('the deadline of the caller ends the opening', async () => {
+  const { opening, clock, server } = await start(() => {}, { deadlineAtMs: 1_000 });
+  await server.until(() => server.received.length === 1);
+  clock.advance(1_000);
+  await expect(opening).rejects.toMatchObject({
+    code: 'timeout',
+    details: { server: 'old', execution: 'not_executed' },
+  });
+  await server.until(() => server.cut === 1);
+});
+
+test('a caller that gives up ends the opening at once', async () => {
+  const caller = new AbortController();
+  const limits = { deadlineAtMs: 60_000, signal: caller.signal };
+  const { opening, clock, server } = await start(() => {}, limits);
+  await server.until(() => server.received.length === 1);
+  caller.abort();
+  await expect(opening).rejects.toMatchObject({ code: 'cancelled', details: { execution: 'not_executed' } });
+  await server.until(() => server.cut === 1);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test('also while the address is still being dialled', async () => {
+  const caller = new AbortController();
+  let dialled = false;
+  const dial = guardedDial({
+    policy: 'any',
+    server: 'old',
+    resolve: () => {
+      dialled = true;
+    },
+  });
+  const deps = { clock: new FakeClock(), random: seededRandom(1), dial };
+  const limits = { deadlineAtMs: 60_000, signal: caller.signal };
+  const opening = openHttpSse({ server: 'old', url: 'http://slow.example/sse' }, deps, limits);
+  await until(() => dialled);
+  caller.abort();
+  await expect(opening).rejects.toMatchObject({ code: 'cancelled' });
+});
+
+test.each([
+  ['a deadline that is past', { deadlineAtMs: 0 }, 'timeout'],
+  ['a caller that has given up', { deadlineAtMs: 1_000, signal: AbortSignal.abort() }, 'cancelled'],
+])('with %s nothing is dialled', async (_name, limits, code) => {
+  const { opening, clock, server } = await start(() => {}, limits);
+  await expect(opening).rejects.toMatchObject({ code });
+  expect([server.received.length, clock.pendingTimers]).toEqual([0, 0]);
+});
+
+test('an open channel outlives the signal it was opened with', async () => {
+  const caller = new AbortController();
+  const limits = { deadlineAtMs: 1_000, signal: caller.signal };
+  const { opening, clock } = await start(
+    (_got, response) => void events(response).write(endpoint('/messages')),
+    limits,
+  );
+  const channel = await opening;
+  open.push(channel);
+  const heard = new RecordingListener();
+  channel.start(heard);
+  caller.abort();
+  clock.advance(2_000);
+  expect(channel.send(request('tools/list'))).toBeUndefined();
+  expect(heard.ends).toEqual([]);
+});
+
+const note = (text: string) => `data: {"jsonrpc":"2.0","method":"notifications/n","params":"${text}"}\n\n`;
+
+test('what comes before the address is dropped and counted', async () => {
+  const { opening } = await start((_got, response) => {
+    events(response);
+    for (let i = 0; i < 20; i++) response.write(note('x'.repeat(1024 * 1024)));
+    response.write(endpoint('/messages') + note('first'));
+  });
+  const channel = await opening;
+  open.push(channel);
+  const heard = new RecordingListener();
+  channel.start(heard);
+  await heard.until(() => heard.messages.length > 0);
+  expect(heard.messages.map((message) => message.text)).toEqual(['"first"']);
+  expect(channel.counters.junk).toBe(20);
+});
+
+test.each([
+  ['1 MiB', 100 * 1024, 30, 10],
+  ['100 messages', 1, 200, 100],
+])('what comes after the address and before anyone listens is kept up to %s', async (_name, bytes, sent, kept) => {
+  const { opening } = await start((_got, response) => {
+    events(response).write(endpoint('/messages') + note('x'.repeat(bytes)).repeat(sent));
+  });
+  const channel = await opening;
+  open.push(channel);
+  await until(() => channel.counters.junk === sent - kept);
+  const heard = new RecordingListener();
+  channel.start(heard);
+  expect(heard.messages).toHaveLength(kept);
 });
 
 test('a status that is no stream rejects with it', async () => {

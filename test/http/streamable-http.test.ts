@@ -3,12 +3,10 @@ import { isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import {
-  type HttpSpec,
-  openStreamableHttp,
-  type StreamableHttpChannel,
-} from '../../src/transports/http/streamable-http-channel.js';
-import { notification, RecordingListener, request } from '../fakes/http-listener.js';
+import type { HttpSpec } from '../../src/transports/http/http-pool.js';
+import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
+import { responseFrame } from '../../src/wire/frame.js';
+import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 
 const open: Array<{ close(): Promise<void> }> = [];
@@ -49,7 +47,7 @@ describe('answers', () => {
 
   test('a payload of bytes arrives as it is', async () => {
     const { channel, heard, server } = await connect((got, response) => json(response, result(got.id)));
-    const frame = { ...request('tools/call'), payload: Buffer.from('{"n":12345678901234567890,"s":"ü"}') };
+    const frame = rawRequest('tools/call', Buffer.from('{"n":12345678901234567890,"s":"ü"}'));
     channel.send(frame);
     await heard.settled(frame);
     expect(server.received[0]?.body).toBe(`${frame.head}{"n":12345678901234567890,"s":"ü"}}`);
@@ -182,14 +180,14 @@ describe('refusals', () => {
       503,
       { 'retry-after': '7' },
       undefined,
-      { code: 'overloaded', details: { httpStatus: 503, execution: 'not_executed', retryAfterMs: 7_000 } },
+      { code: 'overloaded', details: { httpStatus: 503, execution: 'uncertain', retryAfterMs: 7_000 } },
     ],
     [
       '429 with a date',
       429,
       { 'retry-after': 'Thu, 01 Jan 2026 00:00:30 GMT' },
       undefined,
-      { code: 'overloaded', details: { execution: 'not_executed', retryAfterMs: 30_000 } },
+      { code: 'overloaded', details: { execution: 'uncertain', retryAfterMs: 30_000 } },
     ],
     ['500', 500, {}, undefined, { code: 'transport', details: { httpStatus: 500, execution: 'uncertain' } }],
     [
@@ -398,10 +396,13 @@ describe('withdrawing', () => {
 describe('bounds', () => {
   test('what waits to be sent is bounded in bytes', async () => {
     const { channel } = await connect(() => {});
-    const big = () => ({ ...request('big'), payload: Buffer.alloc(LIMITS.outboundBytes / 2 - 1000, 0x20) });
+    const big = () => rawRequest('big', Buffer.alloc(LIMITS.outboundBytes / 2 - 1000, 0x20));
     expect([channel.send(big()), channel.send(big())]).toEqual([undefined, undefined]);
     const refused = channel.send(big());
-    expect(refused).toMatchObject({ code: 'overloaded', details: { execution: 'not_executed' } });
+    expect(refused).toMatchObject({
+      code: 'overloaded',
+      details: { reason: 'backpressure', execution: 'not_executed' },
+    });
   });
 
   test('an answered stream that the server keeps open gives way to the next call', async () => {
@@ -437,8 +438,7 @@ describe('bounds', () => {
     channel.send(frame);
     channel.send(request('waits'));
     await heard.until(() => heard.messages.length === 1);
-    const reply = { ...notification(''), kind: 'response', method: undefined } as const;
-    channel.send({ ...reply, head: '{"jsonrpc":"2.0","id":"q","result":', phase: 'queued' });
+    channel.send(responseFrame('"q"', 'result', '{}'));
     await heard.settled(frame);
     expect(heard.messages.map(({ kind, origin }) => [kind, origin === frame])).toEqual([
       ['request', true],

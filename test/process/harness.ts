@@ -76,7 +76,7 @@ export function useBench(): Bench {
   const bench = {} as { -readonly [Key in keyof Bench]: Bench[Key] };
   beforeEach(() => {
     bench.stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-process-'));
-    bench.keeper = new ChildKeeper({ clock: systemClock, stateDir: bench.stateDir });
+    bench.keeper = new ChildKeeper({ clock: systemClock, stateDir: bench.stateDir, ambient: process.env });
   });
   afterEach(async () => {
     await bench.keeper.closeAll();

@@ -53,6 +53,8 @@ interface Driver {
   readonly instanceId: string;
   readonly watchPid: number;
   readonly pids: Readonly<Record<string, number>>;
+  /** Watches that followed the first, each told when it knew its list. */
+  successors(): number[];
   kill(): Promise<void>;
 }
 
@@ -68,21 +70,31 @@ async function startDriver(): Promise<Driver> {
     handle.once('exit', () => resolve());
   });
   await until(() => text.includes('\n') || handle.exitCode !== null, 'the driver has started its children');
-  const facts = JSON.parse(text) as Omit<Driver, 'pid' | 'kill'>;
+  const lines = () =>
+    text
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Omit<Driver, 'pid' | 'kill' | 'successors'>);
+  const facts = lines()[0] as Omit<Driver, 'pid' | 'kill' | 'successors'>;
+  const successors = () =>
+    lines()
+      .slice(1)
+      .map(({ watchPid }) => watchPid);
   const kill = () => {
     handle.kill('SIGKILL');
     return gone;
   };
-  const driver = { ...facts, pid: handle.pid as number, kill };
+  const driver = { ...facts, pid: handle.pid as number, successors, kill };
   drivers.push(driver);
   return driver;
 }
 
 /** A process in a group of its own that has nothing to do with us. */
-async function plant(script = 'sleep 1 while 1'): Promise<{ pid: number; startTicks: number }> {
+async function plant(script = 'sleep 1 while 1', env = process.env): Promise<{ pid: number; startTicks: number }> {
   const handle = spawn('perl', ['-e', `${script}; sleep 1 while 1`], {
     detached: true,
     stdio: ['ignore', 'pipe', 'ignore'],
+    env,
   });
   planted.push(handle);
   await until(() => table.read(handle.pid as number)?.pgid === handle.pid, 'it has its group');
@@ -103,14 +115,7 @@ describe('S8 host killed:', () => {
   test('a watch that was killed has a successor that knows the whole list', async () => {
     const driver = await startDriver();
     process.kill(driver.watchPid, 'SIGKILL');
-    const successor = () =>
-      table
-        .living()
-        .find(
-          ({ pid, ppid }) =>
-            pid !== driver.watchPid && ppid === driver.pid && commandLine(pid).includes('hostler-watch'),
-        );
-    await until(() => successor() !== undefined, 'there is another watch');
+    await until(() => driver.successors().length > 0, 'there is another watch');
     await driver.kill();
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
   });
@@ -155,7 +160,12 @@ describe('S8 host killed:', () => {
   test('the journal of a Hostler that lives is not touched', async () => {
     const driver = await startDriver();
     const before = carriers(driver.instanceId).sort();
-    expect(await reap(stateDir, { clock: systemClock, table })).toEqual({ journals: 0, signalled: [], stale: 0 });
+    expect(await reap(stateDir, { clock: systemClock, table })).toEqual({
+      journals: 0,
+      signalled: [],
+      stale: 0,
+      left: 0,
+    });
     expect(carriers(driver.instanceId).sort()).toEqual(before);
     await driver.kill();
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
@@ -201,8 +211,23 @@ const commandLine = (pid: number) => {
 describe('S8 death watch:', () => {
   /** Feeds the script by hand and lets it see our end. */
   const watch = (...lines: string[]) => {
-    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT], { input: lines.map((line) => `${line}\n`).join(''), timeout: 5_000 });
+    const input = lines.map((line) => `${line}\n`).join('');
+    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 5_000 });
   };
+  const instanceId = 'instance-under-watch';
+  const marked = { ...process.env, HOSTLER_RUN: `${instanceId}.1` };
+
+  /** A group whose leader has gone and left two others in it; the second has wiped its environment. */
+  async function plantLeaderless(env: NodeJS.ProcessEnv) {
+    const fork = 'for my $wipe (0, 1) { next if fork; $wipe ? exec qw(env -i sleep 1000) : exec qw(sleep 1000) }';
+    const script = `${fork} select undef, undef, undef, 0.1; exit`;
+    const { pid, startTicks } = await plant(script, env);
+    const members = () => table.living().filter(({ pgid }) => pgid === pid);
+    await until(() => table.read(pid) === undefined, 'its leader has gone, and was reaped');
+    await until(() => members().every((member) => commandLine(member.pid).startsWith('sleep')), 'the others sleep');
+    expect(members()).toHaveLength(2);
+    return { pid, startTicks, members };
+  }
 
   test.each([
     ['a plain name', ''],
@@ -214,6 +239,27 @@ describe('S8 death watch:', () => {
     expect(isAlive(pid)).toBe(true);
     watch(`+ ${pid} ${startTicks}`);
     await until(() => !isAlive(pid), 'it is gone');
+  });
+
+  test('a group without its leader is taken down by the mark of one member, and spared when nobody has it', async () => {
+    const ours = await plantLeaderless(marked);
+    const foreign = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}-2.1` });
+    watch(`+ ${ours.pid} ${ours.startTicks}`, `+ ${foreign.pid} ${foreign.startTicks}`);
+    await until(() => ours.members().length === 0, 'ours is gone');
+    expect(foreign.members()).toHaveLength(2);
+    process.kill(-foreign.pid, 'SIGKILL');
+  });
+
+  test('followers that ignore SIGTERM are killed when their leader obeyed it', async () => {
+    const script = 'if (!fork) { $SIG{TERM} = "IGNORE"; $0 = "deaf"; sleep 1 while 1 }';
+    const { pid, startTicks } = await plant(script, marked);
+    const members = () => table.living().filter(({ pgid }) => pgid === pid);
+    await until(
+      () => members().some((member) => readFileSync(`/proc/${member.pid}/comm`, 'utf8').includes('deaf')),
+      'it is deaf',
+    );
+    watch(`+ ${pid} ${startTicks}`);
+    await until(() => members().length === 0, 'both are gone');
   });
 
   test('spares what was taken off its list', async () => {
@@ -252,6 +298,11 @@ test('P8 fd hygiene: what we were given ourselves does not reach a child', () =>
   const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
   const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
+});
+
+test('S7 ordered stop: a process with nothing else to do waits for the end of a stop', () => {
+  const flags = [driverFile, compiled, stateDir, 'alone'];
+  expect(execFileSync(process.execPath, flags, { encoding: 'utf8' })).toBe('kill\n');
 });
 
 test('S11 resource floor: without descriptors a start fails with EMFILE, and a stop still takes down the whole group', () => {

@@ -1,12 +1,13 @@
 /** P1: whatever stands between us and the server, nothing is left of it after a stop, or it is told. */
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { carriers, fakes, until, useBench } from './harness.js';
+import { carriers, fakes, isAlive, until, useBench } from './harness.js';
 
 const bench = useBench();
 const script = path.join(fakes, 'stdio-wrappers.sh');
 const inGroup = ['chain', 'stubborn', 'background', 'double', 'nohup'];
-const leaving = ['setsid', 'daemon'];
+const leaving = ['setsid', 'daemon', 'wiped'];
 
 async function startAndStop(kind: string, sandbox: 'group' | 'standard') {
   const talk = await bench.open({ command: script, args: [kind], sandbox });
@@ -15,7 +16,7 @@ async function startAndStop(kind: string, sandbox: 'group' | 'standard') {
     'the server is ready',
   );
   expect(talk.closed).toEqual([]);
-  expect(carriers(bench.keeper.instanceId).length).toBeGreaterThan(1);
+  await until(() => carriers(bench.keeper.instanceId).length > 1, 'it has processes beside the first');
   await talk.channel.close();
   expect(talk.closed).toHaveLength(1);
   return talk;
@@ -37,9 +38,10 @@ test.each(leaving)('P1 wrappers: the sandbox holds %s', async (kind) => {
 
 test.each(leaving)('P1 wrappers: under profile group %s escapes, and is counted', async (kind) => {
   const { channel } = await startAndStop(kind, 'group');
-  const left = carriers(bench.keeper.instanceId);
-  expect(left).toHaveLength(1);
-  expect(channel.describe()).toMatchObject({ escaped: 1, stop: { left: 0, escapedPids: left } });
-  for (const pid of left) process.kill(pid, 'SIGKILL');
-  await until(() => carriers(bench.keeper.instanceId).length === 0, 'the escaped are gone');
+  expect(channel.describe()).toMatchObject({ escaped: 1, stop: { left: 0, escaped: 1 } });
+  const pid = channel.describe().stop?.escapedPids[0] as number;
+  expect(carriers(bench.keeper.instanceId)).toEqual(kind === 'wiped' ? [] : [pid]);
+  expect(readFileSync(`/proc/${pid}/cmdline`, 'utf8')).toContain('sleep');
+  process.kill(pid, 'SIGKILL');
+  await until(() => !isAlive(pid), 'the escaped is gone');
 });

@@ -4,7 +4,7 @@
  */
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 
-export type AddressClass =
+type AddressClass =
   | 'public'
   | 'loopback'
   | 'private'

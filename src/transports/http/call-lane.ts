@@ -1,7 +1,8 @@
 /**
  * Which calls are on the wire and which wait for a connection, in order.
  * Waiting happens here and not in undici, because what undici has queued cannot be taken back.
- * Invariant: at most `limit` calls are on the wire, and none waits while there is room.
+ * While the lane is held only what opens a session goes out: a call must not overtake the words that open it.
+ * Invariant: at most `limit` calls are on the wire, and none waits while there is room and the lane is not held.
  */
 import type { PostCall } from './post-call.js';
 
@@ -12,6 +13,7 @@ export class CallLane {
   /** Answered, but the server keeps the stream open: first to go when a connection is needed. */
   readonly #lingering = new Set<PostCall>();
   #onWire = 0;
+  #isHeld = false;
 
   constructor(limit: number, dispatch: (call: PostCall) => void) {
     this.#limit = limit;
@@ -19,7 +21,8 @@ export class CallLane {
   }
 
   add(call: PostCall): void {
-    if (this.#onWire < this.#limit) return this.#go(call);
+    const mayGo = !this.#isHeld || call.frame.method === 'initialize';
+    if (mayGo && this.#onWire < this.#limit) return this.#go(call);
     this.#waiting.add(call);
     const [lingering] = this.#lingering;
     lingering?.giveUp();
@@ -38,16 +41,29 @@ export class CallLane {
   released(call: PostCall): void {
     this.#lingering.delete(call);
     this.#onWire--;
-    for (const next of this.#waiting) {
-      if (this.#onWire >= this.#limit) return;
-      this.#waiting.delete(next);
-      this.#go(next);
-    }
+    this.#drain();
+  }
+
+  hold(): void {
+    this.#isHeld = true;
+  }
+
+  letGo(): void {
+    this.#isHeld = false;
+    this.#drain();
   }
 
   close(): void {
     this.#waiting.clear();
     for (const call of this.#lingering) call.giveUp();
+  }
+
+  #drain(): void {
+    for (const next of this.#waiting) {
+      if (this.#isHeld || this.#onWire >= this.#limit) return;
+      this.#waiting.delete(next);
+      this.#go(next);
+    }
   }
 
   #go(call: PostCall): void {

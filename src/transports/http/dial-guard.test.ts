@@ -66,11 +66,14 @@ test.each([
   ['http://10.0.0.1\\@example.com/', 'address_refused'],
   ['http://[::1]/', 'address_refused'],
 ])('%s is refused where it is read', (text, reason) => {
-  const checked = checkUrl(text, 'public');
+  const checked = checkUrl(text, 'public', 'evil');
   expect(isHostError(checked) && checked.details.reason).toBe(reason);
 });
 
 test('the operator may name any address, but not hide credentials in it', () => {
-  expect(checkUrl('http://127.0.0.1:3000/mcp', 'any')).toBeInstanceOf(URL);
-  expect(checkUrl('http://u:p@127.0.0.1/', 'any')).toMatchObject({ code: 'invalid_spec', details: { field: 'url' } });
+  expect(checkUrl('http://127.0.0.1:3000/mcp', 'any', 'own')).toBeInstanceOf(URL);
+  expect(checkUrl('http://u:p@127.0.0.1/', 'any', 'own')).toMatchObject({
+    code: 'invalid_spec',
+    details: { server: 'own', field: 'url' },
+  });
 });

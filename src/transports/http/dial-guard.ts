@@ -13,34 +13,38 @@ import { buildConnector } from 'undici';
 import { HostError } from '../../kernel/errors.js';
 import { addressClass } from './address-class.js';
 
-export type DialPolicy = 'any' | 'public';
-export type Connector = buildConnector.connector;
+type DialPolicy = 'any' | 'public';
+/** How undici opens one connection. */
+export type Dial = buildConnector.connector;
 
 /** All addresses of a name, as `dns.lookup` with `all` gives them. */
-export type Resolve = (
+type Resolve = (
   hostname: string,
   done: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
 ) => void;
 
 const systemResolve: Resolve = (hostname, done) => systemLookup(hostname, { all: true, verbatim: true }, done);
 
-export interface DialOptions {
+const connectTimeoutMsDefault = 10_000;
+
+interface DialOptions {
   readonly policy: DialPolicy;
+  /** Whose connections they are. */
+  readonly server: string;
   readonly resolve?: Resolve;
   readonly connectTimeoutMs?: number;
   /** Certificates to trust beside the system's, for servers of the operator's own. */
   readonly ca?: string;
 }
 
-/** How undici opens its connections. */
-export function guardedConnector(options: DialOptions): Connector {
+export function guardedDial(options: DialOptions): Dial {
   const base = {
     allowH2: false,
-    timeout: options.connectTimeoutMs ?? 10_000,
+    timeout: options.connectTimeoutMs ?? connectTimeoutMsDefault,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
   };
   if (options.policy === 'any' && !options.resolve) return buildConnector(base as buildConnector.BuildOptions);
-  const judge = options.policy === 'public' ? refusal : () => undefined;
+  const judge = options.policy === 'public' ? (address: string) => refusal(address, options.server) : () => undefined;
   const lookup = judgingLookup(options.resolve ?? systemResolve, judge);
   const connect = buildConnector({ ...base, lookup } as buildConnector.BuildOptions);
   return (target, done) => {
@@ -68,13 +72,14 @@ function judgingLookup(resolve: Resolve, judge: (address: string) => HostError |
   };
 }
 
-function refusal(address: string): HostError | undefined {
+function refusal(address: string, server: string): HostError | undefined {
   const kind = addressClass(address);
   if (kind === 'public') return undefined;
-  return new HostError('denied', `A server named a URL that leads to a ${kind} address; it was not dialled.`, {
+  return new HostError('denied', `server '${server}' named a URL that leads to a ${kind} address; it was not dialled`, {
+    server,
     reason: 'address_refused',
     execution: 'not_executed',
-    hint: 'If this server belongs to you, write its URL in the configuration yourself.',
+    hint: 'if the address is meant, write the URL in the configuration of the server yourself',
   });
 }
 
@@ -82,18 +87,23 @@ function refusal(address: string): HostError | undefined {
  * The URL as an object, or why it cannot be used. Literal addresses are judged here too, so that a URL which can never
  * be dialled is refused where it is read; names can only be judged when they are dialled.
  */
-export function checkUrl(text: string, policy: DialPolicy, field = 'url'): URL | HostError {
-  const wrong = (message: string, reason: string) =>
-    new HostError(policy === 'any' ? 'invalid_spec' : 'denied', message, { field, reason, execution: 'not_executed' });
-  if (!URL.canParse(text)) return wrong(`${field} is not a URL.`, 'url_malformed');
+export function checkUrl(text: string, policy: DialPolicy, server: string): URL | HostError {
+  const wrong = (what: string, reason: string) =>
+    new HostError(policy === 'any' ? 'invalid_spec' : 'denied', `server '${server}': url ${what}`, {
+      server,
+      field: 'url',
+      reason,
+      execution: 'not_executed',
+    });
+  if (!URL.canParse(text)) return wrong('is not a URL', 'url_malformed');
   const url = new URL(text);
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
-    return wrong(`${field} must start with http:// or https://.`, 'url_scheme');
+    return wrong('must start with http:// or https://', 'url_scheme');
   }
   if (url.username !== '' || url.password !== '') {
-    return wrong(`${field} must not contain a user name or password; use headers.`, 'url_userinfo');
+    return wrong('must not contain a user name or password; use headers', 'url_userinfo');
   }
   const literal = url.hostname.replace(/^\[|\]$/g, '');
-  if (policy === 'public' && isIP(literal) !== 0) return refusal(literal) ?? url;
+  if (policy === 'public' && isIP(literal) !== 0) return refusal(literal, server) ?? url;
   return url;
 }

@@ -5,7 +5,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { type ExchangeRequest, HttpExchange } from './http-exchange.js';
 
-const waitMs = 2_000;
+const waitMsMax = 2_000;
 
 export function endSession(request: Omit<ExchangeRequest, 'method' | 'body'>, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
@@ -21,7 +21,7 @@ export function endSession(request: Omit<ExchangeRequest, 'method' | 'body'>, cl
       },
     };
     const exchange = new HttpExchange({ ...request, method: 'DELETE', body: null }, sink);
-    const cancel = clock.at(clock.nowMs() + waitMs, () => {
+    const cancel = clock.at(clock.nowMs() + waitMsMax, () => {
       exchange.abort();
       resolve();
     });

@@ -19,8 +19,12 @@ import { headerText, statusError } from './status-error.js';
 /** A stream that lived this long was a good one: the next failure is the first again. */
 const healthyMs = 5_000;
 const failuresMax = 5;
+/** How far the wait grows after failures, and while a stream that is reopened for ever brings nothing. */
+const grownMsMax = 30_000;
+/** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
+const pollMsMax = 1_000;
 
-export interface GetStreamOptions {
+interface GetStreamOptions {
   readonly server: string;
   readonly clock: Clock;
   readonly random: Random;
@@ -35,6 +39,9 @@ export interface GetStreamOptions {
   readonly onGiveUp: (error: HostError) => void;
 }
 
+/** Not now, or the server still holds the stream that just broke: asked again, where other refusals are final. */
+const passingStatuses = [408, 409, 425, 429];
+
 export class GetStream implements ExchangeSink {
   readonly #options: GetStreamOptions;
   #lastEventId: string | undefined;
@@ -43,7 +50,10 @@ export class GetStream implements ExchangeSink {
   #parser: SseParser | undefined;
   #cancelWait: Cancel = () => {};
   #failures = 0;
+  /** Streams in a row that ended cleanly and brought no data. */
+  #idle = 0;
   #openedAtMs: number | undefined;
+  /** The present stream brought data. */
   #heard = false;
   #fatal: HostError | undefined;
   #tooLarge: HostError | undefined;
@@ -62,10 +72,13 @@ export class GetStream implements ExchangeSink {
     this.#exchange = this.#options.open(this.#lastEventId, this);
   }
 
-  /** Opens after the time the server asked for. */
+  /** Opens after the time the server asked for, or later when it was asked in vain. */
   openLater(): void {
-    const { clock, random } = this.#options;
-    const delayMs = reconnectDelayMs(this.#retryMs, this.#failures, random);
+    const { clock, random, endless } = this.#options;
+    const delayMs =
+      this.#failures > 0 || endless
+        ? reconnectDelayMs(this.#retryMs, this.#failures + this.#idle, grownMsMax, random)
+        : reconnectDelayMs(this.#retryMs, this.#idle, pollMsMax, random);
     this.#cancelWait = clock.at(clock.nowMs() + delayMs, () => this.open());
   }
 
@@ -91,12 +104,11 @@ export class GetStream implements ExchangeSink {
     }
     const inSession = true;
     const error = statusError({ server, status, headers, inSession, rpcCode: undefined, now: clock.date() });
-    if (status < 500 && status !== 429) this.#fatal = error;
+    if (status < 500 && !passingStatuses.includes(status)) this.#fatal = error;
     return error;
   }
 
   data(chunk: Buffer): HostError | undefined {
-    this.#heard = true;
     this.#parser?.push(chunk);
     return this.#tooLarge;
   }
@@ -120,9 +132,12 @@ export class GetStream implements ExchangeSink {
     this.#exchange = undefined;
     if (this.#fatal) return this.#giveUp(this.#fatal);
     const livedMs = this.#openedAtMs === undefined ? 0 : this.#options.clock.nowMs() - this.#openedAtMs;
-    // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
-    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = 0;
-    else this.#failures++;
+    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = this.#idle = 0;
+    else if (clean) {
+      // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
+      this.#failures = 0;
+      this.#idle++;
+    } else this.#failures++;
     if (!clean && !this.#options.endless && this.#failures >= failuresMax) return this.#giveUp(error);
     this.openLater();
   }
@@ -135,7 +150,10 @@ export class GetStream implements ExchangeSink {
   #event(event: SseEvent): void {
     if (this.#stopped) return;
     if (event.retryMs !== undefined) this.#retryMs = event.retryMs;
-    if (event.data.length > 0) this.#options.onData(event.data);
+    if (event.data.length > 0) {
+      this.#heard = true;
+      this.#options.onData(event.data);
+    }
     if (event.id !== undefined) this.#lastEventId = event.id === '' ? undefined : event.id;
   }
 

@@ -34,13 +34,13 @@ describe('configured headers', () => {
     ['the host', { Host: 'elsewhere' }, 'headers.Host'],
     ['the session', { 'MCP-Session-Id': 'x' }, 'headers.MCP-Session-Id'],
   ])('%s is refused, naming the field and not the value', (_name, headers, field) => {
-    expect(() => configuredHeaders(headers as Record<string, string>)).toThrow(
-      expect.objectContaining({ code: 'invalid_spec', details: { field } }),
+    expect(() => configuredHeaders('fake', headers as Record<string, string>)).toThrow(
+      expect.objectContaining({ code: 'invalid_spec', details: { server: 'fake', field } }),
     );
   });
 
   test('the rest goes out as it is', () => {
-    expect(configuredHeaders({ Authorization: 'Bearer x', 'User-Agent': 'me' })).toEqual([
+    expect(configuredHeaders('fake', { Authorization: 'Bearer x', 'User-Agent': 'me' })).toEqual([
       'authorization',
       'Bearer x',
       'user-agent',
@@ -55,8 +55,8 @@ test('a session id is visible ASCII of at most 1 KiB', () => {
 });
 
 test('a parameter name that HTTP does not allow is refused', () => {
-  expect(checkFacts({ params: [['Region', 'x']] })).toBeUndefined();
-  expect(checkFacts({ params: [['Re\r\ngion', 'x']] })).toMatchObject({ code: 'invalid_request' });
+  expect(checkFacts('fake', { params: [['Region', 'x']] })).toBeUndefined();
+  expect(checkFacts('fake', { params: [['Re\r\ngion', 'x']] })).toMatchObject({ code: 'invalid_request' });
 });
 
 const frame = (method: string): OutboundFrame => requestFrame(1, method, undefined, undefined);

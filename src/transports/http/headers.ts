@@ -9,9 +9,12 @@ import { HostError } from '../../kernel/errors.js';
 import type { Agreement, Era, HttpFacts, OutboundFrame } from '../../wire/channel.js';
 
 /** What `server/discover` is asked with before anything is agreed. */
-export const probeVersion = '2026-07-28';
+const modernVersion = '2026-07-28';
 
-export const ACCEPT_BOTH = 'application/json, text/event-stream';
+const acceptBoth = 'application/json, text/event-stream';
+/** Names that a server or a configuration made up are quoted this far. */
+const fieldCharsMax = 200;
+const sessionIdCharsMax = 1024;
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const visibleAscii = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/;
@@ -44,16 +47,16 @@ const RESERVED = new Set([
 export type HeaderList = string[];
 
 /** Throws `invalid_spec` naming the field. */
-export function configuredHeaders(headers: Readonly<Record<string, string>> = {}): HeaderList {
+export function configuredHeaders(server: string, headers: Readonly<Record<string, string>> = {}): HeaderList {
   const list: HeaderList = [];
   for (const [name, value] of Object.entries(headers)) {
-    const field = `headers.${name}`;
-    const wrong = (message: string) => new HostError('invalid_spec', message, { field: field.slice(0, 200) });
-    if (!token.test(name)) throw wrong('A header name has characters that HTTP does not allow.');
-    if (RESERVED.has(name.toLowerCase())) throw wrong(`The header ${name} is written by Hostler itself.`);
+    const field = `headers.${name}`.slice(0, fieldCharsMax);
+    const wrong = (what: string) => new HostError('invalid_spec', `server '${server}': ${what}`, { server, field });
+    if (!token.test(name)) throw wrong('a header name has characters that HTTP does not allow');
+    if (RESERVED.has(name.toLowerCase())) throw wrong(`the header ${name} is written by Hostler itself`);
     // The value may be a secret: it is never quoted.
     if (typeof value !== 'string' || !configuredValue.test(value)) {
-      throw wrong(`The value of the header ${name} has characters that HTTP does not allow.`);
+      throw wrong(`the value of the header ${name} has characters that HTTP does not allow`);
     }
     list.push(name.toLowerCase(), value.trim());
   }
@@ -68,11 +71,12 @@ export function encodeHeaderValue(value: string): string {
 }
 
 /** A session id comes from the server and goes back in a header. */
-export const isSessionId = (value: string): boolean => value.length <= 1024 && /^[\x21-\x7e]+$/.test(value);
+export const isSessionId = (value: string): boolean =>
+  value.length <= sessionIdCharsMax && /^[\x21-\x7e]+$/.test(value);
 
 /** Builds the headers of each request from parts that change rarely. */
 export class RequestHeaders {
-  #configured: HeaderList;
+  readonly #configured: HeaderList;
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
   #modern: HeaderList = [];
@@ -95,11 +99,6 @@ export class RequestHeaders {
 
   holdSession(id: string | undefined): void {
     this.#sessionId = id;
-    this.#rebuild();
-  }
-
-  configure(configured: HeaderList): void {
-    this.#configured = configured;
     this.#rebuild();
   }
 
@@ -134,10 +133,10 @@ export class RequestHeaders {
 
   #rebuild(): void {
     const base = [
-      ...['content-type', 'application/json', 'accept', ACCEPT_BOTH, 'accept-encoding', 'identity'],
+      ...['content-type', 'application/json', 'accept', acceptBoth, 'accept-encoding', 'identity'],
       ...this.#configured,
     ];
-    this.#modern = [...base, 'mcp-protocol-version', this.#version() ?? probeVersion];
+    this.#modern = [...base, 'mcp-protocol-version', this.#version() ?? modernVersion];
     this.#legacy = [...base, ...this.#sessionParts()];
     this.#initialize = base;
   }
@@ -161,12 +160,17 @@ export class RequestHeaders {
 }
 
 /** Parameter names come from a server's schema. Returns why a frame cannot be sent. */
-export function checkFacts(http: HttpFacts | undefined): HostError | undefined {
+export function checkFacts(server: string, http: HttpFacts | undefined): HostError | undefined {
   const wrong = http?.params?.find(([name]) => !token.test(name));
   if (!wrong) return undefined;
-  return new HostError('invalid_request', 'A parameter header has a name that HTTP does not allow.', {
-    reason: 'header_name',
-    field: `Mcp-Param-${wrong[0].slice(0, 100)}`,
-    execution: 'not_executed',
-  });
+  return new HostError(
+    'invalid_request',
+    `server '${server}': a parameter header has a name that HTTP does not allow`,
+    {
+      server,
+      reason: 'header_name',
+      field: `Mcp-Param-${wrong[0]}`.slice(0, fieldCharsMax),
+      execution: 'not_executed',
+    },
+  );
 }

@@ -40,7 +40,7 @@ export interface ExchangeRequest {
 
 const redirectsMax = 3;
 /** A redirect's own body is of no use; this much is read to keep the connection. */
-const redirectBodyBytes = 64 * 1024;
+const redirectBodyBytesMax = 64 * 1024;
 const ABORTED = new Error('the exchange was given up');
 
 export class HttpExchange implements Dispatcher.DispatchHandler {
@@ -69,11 +69,6 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     this.#starting = true;
     dispatcher.dispatch({ path, method, headers, body }, this);
     this.#starting = false;
-  }
-
-  /** True once bytes may have left. */
-  get written(): boolean {
-    return this.#written;
   }
 
   /** Gives the exchange up: the sink hears no more of it, a request that has not gone out never will. */
@@ -111,7 +106,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     if (this.#silent) return;
     if (this.#redirectTo) {
       this.#redirectBytes += chunk.length;
-      if (this.#redirectBytes <= redirectBodyBytes) return;
+      if (this.#redirectBytes <= redirectBodyBytesMax) return;
       return this.#fail(this.#protocolError('sent a redirect whose body does not end', 'redirect_body'));
     }
     const error = this.#sink.data(chunk);
@@ -172,7 +167,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       reason,
       execution: 'uncertain',
       ...(httpStatus === undefined ? {} : { httpStatus }),
-      ...(reason.startsWith('redirect') ? { hint: 'Write the final URL of the server in its configuration.' } : {}),
+      ...(reason.startsWith('redirect') ? { hint: 'write the final URL of the server in its configuration' } : {}),
     });
   }
 }

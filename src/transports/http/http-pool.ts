@@ -5,7 +5,7 @@ import { type Dispatcher, Pool } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
-import { type Connector, checkUrl, guardedConnector } from './dial-guard.js';
+import { checkUrl, type Dial, guardedDial } from './dial-guard.js';
 
 export interface HttpSpec {
   readonly server: string;
@@ -19,26 +19,26 @@ export interface HttpDeps {
   readonly clock: Clock;
   readonly random: Random;
   /** How connections are opened; by default to any address, since the operator wrote the URL. */
-  readonly connector?: Connector;
+  readonly dial?: Dial;
 }
 
 export const connectionsDefault = 64;
 const headerBytesMax = 16 * 1024;
 
-export function openPool(origin: string, connections: number, connector: Connector | undefined): Dispatcher {
-  return new Pool(origin, {
+export function openPool(spec: HttpSpec, deps: HttpDeps, connections: number): Dispatcher {
+  return new Pool(specUrl(spec).origin, {
     connections,
     pipelining: 1,
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: headerBytesMax,
-    connect: connector ?? guardedConnector({ policy: 'any' }),
+    connect: deps.dial ?? guardedDial({ policy: 'any', server: spec.server }),
   });
 }
 
 /** Throws `invalid_spec` naming the field. */
 export function specUrl(spec: HttpSpec): URL {
-  const url = checkUrl(spec.url, 'any');
+  const url = checkUrl(spec.url, 'any', spec.server);
   if (url instanceof HostError) throw url;
   url.hash = '';
   return url;

@@ -3,7 +3,8 @@
  * POSTed to the address that the stream names first. Kept for servers that know nothing newer.
  * Not here: reconnecting. The session lives in the stream; when the stream ends, so does the channel.
  *
- * Invariant: POSTs go only to the origin the operator configured, whatever address the server names.
+ * Invariants: POSTs go only to the origin the operator configured, whatever address the server names. What the server
+ * says before anyone listens is bounded, and dropped before it has named that address.
  */
 import type { Dispatcher } from 'undici';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
@@ -13,55 +14,81 @@ import {
   type Channel,
   type ChannelListener,
   frameBytes,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
-import { HttpExchange, type ResponseHeaders } from './http-exchange.js';
+import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
-import { SsePost } from './http-sse-post.js';
 import { SseStream } from './http-sse-stream.js';
+import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane.js';
+import { OneWayPost } from './one-way-post.js';
 import type { SseEvent } from './sse-parser.js';
 import { statusError } from './status-error.js';
 
-export interface HttpSseSpec extends HttpSpec {
-  /** How long to wait for the stream to name its address. */
-  readonly startTimeoutMs?: number;
+export interface OpenLimits {
+  /** On the clock of the dependencies. */
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
-const startTimeoutDefaultMs = 30_000;
-/** Events that come before anyone listens. */
+const openTimeoutMsDefault = 30_000;
+/** Messages that come after the address and before anyone listens. */
 const earlyEventsMax = 100;
+const earlyBytesMax = 1024 * 1024;
 
-/** Resolves when the server has named its address; rejects with HostError when it does not. */
-export function openHttpSse(spec: HttpSseSpec, deps: HttpDeps): Promise<Channel> {
+/** Resolves when the server has named its address; rejects with HostError when it does not, or when a limit is reached. */
+export function openHttpSse(
+  spec: HttpSpec,
+  deps: HttpDeps,
+  limits: OpenLimits = { deadlineAtMs: deps.clock.nowMs() + openTimeoutMsDefault },
+): Promise<Channel> {
+  const { clock } = deps;
+  const { server } = spec;
+  const { deadlineAtMs, signal } = limits;
   return new Promise((resolve, reject) => {
     const channel = new HttpSseChannel(spec, deps, (error) => {
-      cancel();
+      cancelDeadline();
+      signal?.removeEventListener('abort', onAbort);
       if (!error) return resolve(channel);
       channel.close().then(() => reject(error), reject);
     });
-    const cancel = deps.clock.at(deps.clock.nowMs() + (spec.startTimeoutMs ?? startTimeoutDefaultMs), () => {
-      const details = { server: spec.server, reason: 'endpoint', execution: 'not_executed' } as const;
-      channel.giveUpOpening(
-        new HostError('timeout', `server '${spec.server}' did not name its address in time`, details),
-      );
-    });
-    channel.open();
+    const onAbort = () => channel.giveUpOpening(cancelledOpening(server));
+    const onDeadline = () => channel.giveUpOpening(lateEndpoint(server));
+    const cancelDeadline = clock.at(deadlineAtMs, onDeadline);
+    signal?.addEventListener('abort', onAbort);
+    if (signal?.aborted) onAbort();
+    else if (deadlineAtMs <= clock.nowMs()) onDeadline();
+    else channel.open();
   });
 }
 
+const lateEndpoint = (server: string): HostError =>
+  new HostError('timeout', `server '${server}' did not name the address for its messages in time`, {
+    server,
+    reason: 'endpoint',
+    execution: 'not_executed',
+    hint: 'check that the URL is that of its event stream; if the server is only slow, raise timeouts.start',
+  });
+
+const cancelledOpening = (server: string): HostError =>
+  new HostError('cancelled', `server '${server}': the caller gave up before the connection was open`, {
+    server,
+    execution: 'not_executed',
+  });
+
 class HttpSseChannel implements Channel {
   readonly kind = 'http-sse';
-  readonly counters = newCounters();
-  readonly #spec: HttpSseSpec;
+  readonly counters = newHttpCounters();
+  readonly #spec: HttpSpec;
   readonly #url: URL;
   readonly #deps: HttpDeps;
-  readonly #stream: Dispatcher;
-  readonly #posts: Dispatcher;
+  readonly #streamPool: Dispatcher;
+  readonly #callPool: Dispatcher;
+  readonly #noticePool: Dispatcher;
+  readonly #notices: NoticeLane;
   readonly #headers: RequestHeaders;
   readonly #decoder = new MessageDecoder(this.counters);
   /** Called once: undefined when the address is known. */
@@ -70,23 +97,31 @@ class HttpSseChannel implements Channel {
   #endpoint: URL | undefined;
   #listener: ChannelListener | undefined;
   #early: Buffer[] = [];
+  #earlyBytes = 0;
   #over: HostError | undefined;
   #closing: Promise<void> | undefined;
-  readonly #open = new Map<OutboundFrame, SsePost>();
+  /** Requests whose POST is not over. */
+  readonly #posts = new Map<OutboundFrame, OneWayPost>();
   #pendingBytes = 0;
 
-  constructor(spec: HttpSseSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
+  constructor(spec: HttpSpec, deps: HttpDeps, opened: (error: HostError | undefined) => void) {
     this.#spec = spec;
     this.#url = specUrl(spec);
     this.#deps = deps;
     this.#opened = opened;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#stream = openPool(this.#url.origin, 1, deps.connector);
-    this.#posts = openPool(this.#url.origin, spec.connections ?? connectionsDefault, deps.connector);
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#streamPool = openPool(spec, deps, 1);
+    this.#callPool = openPool(spec, deps, spec.connections ?? connectionsDefault);
+    this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
+    this.#notices = new NoticeLane({
+      clock: deps.clock,
+      counters: this.counters,
+      post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
+    });
   }
 
   open(): void {
-    const request = { server: this.#spec.server, dispatcher: this.#stream, url: this.#url, body: null } as const;
+    const request = { server: this.#spec.server, dispatcher: this.#streamPool, url: this.#url, body: null } as const;
     const sink = new SseStream(this.#spec.server, this.#deps, {
       event: (event) => this.#event(event),
       over: (error) => this.#end(error),
@@ -101,35 +136,38 @@ class HttpSseChannel implements Channel {
 
   start(listener: ChannelListener): void {
     this.#listener = listener;
-    for (const data of this.#early.splice(0)) this.#receive(data);
+    const early = this.#early;
+    this.#early = [];
+    for (const data of early) this.#receive(data);
     if (this.#over) listener.closed(this.#over);
   }
 
   send(frame: OutboundFrame): HostError | undefined {
     const { server } = this.#spec;
     if (this.#over || !this.#endpoint || !this.#listener) return notOpen(server);
+    if (frame.kind !== 'request') {
+      this.#notices.add(frame);
+      return undefined;
+    }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(server, this.#pendingBytes);
-    const headers = this.#headers.post(frame);
     this.#pendingBytes += frame.bytes;
-    const post = new SsePost(frame, {
-      refused: (status, answer) => this.#refused(frame, status, answer),
+    const post = new OneWayPost(frame, {
+      refused: (status, headers) => this.#refused(frame, status, headers),
       failed: (error) => this.#failed(frame, error),
       released: () => {
         this.#pendingBytes -= frame.bytes;
-        this.#open.delete(frame);
+        this.#posts.delete(frame);
       },
     });
-    this.#open.set(frame, post);
-    const request = { server: this.#spec.server, dispatcher: this.#posts, url: this.#endpoint, headers } as const;
-    post.exchange = new HttpExchange({ ...request, method: 'POST', body: frameBytes(frame) }, post);
-    post.exchange.start();
+    this.#posts.set(frame, post);
+    post.exchange = this.#post(frame, this.#callPool, post);
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
-    if (frame.phase !== 'queued') return 'notify';
-    this.#open.get(frame)?.exchange?.abort();
-    return 'unsent';
+    // Also when it is out: a POST that nobody waits for must not hold its connection.
+    this.#posts.get(frame)?.giveUp();
+    return frame.phase === 'queued' ? 'unsent' : 'notify';
   }
 
   adopt(agreement: Agreement): void {
@@ -138,8 +176,24 @@ class HttpSseChannel implements Channel {
 
   close(): Promise<void> {
     this.#end(this.#error('transport', 'the connection was closed', { reason: 'closed' }));
-    this.#closing ??= Promise.all([this.#stream.destroy(), this.#posts.destroy()]).then(() => {});
+    const pools = [this.#streamPool, this.#callPool, this.#noticePool];
+    this.#closing ??= Promise.all(pools.map((pool) => pool.destroy())).then(() => {});
     return this.#closing;
+  }
+
+  #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
+    const request = {
+      server: this.#spec.server,
+      dispatcher,
+      url: this.#endpoint as URL,
+      method: 'POST',
+    } as const;
+    const exchange = new HttpExchange(
+      { ...request, headers: this.#headers.post(frame), body: frameBytes(frame) },
+      sink,
+    );
+    exchange.start();
+    return exchange;
   }
 
   #event(event: SseEvent): void {
@@ -147,8 +201,19 @@ class HttpSseChannel implements Channel {
     if (event.event === 'endpoint') return this.#named(event.data.toString('utf8'));
     if (event.data.length === 0 || (event.event !== undefined && event.event !== 'message')) return;
     if (this.#listener) this.#receive(event.data);
-    else if (this.#early.length < earlyEventsMax) this.#early.push(event.data);
-    else this.counters.junk++;
+    else this.#keepEarly(event.data);
+  }
+
+  /** Before its address a server has nothing to say: nobody could answer it. */
+  #keepEarly(data: Buffer): void {
+    const isRoom = this.#early.length < earlyEventsMax && this.#earlyBytes + data.length <= earlyBytesMax;
+    if (!this.#endpoint || !isRoom) {
+      this.counters.junk++;
+      return;
+    }
+    this.#earlyBytes += data.length;
+    // A copy: the data may be a small view of a large chunk.
+    this.#early.push(Buffer.from(data));
   }
 
   #named(address: string): void {
@@ -177,7 +242,7 @@ class HttpSseChannel implements Channel {
   }
 
   #failed(frame: OutboundFrame, error: HostError): void {
-    if (!this.#over && frame.kind === 'request') this.#listener?.failed(frame, error);
+    if (!this.#over) this.#listener?.failed(frame, error);
   }
 
   /** Once, for whatever reason; nothing is reported after it. */
@@ -185,7 +250,8 @@ class HttpSseChannel implements Channel {
     if (this.#over) return;
     this.#over = error;
     this.#exchange?.abort();
-    for (const post of this.#open.values()) post.exchange?.abort();
+    this.#notices.close();
+    for (const post of this.#posts.values()) post.giveUp();
     this.#opened?.(error);
     this.#opened = undefined;
     this.#listener?.closed(error);

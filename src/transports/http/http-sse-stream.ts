@@ -10,7 +10,7 @@ import type { HttpDeps } from './http-pool.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 import { headerText, statusError } from './status-error.js';
 
-export interface StreamOwner {
+interface StreamOwner {
   event(event: SseEvent): void;
   /** The stream is over, or never began. */
   over(error: HostError): void;

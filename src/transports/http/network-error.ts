@@ -5,15 +5,17 @@
 import { HostError, isHostError } from '../../kernel/errors.js';
 
 const HINTS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'Nothing listens at this address: is the server running, and is the port right?',
-  ENOTFOUND: 'The host name does not resolve: check the URL and the DNS of this machine.',
-  EAI_AGAIN: 'The name server did not answer: check the DNS of this machine.',
-  UND_ERR_CONNECT_TIMEOUT: 'The address does not answer: check the URL and any firewall between.',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'The certificate is self-signed: trust it explicitly or use another.',
-  SELF_SIGNED_CERT_IN_CHAIN: 'The certificate chain is not trusted by this machine.',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'The certificate chain is not trusted by this machine.',
-  CERT_HAS_EXPIRED: 'The certificate of the server has expired.',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'The certificate of the server is for another name.',
+  ECONNREFUSED: 'nothing listens at this address: check that the server is running and that the port is right',
+  ENOTFOUND: 'the host name does not resolve: check the URL and the DNS of this machine',
+  EAI_AGAIN: 'the name server did not answer: check the DNS of this machine',
+  UND_ERR_CONNECT_TIMEOUT: 'the address does not answer: check the URL and any firewall between',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed: trust it explicitly or use another',
+  SELF_SIGNED_CERT_IN_CHAIN:
+    'the certificate chain is not trusted by this machine: install the authority that signed it',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'the certificate chain is not trusted by this machine: install the authority that signed it',
+  CERT_HAS_EXPIRED: 'the certificate of the server has expired: renew it',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another name: check the host in the URL',
 };
 
 export function networkError(error: Error, server: string, written: boolean): HostError {

@@ -1,6 +1,6 @@
 /**
- * One frame on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
+ * One request on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
+ * Not here: notices (one-way-post.ts), when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
  *
  * Invariants:
  * - The host hears exactly one of `answered`, `failed` and `broke` for a request, unless the call was given up.
@@ -11,6 +11,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
+import { Gathering } from './gathering.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 import { headerText } from './status-error.js';
@@ -32,7 +33,7 @@ export interface CallHost {
 }
 
 /** Of an error page this much is read. */
-const errorBodyBytes = 64 * 1024;
+const errorBodyBytesMax = 64 * 1024;
 const methodNotFound = -32601;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
@@ -52,8 +53,9 @@ export class PostCall implements ExchangeSink {
   #body: Body = 'none';
   #status = 0;
   #headers: ResponseHeaders = {};
-  #first: Buffer | undefined;
-  #more: Buffer[] | undefined;
+  /** A body in one piece, as most are, is not copied. */
+  #only: Buffer | undefined;
+  #pieces: Gathering | undefined;
   #length = 0;
   #parser: SseParser | undefined;
   #tooLarge: HostError | undefined;
@@ -96,9 +98,6 @@ export class PostCall implements ExchangeSink {
     const type = headerText(headers, 'content-type')?.toLowerCase() ?? '';
     if (status < 200 || status > 299) {
       this.#body = 'refusal';
-    } else if (this.frame.kind !== 'request') {
-      // Nothing is owed to a notification; a stream held open for one would only hold a connection.
-      if (type.startsWith('text/event-stream')) this.giveUp();
     } else if (type.startsWith('text/event-stream')) {
       this.#body = 'events';
       this.#parser = new SseParser(
@@ -128,15 +127,21 @@ export class PostCall implements ExchangeSink {
     this.#length += chunk.length;
     if (this.#body === 'json') {
       if (this.#length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, this.#length);
-    } else if (this.#length > errorBodyBytes) {
+    } else if (this.#length > errorBodyBytesMax) {
       // Enough of a page that nobody reads: what it means is settled by its status.
       this.end();
       this.exchange?.abort();
       return undefined;
     }
-    if (!this.#first) this.#first = chunk;
-    else if (this.#more) this.#more.push(chunk);
-    else this.#more = [chunk];
+    if (this.#body === 'none') return undefined;
+    if (this.#length === chunk.length) {
+      this.#only = chunk;
+      return undefined;
+    }
+    this.#pieces ??= new Gathering();
+    if (this.#only) this.#pieces.add(this.#only);
+    this.#only = undefined;
+    this.#pieces.add(chunk);
     return undefined;
   }
 
@@ -148,9 +153,7 @@ export class PostCall implements ExchangeSink {
     }
     if (this.#body === 'refusal') return this.#refused();
     if (this.#body === 'json') this.#read();
-    if (this.#over) return;
-    if (this.frame.kind === 'request') this.failed(this.#noAnswer('protocol_error', 'no_answer'));
-    else this.#over = true;
+    if (!this.#over) this.failed(this.#noAnswer('protocol_error', 'no_answer'));
   }
 
   failed(error: HostError): void {
@@ -204,15 +207,15 @@ export class PostCall implements ExchangeSink {
   }
 
   #read(): void {
-    if (!this.#first) return;
-    this.receive(this.#more ? Buffer.concat([this.#first, ...this.#more], this.#length) : this.#first);
+    const body = this.#only ?? this.#pieces?.take();
+    if (body) this.receive(body);
   }
 
   #refused(): void {
     if (this.#over) return;
     const isJson = headerText(this.#headers, 'content-type')?.toLowerCase().startsWith('application/json');
     const isPlain = this.#headers['content-encoding'] === undefined;
-    if (isJson && isPlain && this.frame.kind === 'request' && this.#length <= errorBodyBytes) this.#read();
+    if (isJson && isPlain && this.#length <= errorBodyBytesMax) this.#read();
     if (this.#over) return;
     this.#over = true;
     this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);
@@ -246,7 +249,7 @@ export class PostCall implements ExchangeSink {
 
 function errorCode(envelope: Envelope): number | undefined {
   const payload = envelope.kind === 'error' ? envelope.payload() : undefined;
-  if (!payload || payload.length > errorBodyBytes) return undefined;
+  if (!payload || payload.length > errorBodyBytesMax) return undefined;
   const error: unknown = JSON.parse(payload.toString('utf8'));
   const code = typeof error === 'object' && error !== null ? (error as { code?: unknown }).code : undefined;
   return typeof code === 'number' ? code : undefined;

@@ -4,15 +4,19 @@
  */
 import type { Random } from '../../kernel/random.js';
 
-const defaultMs = 1_000;
-const floorMs = 100;
-const askedMaxMs = 60_000;
-const grownMaxMs = 30_000;
+const retryMsDefault = 1_000;
+const retryMsMin = 100;
+const retryMsMax = 60_000;
 
-/** `failures` counts fruitless attempts in a row; after the first the wait grows and is spread by chance. */
-export function reconnectDelayMs(retryMs: number | undefined, failures: number, random: Random): number {
-  const askedMs = Math.min(Math.max(retryMs ?? defaultMs, floorMs), askedMaxMs);
-  if (failures === 0) return askedMs;
-  const grownMs = Math.min(askedMs * 2 ** Math.min(failures, 16), grownMaxMs);
+/** `fruitless` counts attempts in a row that brought nothing; with each the wait grows, and is spread by chance. */
+export function reconnectDelayMs(
+  retryMs: number | undefined,
+  fruitless: number,
+  grownMsMax: number,
+  random: Random,
+): number {
+  const askedMs = Math.min(Math.max(retryMs ?? retryMsDefault, retryMsMin), retryMsMax);
+  if (fruitless === 0) return askedMs;
+  const grownMs = Math.min(askedMs * 2 ** Math.min(fruitless, 16), grownMsMax);
   return grownMs <= askedMs ? askedMs : askedMs + random() * (grownMs - askedMs);
 }

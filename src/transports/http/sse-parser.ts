@@ -3,18 +3,21 @@
  *
  * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
  * however small the chunks are; the data of an event that lies within one chunk is not copied.
- * Invariant: at most `maxBytes` of one event are held. Past that the parser reports it once and is deaf from then on.
+ * Invariant: at most `bytesMax` of one event are held. Past that the parser reports it once and is deaf from then on.
  */
+import { Gathering } from './gathering.js';
+
 const LF = 0x0a;
 const CR = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
 
 /** Room for the field name in front of the data. */
-const fieldNameBytes = 16;
+const fieldNameBytesMax = 16;
 /** Longer ids are not remembered: they come back to the server in a header. */
-const idBytes = 1024;
-const firstBytes = 4096;
+const idCharsMax = 1024;
+const eventNameBytesMax = 1024;
+const retryDigitsMax = 12;
 const EMPTY = Buffer.alloc(0);
 
 export interface SseEvent {
@@ -26,41 +29,8 @@ export interface SseEvent {
   readonly data: Buffer;
 }
 
-/** A buffer that grows by doubling, so that single bytes cost the same however many are waiting. */
-class Gathering {
-  bytes: Buffer = EMPTY;
-  length = 0;
-
-  add(source: Buffer, from: number, to: number): void {
-    this.#reserve(to - from);
-    source.copy(this.bytes, this.length, from, to);
-    this.length += to - from;
-  }
-
-  addByte(byte: number): void {
-    this.#reserve(1);
-    this.bytes[this.length++] = byte;
-  }
-
-  /** Hands the buffer over: the receiver may keep it. */
-  take(): Buffer {
-    const taken = this.bytes.subarray(0, this.length);
-    this.bytes = EMPTY;
-    this.length = 0;
-    return taken;
-  }
-
-  #reserve(more: number): void {
-    const needed = this.length + more;
-    if (needed <= this.bytes.length) return;
-    const grown = Buffer.allocUnsafeSlow(Math.max(firstBytes, this.bytes.length * 2, needed));
-    this.bytes.copy(grown, 0, 0, this.length);
-    this.bytes = grown;
-  }
-}
-
 export class SseParser {
-  readonly #maxBytes: number;
+  readonly #bytesMax: number;
   readonly #onEvent: (event: SseEvent) => void;
   readonly #onTooLarge: (bytes: number) => void;
   /** The line that has not ended yet. */
@@ -75,8 +45,8 @@ export class SseParser {
   #firstLine = true;
   #dead = false;
 
-  constructor(maxBytes: number, onEvent: (event: SseEvent) => void, onTooLarge: (bytes: number) => void) {
-    this.#maxBytes = maxBytes;
+  constructor(bytesMax: number, onEvent: (event: SseEvent) => void, onTooLarge: (bytes: number) => void) {
+    this.#bytesMax = bytesMax;
     this.#onEvent = onEvent;
     this.#onTooLarge = onTooLarge;
   }
@@ -139,7 +109,7 @@ export class SseParser {
     if (bytes[start] === COLON) return;
     let nameEnd = start;
     // All names we know are short, so a long line without a colon is not searched to its end.
-    while (nameEnd < end && nameEnd - start < fieldNameBytes && bytes[nameEnd] !== COLON) nameEnd++;
+    while (nameEnd < end && nameEnd - start < fieldNameBytesMax && bytes[nameEnd] !== COLON) nameEnd++;
     let value = Math.min(nameEnd + 1, end);
     if (value < end && bytes[value] === SPACE) value++;
     switch (nameEnd - start) {
@@ -151,7 +121,7 @@ export class SseParser {
         return;
       case 5: {
         const name = bytes.toString('latin1', start, nameEnd);
-        if (name === 'event') this.#event = bytes.toString('utf8', value, Math.min(end, value + idBytes));
+        if (name === 'event') this.#event = bytes.toString('utf8', value, Math.min(end, value + eventNameBytesMax));
         else if (name === 'retry') this.#retryMs = readRetry(bytes, value, end) ?? this.#retryMs;
       }
     }
@@ -181,8 +151,8 @@ export class SseParser {
 
   #checkSize(): void {
     const held = Math.max(this.#lines.length, this.#data?.length ?? 0);
-    const bytes = held + Math.max(0, this.#line.length - fieldNameBytes);
-    if (bytes <= this.#maxBytes) return;
+    const bytes = held + Math.max(0, this.#line.length - fieldNameBytesMax);
+    if (bytes <= this.#bytesMax) return;
     this.#dead = true;
     this.#line.take();
     this.#lines.take();
@@ -193,7 +163,7 @@ export class SseParser {
 
 /** Ids that cannot stand in a header are as good as none. */
 function readId(bytes: Buffer, from: number, to: number): string | undefined {
-  if (to - from > idBytes) return undefined;
+  if (to - from > idCharsMax) return undefined;
   for (let i = from; i < to; i++) {
     const byte = bytes[i] as number;
     if (byte < 0x20 || byte > 0x7e) return undefined;
@@ -202,7 +172,7 @@ function readId(bytes: Buffer, from: number, to: number): string | undefined {
 }
 
 function readRetry(bytes: Buffer, from: number, to: number): number | undefined {
-  if (to === from || to - from > 12) return undefined;
+  if (to === from || to - from > retryDigitsMax) return undefined;
   const text = bytes.toString('latin1', from, to);
   return /^\d+$/.test(text) ? Number(text) : undefined;
 }

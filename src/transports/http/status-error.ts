@@ -1,15 +1,14 @@
 /**
- * An HTTP status that is no success → HostError. What the status says about execution:
- * a 4xx is the server's word that it refused before doing anything; a 5xx says nothing; 429 and 503 are a refusal only
- * when they also say when to come back, since proxies send them for requests they did pass on.
+ * An HTTP status that is no success → HostError. What the status says about execution: a few refuse the request as such,
+ * before anything was done. All others say nothing: a proxy sends 408, 429 and 503 also for requests it did pass on.
  */
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import type { ResponseHeaders } from './http-exchange.js';
 
 /** A server that asks for longer is treated as if it had asked for this. */
-const retryAfterMaxMs = 3_600_000;
+const retryAfterMsMax = 3_600_000;
 
-export interface StatusFacts {
+interface StatusFacts {
   readonly server: string;
   readonly status: number;
   readonly headers: ResponseHeaders;
@@ -28,7 +27,7 @@ export function statusError(facts: StatusFacts): HostError {
     ...(rpcCode === undefined ? {} : { rpcCode }),
   };
   if (status === 401) {
-    const hint = 'Sign in to this server again, or renew the token in its configuration.';
+    const hint = 'sign in to this server again, or renew the token in its configuration';
     return new HostError('needs_reauth', `server '${server}' wants authorization (401)`, {
       ...details,
       execution: 'not_executed',
@@ -54,7 +53,7 @@ export function statusError(facts: StatusFacts): HostError {
     return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
       ...details,
       reason: 'http_status',
-      execution: retryAfterMs === undefined ? 'uncertain' : 'not_executed',
+      execution: 'uncertain',
       ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     });
   }
@@ -68,18 +67,20 @@ export function statusError(facts: StatusFacts): HostError {
   return new HostError('protocol_error', `server '${server}' refused the request with status ${status}`, {
     ...details,
     reason: 'http_status',
-    // 408 is also what proxies say after the server behind them was too slow.
-    execution: status === 408 || status < 400 ? 'uncertain' : 'not_executed',
+    execution: refusedUnread.includes(status) ? 'not_executed' : 'uncertain',
   });
 }
+
+/** Statuses that can only be said of a request nobody acted on. */
+const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
 
 /** Seconds or a date; undefined when it is neither. */
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
   if (value === undefined) return undefined;
   const text = value.trim();
-  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMaxMs);
+  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMsMax);
   const atMs = /^[A-Za-z]{3}/.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMaxMs);
+  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMsMax);
 }
 
 export function headerText(headers: ResponseHeaders, name: string): string | undefined {

@@ -1,15 +1,17 @@
 /**
  * The Streamable HTTP transport, client side, both eras: each frame is one POST, answered by JSON or by an event stream.
- * HTTP/1.1 only. Here: the session id, the streams of the legacy era, and who is told what.
- * Left to others: one POST (post-call.ts), whose turn it is (call-lane.ts), one GET stream (get-stream.ts), deadlines and
- * retries (the peer and policy).
+ * HTTP/1.1 only. Here: the session id, and who is told what.
+ * Left to others: one POST (post-call.ts), whose turn it is (call-lane.ts, notice-lane.ts), the GET streams of the legacy
+ * era (legacy-streams.ts), deadlines of calls and retries (the peer and policy).
  *
  * Invariants:
- * - Calls, notices (notifications and answers) and GET streams have connections of their own, so that an answer the
- *   server waits for never queues behind the very calls that wait for the server.
+ * - Calls, notices (notifications and answers) and GET streams have connections and bounds of their own, so that an
+ *   answer the server waits for never queues behind the very calls that wait for the server, and no call is refused
+ *   because of notices.
  * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
  * - Modern era: a broken stream is a lost request, closing it is the cancel. Legacy: a broken stream is resumed when the
  *   server gave its events ids, and a disconnect cancels nothing.
+ * - An answer settles its request only on the request's own stream, first or resumed.
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
@@ -20,7 +22,6 @@ import {
   type ChannelListener,
   frameBytes,
   frameText,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
@@ -29,33 +30,36 @@ import { MessageDecoder } from '../../wire/message-decoder.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { CallLane } from './call-lane.js';
 import { endSession } from './end-session.js';
-import { GetStream } from './get-stream.js';
 import { checkFacts, configuredHeaders, isSessionId, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
+import { LegacyStreams } from './legacy-streams.js';
+import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane.js';
 import { type CallHost, PostCall } from './post-call.js';
 import { headerText, statusError } from './status-error.js';
 
-export type { HttpDeps, HttpSpec } from './http-pool.js';
-
-const noticeConnections = 16;
-const challengeChars = 4_096;
+const challengeCharsMax = 4_096;
 
 /** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
 export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {
   return new StreamableHttpChannel(spec, deps);
 }
 
+/** How long calls wait for the server to take `notifications/initialized`. */
+const initializedMsMax = 2_000;
+
 export class StreamableHttpChannel implements Channel {
   readonly kind = 'streamable-http';
-  readonly counters = newCounters();
+  readonly counters = newHttpCounters();
   readonly #server: string;
   readonly #url: URL;
   readonly #deps: HttpDeps;
   readonly #lane: CallLane;
-  readonly #calls: Dispatcher;
-  readonly #notices: Dispatcher;
-  readonly #streams: Dispatcher;
+  readonly #notices: NoticeLane;
+  readonly #streams: LegacyStreams;
+  readonly #callPool: Dispatcher;
+  readonly #noticePool: Dispatcher;
+  readonly #streamPool: Dispatcher;
   readonly #headers: RequestHeaders;
   readonly #host: CallHost;
   #listener: ChannelListener | undefined;
@@ -63,12 +67,9 @@ export class StreamableHttpChannel implements Channel {
   #closed = false;
   #closing: Promise<void> | undefined;
   #challenge: string | undefined;
-  #serverStream: GetStream | undefined;
 
-  /** Requests that are owed an answer, and notices until they are delivered. */
+  /** Requests that are owed an answer. */
   readonly #open = new Map<OutboundFrame, PostCall>();
-  /** Calls whose stream broke, and the stream that brings the rest. */
-  readonly #resumed = new Map<PostCall, GetStream>();
   #pendingBytes = 0;
 
   constructor(spec: HttpSpec, deps: HttpDeps) {
@@ -76,12 +77,28 @@ export class StreamableHttpChannel implements Channel {
     this.#url = specUrl(spec);
     this.#deps = deps;
     const connections = spec.connections ?? connectionsDefault;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.headers));
-    this.#calls = openPool(this.#url.origin, connections, deps.connector);
-    this.#notices = openPool(this.#url.origin, noticeConnections, deps.connector);
-    this.#streams = openPool(this.#url.origin, connections, deps.connector);
-    this.#lane = new CallLane(connections, (call) => this.#dispatch(call, this.#calls));
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#callPool = openPool(spec, deps, connections);
+    this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
+    this.#streamPool = openPool(spec, deps, connections);
     this.#host = this.#callHost(new MessageDecoder(this.counters));
+    this.#lane = new CallLane(connections, (call) => this.#dispatch(call));
+    this.#notices = new NoticeLane({
+      clock: deps.clock,
+      counters: this.counters,
+      post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
+      refused: (status, headers) => this.#challenged(status, headers),
+    });
+    this.#streams = new LegacyStreams({
+      server: spec.server,
+      clock: deps.clock,
+      random: deps.random,
+      open: (lastEventId, sink) => this.#get(lastEventId, sink),
+      onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
+      onSessionLost: () => {
+        if (!this.#closed) this.#listener?.sessionLost?.();
+      },
+    });
   }
 
   /** The session the server gave us, while we hold one. */
@@ -105,26 +122,24 @@ export class StreamableHttpChannel implements Channel {
 
   /** Forgets the session; the next `initialize` may bring another. */
   resetSession(): void {
-    this.#serverStream?.stop();
-    this.#serverStream = undefined;
+    this.#streams.closeStandalone();
     this.#headers.holdSession(undefined);
-  }
-
-  /** Replaces the configured headers, for a renewed token. Throws `invalid_spec` naming the field. */
-  setHeaders(headers: Readonly<Record<string, string>>): void {
-    this.#headers.configure(configuredHeaders(headers));
+    this.#lane.hold();
   }
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#closed || !this.#listener) return notOpen(this.#server);
-    const refused = checkFacts(frame.http);
+    const refused = checkFacts(this.#server, frame.http);
     if (refused) return refused;
+    if (frame.kind !== 'request') {
+      this.#notices.add(frame, frame.method === 'notifications/initialized' ? this.#holdUntilOpen() : undefined);
+      return undefined;
+    }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#pendingBytes);
     const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method));
     this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
-    if (frame.kind === 'request') this.#lane.add(call);
-    else this.#dispatch(call, this.#notices);
+    this.#lane.add(call);
     return undefined;
   }
 
@@ -141,20 +156,7 @@ export class StreamableHttpChannel implements Channel {
 
   /** Legacy: opens the stream on which the server speaks of its own accord. Servers without one are left in peace. */
   openServerStream(): void {
-    if (this.#closed || this.#serverStream || this.#agreement?.era === 'modern') return;
-    const { clock, random } = this.#deps;
-    this.#serverStream = new GetStream({
-      server: this.#server,
-      clock,
-      random,
-      endless: true,
-      open: (lastEventId, sink) => this.#get(lastEventId, sink),
-      onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
-      onGiveUp: () => {
-        this.#serverStream = undefined;
-      },
-    });
-    this.#serverStream.open();
+    if (!this.#closed && this.#agreement?.era !== 'modern') this.#streams.openStandalone();
   }
 
   close(): Promise<void> {
@@ -162,19 +164,41 @@ export class StreamableHttpChannel implements Channel {
     return this.#closing;
   }
 
-  #dispatch(call: PostCall, dispatcher: Dispatcher): void {
-    const { frame } = call;
+  /** Calls wait until the server has taken `initialized`, on its other connection, or has had time enough to. */
+  #holdUntilOpen(): () => void {
+    const { clock } = this.#deps;
+    this.#lane.hold();
+    const cancel = clock.at(clock.nowMs() + initializedMsMax, () => this.#lane.letGo());
+    return () => {
+      cancel();
+      this.#lane.letGo();
+    };
+  }
+
+  #dispatch(call: PostCall): void {
+    const inSession = call.era === 'legacy' && call.frame.method !== 'initialize';
+    if (inSession) call.sessionId = this.#headers.sessionId;
+    call.exchange = this.#post(call.frame, this.#callPool, call);
+  }
+
+  #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
     const headers = this.#headers.post(frame);
-    if (call.era === 'legacy' && frame.method !== 'initialize') call.sessionId = this.#headers.sessionId;
     const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
     const request = { server: this.#server, dispatcher, url: this.#url, method: 'POST', headers, body } as const;
-    call.exchange = new HttpExchange(request, call);
-    call.exchange.start();
+    const exchange = new HttpExchange(request, sink);
+    exchange.start();
+    return exchange;
   }
 
   #get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange {
     const headers = this.#headers.stream(lastEventId);
-    const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, headers, body: null } as const;
+    const request = {
+      server: this.#server,
+      dispatcher: this.#streamPool,
+      url: this.#url,
+      headers,
+      body: null,
+    } as const;
     const exchange = new HttpExchange({ ...request, method: 'GET' }, sink);
     exchange.start();
     return exchange;
@@ -208,9 +232,7 @@ export class StreamableHttpChannel implements Channel {
 
   #opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined {
     this.#releaseBytes(call);
-    if (status === 401 || status === 403) {
-      this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeChars);
-    }
+    this.#challenged(status, headers);
     if (call.frame.method !== 'initialize' || status > 299) return undefined;
     const id = headerText(headers, 'mcp-session-id');
     if (id !== undefined && !isSessionId(id)) {
@@ -228,41 +250,35 @@ export class StreamableHttpChannel implements Channel {
     return undefined;
   }
 
+  #challenged(status: number, headers: ResponseHeaders): void {
+    if (status !== 401 && status !== 403) return;
+    this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
+  }
+
   #broke(call: PostCall, error: HostError): void {
-    const { lastEventId, retryMs } = call;
-    if (call.era === 'modern' || lastEventId === undefined || this.#closed) return call.fail(error);
-    const { clock, random } = this.#deps;
-    const stream = new GetStream({
-      server: this.#server,
-      clock,
-      random,
-      lastEventId,
-      retryMs,
-      endless: false,
-      open: (id, sink) => this.#get(id, sink),
-      onData: (data) => call.receive(data),
-      // Whatever the GET says of itself, the request it continues was received.
-      onGiveUp: (cause) => call.fail(uncertain(cause)),
-    });
-    this.#resumed.set(call, stream);
-    stream.openLater();
+    const { lastEventId } = call;
+    if (call.era === 'modern' || lastEventId === undefined || this.#closed) call.fail(error);
+    else this.#streams.resume(call, lastEventId);
   }
 
   #fail(call: PostCall, error: HostError): void {
     if (!this.#open.has(call.frame)) return;
     this.#forget(call);
-    if (call.frame.kind === 'request' && !this.#closed) this.#listener?.failed(call.frame, error);
+    // No session came of it: what waited for one is answered by the server itself.
+    if (call.frame.method === 'initialize') this.#lane.letGo();
+    if (!this.#closed) this.#listener?.failed(call.frame, error);
   }
 
+  /** On the standalone stream. */
   #unasked(envelope: Envelope): void {
-    if (!this.#closed) this.#listener?.message(envelope, undefined);
+    if (envelope.kind === 'result' || envelope.kind === 'error') this.#host.junk();
+    else if (!this.#closed) this.#listener?.message(envelope, undefined);
   }
 
   /** The frame is answered, failed or withdrawn. Its exchange may still have to end. */
   #forget(call: PostCall): void {
     this.#open.delete(call.frame);
-    this.#resumed.get(call)?.stop();
-    this.#resumed.delete(call);
+    this.#streams.forget(call);
     if (this.#lane.remove(call)) this.#releaseBytes(call);
   }
 
@@ -275,8 +291,7 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    if (call.frame.kind === 'request') this.#lane.released(call);
-    else this.#open.delete(call.frame);
+    this.#lane.released(call);
   }
 
   async #end(): Promise<void> {
@@ -286,22 +301,16 @@ export class StreamableHttpChannel implements Channel {
       server: this.#server,
       reason,
     });
-    this.#serverStream?.stop();
-    this.#serverStream = undefined;
-    for (const stream of this.#resumed.values()) stream.stop();
+    this.#streams.close();
     this.#lane.close();
+    this.#notices.close();
     for (const call of this.#open.values()) call.giveUp();
     this.#open.clear();
-    this.#resumed.clear();
     this.#listener?.closed(error);
     if (this.#headers.sessionId !== undefined) {
-      const request = { server: this.#server, dispatcher: this.#streams, url: this.#url, headers: this.#headers.end() };
-      await endSession(request, this.#deps.clock);
+      const request = { server: this.#server, dispatcher: this.#streamPool, url: this.#url };
+      await endSession({ ...request, headers: this.#headers.end() }, this.#deps.clock);
     }
-    await Promise.all([this.#calls.destroy(), this.#notices.destroy(), this.#streams.destroy()]);
+    await Promise.all([this.#callPool.destroy(), this.#noticePool.destroy(), this.#streamPool.destroy()]);
   }
-}
-
-function uncertain(error: HostError): HostError {
-  return new HostError(error.code, error.message, { ...error.details, execution: 'uncertain', cause: error });
 }

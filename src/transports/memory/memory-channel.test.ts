@@ -1,6 +1,6 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { expect, test } from 'vitest';
-import { RecordingListener, request } from '../../../test/fakes/http-listener.js';
+import { RecordingListener, rawRequest, request } from '../../../test/fakes/http-listener.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { createMemoryLink } from './memory-channel.js';
 
@@ -66,9 +66,12 @@ test('a waiting frame can be withdrawn; a delivered one needs a notice', async (
 
 test('both directions are bounded', async () => {
   const { channel, server } = linked();
-  const big = () => ({ ...request('big'), payload: Buffer.alloc(LIMITS.outboundBytes / 2) });
-  channel.send(big());
-  expect(channel.send(big())).toMatchObject({ code: 'overloaded', details: { execution: 'not_executed' } });
+  const big = () => rawRequest('big', Buffer.alloc(LIMITS.outboundBytes / 2));
+  expect(channel.send(big())).toBeUndefined();
+  expect(channel.send(big())).toMatchObject({
+    code: 'overloaded',
+    details: { reason: 'backpressure', execution: 'not_executed' },
+  });
   await expect(server.send(Buffer.alloc(LIMITS.frameBytes + 1))).rejects.toMatchObject({ code: 'result_too_large' });
 });
 

@@ -7,27 +7,27 @@
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { type Environment, runMark } from '../environment.js';
 import { abortChild, Child, type ChildRequest, spawnChild } from './child.js';
 import { DeathWatch } from './death-watch.js';
-import { Escapees } from './escapees.js';
+import { Escapees, type LostRun } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
-import type { ProcessTable } from './process-table.js';
-import { type ReapReport, reap } from './reaper.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
+import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
 import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
 import { systemTable } from './system-table.js';
 
-export interface ChildKeeperOptions {
+interface ChildKeeperOptions {
   readonly clock: Clock;
   /** Where the journal lies. Without it, only the death watch guards against our own sudden end. */
   readonly stateDir?: string;
   /** Our own environment, from which children get their baseline. */
-  readonly ambient?: Environment;
+  readonly ambient: Environment;
   readonly instanceId?: string;
-  /** The journal could not be written: children run, but a crash may leave some behind. */
+  /** The journal could not be written, or an old one not be used: children run, but a crash may leave some behind. */
   readonly onProblem?: (error: unknown) => void;
   readonly table?: ProcessTable;
 }
@@ -38,7 +38,8 @@ export class ChildKeeper {
   readonly #clock: Clock;
   readonly #table: ProcessTable;
   readonly #stateDir: string | undefined;
-  readonly #journal: PidJournal | undefined;
+  readonly #onProblem: (error: unknown) => void;
+  #journal: PidJournal | undefined;
   readonly #watch: DeathWatch;
   readonly #escapees: Escapees;
   readonly #live = new Set<Child>();
@@ -47,15 +48,16 @@ export class ChildKeeper {
 
   constructor(options: ChildKeeperOptions) {
     this.instanceId = options.instanceId ?? newId();
-    this.ambient = options.ambient ?? process.env;
+    this.ambient = options.ambient;
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;
+    this.#onProblem = options.onProblem ?? (() => {});
     this.#journal =
       options.stateDir === undefined
         ? undefined
-        : new PidJournal(options.stateDir, this.instanceId, this.#table, options.onProblem);
-    this.#watch = new DeathWatch(options.clock);
+        : new PidJournal(options.stateDir, this.instanceId, this.#table, this.#onProblem);
+    this.#watch = new DeathWatch(options.clock, this.instanceId);
     this.#escapees = new Escapees(this.#table);
   }
 
@@ -68,10 +70,17 @@ export class ChildKeeper {
     return this.#watch.pid;
   }
 
-  /** Takes down what a Hostler that was killed left behind. Once, before the first start. */
+  /** Takes down what a Hostler that was killed left behind. Once, before the first start. What hinders it is a problem to report, not a reason not to start. */
   async reapLeftovers(): Promise<ReapReport> {
-    if (this.#stateDir === undefined) return { journals: 0, signalled: [], stale: 0 };
-    return reap(this.#stateDir, { clock: this.#clock, table: this.#table });
+    if (this.#stateDir === undefined) return NOTHING_REAPED;
+    try {
+      return await reap(this.#stateDir, { clock: this.#clock, table: this.#table, onProblem: this.#onProblem });
+    } catch (error) {
+      this.#onProblem(error);
+      // The directory cannot be trusted: that is said once, and it is not written to either.
+      if (isHostError(error)) this.#journal = undefined;
+      return NOTHING_REAPED;
+    }
   }
 
   /** `prepare` gets the mark of this run, for the child's environment. */
@@ -104,19 +113,23 @@ export class ChildKeeper {
 
   #adopt(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
     try {
+      let descendants: readonly ProcessFacts[] = [];
       return new Child(handle, request, {
         clock: this.#clock,
         table: this.#table,
-        stopped: (ended, left) => this.#stopped(ended, left, run, mark),
+        stopping: (leader) => {
+          descendants = this.#escapees.descendants(leader.pid);
+        },
+        stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, leader, left, run),
       });
     } catch (error) {
       abortChild(handle);
-      throw spawnError(request.server, request.file, error);
+      throw isHostError(error) ? error : spawnError(request.server, request.file, error);
     }
   }
 
-  async #stopped(child: Child, left: number, run: number, mark: string): Promise<readonly number[]> {
-    const escaped = await this.#escapees.find(mark, child.startTicks);
+  async #stopped(lost: LostRun, child: Child, left: number, run: number): Promise<readonly number[]> {
+    const escaped = await this.#escapees.find(lost);
     this.#live.delete(child);
     // What outlived SIGKILL stays written down: our end, or the next start, tries again.
     if (left > 0) return escaped;
@@ -127,7 +140,7 @@ export class ChildKeeper {
 }
 
 const shuttingDown = (server: string) =>
-  new HostError('connect_failed', `server '${server}' was not started: Hostler is shutting down.`, {
+  new HostError('connect_failed', `server '${server}' was not started: Hostler is shutting down`, {
     server,
     reason: 'shutting_down',
     execution: 'not_executed',

@@ -9,6 +9,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { keepAlive } from './keep-alive.js';
 import { ProcessGroup } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
 import { spawnError } from './spawn-error.js';
@@ -33,9 +35,11 @@ export interface ChildRequest {
   readonly leaderIsSandbox: boolean;
 }
 
-export interface ChildDeps {
+interface ChildDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
+  /** The walk is about to begin, and the leader still lives. */
+  readonly stopping: (child: Child) => void;
   /** The walk is over, with so many of the group left. Answers with the pids of those that had left it before. */
   readonly stopped: (child: Child, left: number) => Promise<readonly number[]>;
 }
@@ -52,7 +56,11 @@ export interface StopReport {
   readonly rung: Rung;
   /** Members of the group that outlived SIGKILL. */
   readonly left: number;
-  /** Processes that left the group and still run: found, told, and not signalled. */
+  /**
+   * Processes that left the group and still run: found by the mark in their environment or by their descent from the
+   * server when its stop began, told, and not signalled. One that wiped its environment and was no descendant any more
+   * by then (a daemon, or any child of a server that ended by itself) is not among them: 0 means that none was found.
+   */
   readonly escaped: number;
   readonly escapedPids: readonly number[];
 }
@@ -70,9 +78,7 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
       env,
       stdio: ['pipe', 'pipe', 'pipe'],
       // A session and group of its own: signals meant for it reach its children too, and none of ours reaches it.
-      // Windows has no groups, and there this would open a console window.
-      detached: process.platform !== 'win32',
-      windowsHide: true,
+      detached: true,
       shell: false,
     });
   } catch (error) {
@@ -91,8 +97,7 @@ export function abortChild(handle: ChildProcess): void {
   handle.on('error', () => {});
   try {
     // Not reaped yet, so the number is still its own, and that of its group.
-    if (process.platform !== 'win32' && handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
-    else handle.kill('SIGKILL');
+    if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
   } catch {
     // Gone already.
   }
@@ -101,13 +106,11 @@ export function abortChild(handle: ChildProcess): void {
 export class Child {
   readonly pid: number;
   readonly startTicks: number;
-  readonly startedAtMs: number;
   readonly stdin: Writable;
   readonly stdout: Readable;
   readonly stderr: Readable;
   readonly #request: ChildRequest;
   readonly #deps: ChildDeps;
-  readonly #handle: ChildProcess;
   readonly #group: ProcessGroup;
   readonly #onExit: Array<(exit: ChildExit) => void> = [];
   #exit: ChildExit | undefined;
@@ -122,15 +125,13 @@ export class Child {
   /** Throws when the process table cannot be read: without its start time a child could not be told from another. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
-    if (pid === undefined || !stdin || !stdout || !stderr) throw new Error('a child needs a pid and three pipes');
+    if (pid === undefined || !stdin || !stdout || !stderr) throw withoutPipes(request.server);
     this.pid = pid;
     this.stdin = stdin;
     this.stdout = stdout;
     this.stderr = stderr;
-    this.#handle = handle;
     this.#request = request;
     this.#deps = deps;
-    this.startedAtMs = deps.clock.nowMs();
     // The child cannot have been reaped yet, so its entry is there even when it is dead already.
     this.startTicks = deps.table.read(pid)?.startTicks ?? 0;
     this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
@@ -165,9 +166,9 @@ export class Child {
       this.#stopped = new Promise((resolve) => {
         this.#resolveStopped = resolve;
       });
-      // The clock's timers keep nobody alive, and a process that is about to end must not end in the middle of this.
-      const keepAlive = setInterval(() => {}, 2 ** 30);
-      void this.#stopped.then(() => clearInterval(keepAlive));
+      // A process that is about to end must not end in the middle of this.
+      void this.#stopped.then(keepAlive());
+      if (!this.#exit) this.#deps.stopping(this);
     }
     this.#look();
     return this.#stopped;
@@ -186,7 +187,7 @@ export class Child {
     const { clock } = this.#deps;
     const leader = this.#exit === undefined;
     // While the leader lives the group is not empty, and walking the process table can wait.
-    const followers = leader || process.platform === 'win32' ? 0 : this.#group.count();
+    const followers = leader ? 0 : this.#group.count();
     const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
     this.#ladder = ladder;
     for (const effect of effects) this.#perform(effect);
@@ -202,7 +203,6 @@ export class Child {
 
   #perform(effect: LadderEffect): void {
     if (effect === 'close_stdin') return this.#closeStdin();
-    if (process.platform === 'win32') return this.#killTree();
     if (effect === 'kill') {
       this.#group.signal('SIGKILL');
       return;
@@ -218,13 +218,6 @@ export class Child {
     else this.stdin.destroy();
   }
 
-  /** By pid, which cannot be given out again while we hold the handle. */
-  #killTree(): void {
-    spawn('taskkill', ['/T', '/F', '/PID', String(this.pid)], { stdio: 'ignore', windowsHide: true }).on('error', () =>
-      this.#handle.kill(),
-    );
-  }
-
   async #finish(rung: Rung, left: number): Promise<void> {
     const escapedPids = await this.#deps.stopped(this, left);
     const exitCode = this.#exit?.exitCode;
@@ -233,3 +226,10 @@ export class Child {
     this.#resolveStopped(this.#report);
   }
 }
+
+const withoutPipes = (server: string) =>
+  new HostError('connect_failed', `server '${server}' was started without a pid or without its three pipes`, {
+    server,
+    reason: 'no_pipes',
+    execution: 'not_executed',
+  });

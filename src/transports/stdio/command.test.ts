@@ -52,12 +52,12 @@ test.each([
   const error = await find(command).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({
     code: 'connect_failed',
-    message: expect.stringContaining(command),
+    message: expect.stringMatching(/^server 'files': .*[^.]$/),
     details: { server: 'files', reason, field: 'command', execution: 'not_executed' },
-    hint: expect.stringMatching(/\w/),
+    hint: expect.stringMatching(/^[a-z].*[^.]$/),
     retryable: true,
   });
-  expect((error as Error).message).toContain("'files'");
+  expect((error as Error).message).toContain(command);
 });
 
 test.each([

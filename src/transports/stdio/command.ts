@@ -8,9 +8,9 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { HostError } from '../../kernel/errors.js';
-import { type Environment, lookUp } from '../environment.js';
+import type { Environment } from '../environment.js';
 
-export interface CommandRequest {
+interface CommandRequest {
   readonly server: string;
   readonly command: string;
   readonly cwd: string;
@@ -26,21 +26,17 @@ const defaultPath = '/usr/local/bin:/usr/bin:/bin';
 export async function resolveCommand(request: CommandRequest): Promise<string> {
   const { server, command, cwd, env } = request;
   await checkDirectory(server, cwd);
-  const windows = process.platform === 'win32';
-  const hasFolder = command.includes('/') || (windows && command.includes('\\'));
-  const folders = hasFolder ? [''] : (lookUp(env, 'PATH', process.platform) ?? defaultPath).split(path.delimiter);
-  const endings = windows ? windowsEndings(command, env) : [''];
+  const hasFolder = command.includes('/');
+  const folders = hasFolder ? [''] : (env.PATH ?? defaultPath).split(path.delimiter);
 
   let fault: Fault = 'ENOENT';
   for (const folder of folders) {
-    for (const ending of endings) {
-      // An empty PATH entry means the working directory, as it does for a shell.
-      const file = path.resolve(cwd, folder, command + ending);
-      const found = await executableFault(file);
-      if (found === undefined) return file;
-      // As execvp does: a file that may not be run is worth telling, one that is not there is not.
-      if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
-    }
+    // An empty PATH entry means the working directory, as it does for a shell.
+    const file = path.resolve(cwd, folder, command);
+    const found = await executableFault(file);
+    if (found === undefined) return file;
+    // As execvp does: a file that may not be run is worth telling, one that is not there is not.
+    if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
   }
   throw commandError(request, fault, hasFolder);
 }
@@ -67,12 +63,12 @@ async function checkDirectory(server: string, cwd: string): Promise<void> {
   }
   if (fault === undefined) return;
   const what = { ENOENT: 'does not exist', EACCES: 'may not be entered', ENOTDIR: 'is not a directory' }[fault];
-  throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}.`, {
+  throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}`, {
     server,
     reason: fault,
     field: 'cwd',
     execution: 'not_executed',
-    hint: `Set "cwd" of server '${server}' to an existing directory, or leave it out.`,
+    hint: `set "cwd" of server '${server}' to an existing directory, or leave it out`,
   });
 }
 
@@ -82,30 +78,23 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
     ENOENT: [
       `was not found${where}`,
       hasFolder
-        ? 'Check the path, or install the program.'
-        : `Install it, give its full path as "command", or declare a PATH in "env" of server '${server}'.`,
+        ? 'check the path, or install the program'
+        : `install it, give its full path as "command", or declare a PATH in "env" of server '${server}'`,
     ],
     EACCES: [
       `was found${where} but may not be executed`,
-      'Make the file executable (chmod +x), or start it through its interpreter.',
+      'make the file executable (chmod +x), or start it through its interpreter',
     ],
-    ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'Check the path.'],
+    ENOTDIR: [`cannot be reached${where}: part of its path is not a directory`, 'check the path'],
   };
   const [what, hint] = text[fault];
-  return new HostError('connect_failed', `server '${server}': command "${command}" ${what}.`, {
+  return new HostError('connect_failed', `server '${server}': command "${command}" ${what}`, {
     server,
     reason: fault,
     field: 'command',
     execution: 'not_executed',
     hint,
   });
-}
-
-/** `npx` means `npx.cmd` there; a name that already has one of the endings is tried as it is, first. */
-function windowsEndings(command: string, env: Environment): string[] {
-  const endings = (lookUp(env, 'PATHEXT', 'win32') ?? '.COM;.EXE;.BAT;.CMD').split(';').filter(Boolean);
-  const own = path.extname(command).toUpperCase();
-  return endings.some((ending) => ending.toUpperCase() === own) ? ['', ...endings] : endings;
 }
 
 function faultOf(error: unknown): Fault {

@@ -3,8 +3,11 @@
  * groups of all children still on its list.
  * Not here: children of an earlier run whose watch died too (pid-journal.ts).
  *
- * Invariants: it signals only groups on its list, and none whose leader's pid now belongs to another process; it never
- * keeps us alive; an empty list means it just leaves.
+ * Invariants: it signals only groups on its list, and none whose number may be another's by now; it never keeps us alive;
+ * an empty list means it just leaves. A group is ours while its leader has the start time it was listed with; when the
+ * leader has gone, while somebody in it carries the mark of this Hostler; and no more once it was seen empty.
+ * The exception is a system without /proc, where a shell can see neither start times nor marks: there every listed
+ * number counts as ours until it was seen empty.
  *
  * What remains open: a child started and not yet written down when we are killed, which is the time between the
  * system's fork and the write in `add` right after it, about a millisecond; and the moment between the death of the
@@ -12,15 +15,18 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
+import { RUN_MARKER } from '../environment.js';
 import type { GroupLeader } from './process-group.js';
 
 /**
- * Kept to built-ins but for `sleep`, so that it stays small. `ticks` reads all lines of stat because a process may have
- * a newline in its name, and takes what follows the last parenthesis because it may have those as well.
+ * The first argument is the id in our marks. Kept to built-ins but for `sleep` and one `grep` at the end, so that it
+ * stays small. `look` reads all lines of stat because a process may have a newline in its name, and takes what follows
+ * the last parenthesis because it may have those as well.
  */
 export const WATCH_SCRIPT = `
 set -f
 trap '' HUP INT TERM
+instance=$1
 list=
 while read -r what group start; do
   case $what in
@@ -33,36 +39,55 @@ while read -r what group start; do
   esac
 done
 [ -n "$list" ] || exit 0
-ticks() {
+look() {
   text=
   [ -r "/proc/$1/stat" ] || return 1
   while IFS= read -r line || [ -n "$line" ]; do text="$text $line"; done 2>/dev/null < "/proc/$1/stat"
   text=\${text##*)}
   set -- $text
-  start_now=\${20}
+  its_group=$3
+  its_start=\${20}
+}
+find_marked() {
+  marked=' '
+  set +f
+  files=$(grep -lsF -e "${RUN_MARKER}=$instance." /proc/[0-9]*/environ 2>/dev/null)
+  set -f
+  for file in $files; do
+    file=\${file%/environ}
+    look "\${file#/proc/}" && marked="$marked$its_group "
+  done
 }
 ours() {
   group=\${1%%:*}
   case $group in ''|*[!0-9]*|0|1) return 1 ;; esac
-  ticks "$group" || return 0
-  [ "$start_now" = "\${1##*:}" ]
+  [ -r /proc/self/stat ] || return 0
+  if look "$group"; then
+    [ "$its_start" = "\${1##*:}" ]
+    return
+  fi
+  [ -n "$marked" ] || find_marked
+  case $marked in *" $group "*) return 0 ;; esac
+  return 1
 }
 each() {
+  marked=
   for entry in $list; do
     if ours "$entry"; then
       for signal in "$@"; do kill -s "$signal" -- "-$group" 2>/dev/null; done
     fi
   done
 }
-alive() {
+forget_empty() {
+  rest=
   for entry in $list; do
-    if ours "$entry" && kill -s 0 -- "-$group" 2>/dev/null; then return 0; fi
+    if ours "$entry" && kill -s 0 -- "-$group" 2>/dev/null; then rest="$rest $entry"; fi
   done
-  return 1
+  list=$rest
 }
 each TERM CONT
 left=10
-while [ $left -gt 0 ] && alive; do
+while forget_empty; [ $left -gt 0 ] && [ -n "$list" ]; do
   sleep 0.1 || break
   left=$((left - 1))
 done
@@ -74,14 +99,16 @@ const retryMs = 1_000;
 
 export class DeathWatch {
   readonly #clock: Clock;
+  readonly #instanceId: string;
   readonly #groups = new Set<string>();
   #shell: ChildProcess | undefined;
   #startedAtMs = Number.NEGATIVE_INFINITY;
   #cancelRetry: () => void = () => {};
   #closed = false;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, instanceId: string) {
     this.#clock = clock;
+    this.#instanceId = instanceId;
   }
 
   /** Undefined while nobody watches. */
@@ -117,7 +144,7 @@ export class DeathWatch {
 
   #start(): void {
     this.#cancelRetry();
-    if (this.#closed || process.platform === 'win32') return;
+    if (this.#closed) return;
     const waitedMs = this.#clock.nowMs() - this.#startedAtMs;
     if (waitedMs < retryMs) {
       this.#cancelRetry = this.#clock.at(this.#startedAtMs + retryMs, () => this.#start());
@@ -126,7 +153,7 @@ export class DeathWatch {
     this.#startedAtMs = this.#clock.nowMs();
     let shell: ChildProcess;
     try {
-      shell = spawn('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch'], {
+      shell = spawn('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', this.#instanceId], {
         // A session of its own: what interrupts us from a terminal must not reach it.
         detached: true,
         stdio: ['pipe', 'ignore', 'ignore'],

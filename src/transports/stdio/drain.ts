@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.js';
 
 export const stdoutDrainMs = 200;
-export const stderrDrainMs = 20;
+const stderrDrainMs = 20;
 
 /** Calls `done` once; never later than `stdoutDrainMs` from now. */
 export function drain(clock: Clock, stdout: Readable, stderr: Readable, done: () => void): void {
@@ -29,4 +29,4 @@ export function whenEnded(clock: Clock, stream: Readable, untilMs: number, done:
   stream.once('close', finish);
 }
 
-export const isOver = (stream: Readable) => stream.readableEnded || stream.destroyed;
+const isOver = (stream: Readable) => stream.readableEnded || stream.destroyed;

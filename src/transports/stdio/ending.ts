@@ -25,16 +25,16 @@ export function endingError(
   lastLine: string,
   lineBytes?: number,
 ): HostError {
-  const said = lastLine === '' ? '' : ` Its last words on stderr: ${lastLine}`;
+  const said = lastLine === '' ? '' : `; its last words on stderr: ${lastLine}`;
   const facts = { server, reason: ending, execution: 'uncertain', ...exitFacts(exit) } as const;
   if (ending === 'frame_too_large') return inboundTooLarge(server, lineBytes ?? LIMITS.frameBytes);
-  return new HostError('transport', `server '${server}' ${describe(ending, exit)}.${said}`, facts);
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)}${said}`, facts);
 }
 
 /** For a frame that did not get through. */
 export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
-  return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}.`, {
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}`, {
     server,
     reason: ending,
     phase,

@@ -1,7 +1,8 @@
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
+import { LIMITS } from '../../kernel/limits.js';
 import type { OutboundFrame } from '../../wire/channel.js';
-import { OutboundQueue, type OutboundQueueOptions } from './outbound-queue.js';
+import { OutboundQueue } from './outbound-queue.js';
 
 /** A stream whose writes finish when told, so that each phase can be seen. */
 class HeldStream extends Writable {
@@ -29,23 +30,35 @@ const frame = (payload: string | Uint8Array, id = 1): OutboundFrame => ({
   payload,
   tail: ']',
   bytes: Buffer.byteLength(payload) + 3,
+  batch: 4,
   http: undefined,
   phase: 'queued',
 });
 
-function setUp(options: Partial<OutboundQueueOptions> = {}) {
-  const stream = new HeldStream();
+/** A stream that passes everything on at once, as a pipe with room does. */
+class FreeStream extends Writable {
+  readonly writes: string[] = [];
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.writes.push(chunk.toString('utf8'));
+    done();
+  }
+}
+
+const setUp = () => setUpOn(new HeldStream());
+
+function setUpOn<Stream extends Writable>(stream: Stream) {
   stream.on('error', () => {});
   const broken: Error[] = [];
-  const queue = new OutboundQueue({ server: 'files', stream, onBroken: (error) => broken.push(error), ...options });
+  const queue = new OutboundQueue({ server: 'files', stream, onBroken: (error) => broken.push(error) });
   return { stream, queue, broken };
 }
 
 test('frames of one tick become one write, in order', async () => {
   const { stream, queue } = setUp();
-  for (let i = 0; i < 5; i++) queue.send(frame(`${i}é`));
+  for (let i = 0; i < 3; i++) queue.send(frame(`${i}é`));
   await tick();
-  expect(stream.writes).toEqual(['[0é]\n[1é]\n[2é]\n[3é]\n[4é]\n']);
+  expect(stream.writes).toEqual(['[0é]\n[1é]\n[2é]\n']);
 });
 
 test('bytes and strings mix in one write', async () => {
@@ -96,26 +109,54 @@ test('while a write is on its way, frames wait where they can be withdrawn', asy
   expect(stream.writes).toEqual(['[1]\n', '[3]\n']);
 });
 
-test('past the bound a frame is refused, and a withdrawn one makes room', async () => {
-  const { queue } = setUp({ maxBytes: 100 });
-  const large = frame('x'.repeat(60));
+test('as many frames as may leave together leave at once, without waiting for the end of the tick', () => {
+  const { stream, queue } = setUpOn(new FreeStream());
+  for (let i = 0; i < 10; i++) queue.send(frame('x'));
+  expect(stream.writes).toEqual(Array(2).fill('[x]\n'.repeat(4)));
+});
+
+test('full batches too wait here while the stream holds bytes the system has not taken', async () => {
+  const { stream, queue } = setUp();
+  const frames = Array.from({ length: 64 }, (_, i) => frame(`${i}`));
+  for (const each of frames) queue.send(each);
+  await tick();
+  expect(stream.writes).toHaveLength(1);
+  expect(frames.map(({ phase }) => phase)).toEqual([...Array(4).fill('writing'), ...Array(60).fill('queued')]);
+  for (const each of frames.slice(4)) expect(queue.withdraw(each)).toBe(true);
+  await stream.release();
+  expect(stream.writes).toHaveLength(1);
+});
+
+test('what is behind a full batch follows as soon as that was taken', async () => {
+  const { stream, queue } = setUpOn(new FreeStream());
+  for (let i = 0; i < 10; i++) queue.send(frame('x'.repeat(20_000)));
+  await tick();
+  expect(stream.writes.map((text) => text.length)).toEqual([60_009, 60_009, 60_009, 20_003]);
+  expect(queue.bytes).toBe(0);
+});
+
+test('past the bound a frame is refused with what waits, and a withdrawn one makes room', () => {
+  const { queue } = setUp();
+  const large = frame('x'.repeat(LIMITS.outboundBytes - 103));
   expect(queue.send(large)).toBeUndefined();
+  expect(queue.send(frame('y'.repeat(40)))).toBeUndefined();
   const refused = queue.send(frame('y'.repeat(60)));
   expect(refused?.toJSON()).toMatchObject({
     code: 'overloaded',
     reason: 'backpressure',
-    limit: 100,
+    limit: LIMITS.outboundBytes,
+    actual: LIMITS.outboundBytes - 57,
     execution: 'not_executed',
   });
   expect(refused?.retryable).toBe(true);
   expect(queue.withdraw(large)).toBe(true);
-  expect(queue.bytes).toBe(0);
+  expect(queue.bytes).toBe(43);
   expect(queue.send(frame('y'.repeat(60)))).toBeUndefined();
 });
 
 test('the bound counts bytes, not characters', () => {
-  const { queue } = setUp({ maxBytes: 100 });
-  expect(queue.send(frame('é'.repeat(60)))?.code).toBe('overloaded');
+  const { queue } = setUp();
+  expect(queue.send(frame('é'.repeat(LIMITS.outboundBytes / 2)))?.code).toBe('overloaded');
 });
 
 test('a large frame goes alone, after those before it', async () => {

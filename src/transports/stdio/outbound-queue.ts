@@ -4,8 +4,8 @@
  *
  * Invariants:
  * - A frame is `queued` until the very moment its bytes are handed to the stream, so a withdrawn one was never seen.
- * - At most `inFlightBytesMax` are on their way. What comes meanwhile waits here, where it can still be withdrawn, and
- *   not in the stream's own buffer, where it could not.
+ * - The stream is given no more while it holds bytes the system has not taken. What comes meanwhile waits here, where it
+ *   can still be withdrawn, and not in the stream's own buffer, where it could not.
  * - One frame is one line: a newline within a relayed payload would let its sender forge messages.
  */
 import type { Writable } from 'node:stream';
@@ -14,21 +14,15 @@ import { LIMITS } from '../../kernel/limits.js';
 import type { OutboundFrame } from '../../wire/channel.js';
 import { overloaded } from '../../wire/wire-errors.js';
 
-export interface OutboundQueueOptions {
+interface OutboundQueueOptions {
   readonly server: string;
   readonly stream: Writable;
   /** The stream refused a write; called at most once. Frames stay as they are until `abandon`. */
   readonly onBroken: (error: Error) => void;
-  readonly maxBytes?: number;
 }
 
 /** Well within what a pipe takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
-const inFlightBytesMax = 64 * 1024;
-/**
- * Frames of one tick leave together, but a full batch leaves at once: the server then works on it while its callers
- * are still making the next, instead of the two sides waiting for each other in turns.
- */
-const batchFramesMax = 16;
+const batchBytesMax = 64 * 1024;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
@@ -38,10 +32,9 @@ export class OutboundQueue {
   readonly #server: string;
   readonly #stream: Writable;
   readonly #onBroken: (error: Error) => void;
-  readonly #maxBytes: number;
   /** A set keeps the order and forgets any frame in constant time, also when ten thousand calls time out at once. */
   readonly #queued = new Set<OutboundFrame>();
-  /** One entry for each write the stream has not confirmed, oldest first. */
+  /** One entry for each write not confirmed yet, oldest first: those the system took in this tick, and one it has not. */
   #inFlight: OutboundFrame[][] = [];
   #queuedBytes = 0;
   #writingBytes = 0;
@@ -52,7 +45,6 @@ export class OutboundQueue {
     this.#server = options.server;
     this.#stream = options.stream;
     this.#onBroken = options.onBroken;
-    this.#maxBytes = options.maxBytes ?? LIMITS.outboundBytes;
   }
 
   /** Bytes accepted and not yet taken by the system. */
@@ -61,15 +53,16 @@ export class OutboundQueue {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.bytes + frame.bytes > this.#maxBytes) return overloaded(this.#server, this.bytes);
+    if (this.bytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.bytes);
     frame.phase = 'queued';
     this.#queued.add(frame);
     this.#queuedBytes += frame.bytes;
-    if (this.#queued.size >= batchFramesMax) {
+    // Otherwise at the end of the tick. By then the server would have nothing to do, and the two would wait in turns.
+    if (this.#queued.size >= frame.batch) {
       this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
-      process.nextTick(this.#flush);
+      process.nextTick(this.#flushTick);
     }
     return undefined;
   }
@@ -91,29 +84,31 @@ export class OutboundQueue {
     return left;
   }
 
-  readonly #flush = (): void => {
+  readonly #flushTick = (): void => {
     this.#scheduled = false;
-    if (!this.#open || this.#queued.size === 0) return;
-    const room = inFlightBytesMax - this.#writingBytes;
+    this.#flush();
+  };
+
+  #flush(): void {
+    if (!this.#open || this.#queued.size === 0 || this.#stream.writableLength > 0) return;
     const batch: OutboundFrame[] = [];
     let bytes = 0;
     let allText = true;
     for (const frame of this.#queued) {
-      // A frame larger than the room goes alone, when nothing else is on its way.
-      if (bytes + frame.bytes > room && bytes + this.#writingBytes > 0) break;
+      // A frame larger than a batch goes alone.
+      if (bytes + frame.bytes > batchBytesMax && bytes > 0) break;
       bytes += frame.bytes;
       if (typeof frame.payload !== 'string') allText = false;
       this.#queued.delete(frame);
       frame.phase = 'writing';
       batch.push(frame);
     }
-    if (batch.length === 0) return;
     this.#inFlight.push(batch);
     this.#queuedBytes -= bytes;
     this.#writingBytes += bytes;
     if (allText) this.#stream.write(joinText(batch), 'utf8', this.#written);
     else this.#stream.write(joinBytes(batch, bytes), this.#written);
-  };
+  }
 
   readonly #written = (error?: Error | null): void => {
     if (!this.#open) return;
@@ -128,7 +123,7 @@ export class OutboundQueue {
       if (frame.phase === 'writing') frame.phase = 'written';
     }
     // Not by way of nextTick: what waited for this write has waited long enough to be a batch.
-    if (this.#writingBytes === 0) this.#flush();
+    this.#flush();
   };
 }
 

@@ -1,10 +1,10 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { FakeProcesses } from '../../../test/fakes/stdio-process-table.js';
+import { parseJournal } from './journal-reader.js';
 import { PidJournal } from './pid-journal.js';
-import { parseJournal } from './reaper.js';
 
 const instanceId = 'instance-of-the-living';
 
@@ -16,7 +16,11 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 describe('the journal', () => {
   const table = new FakeProcesses({ pid: process.pid, startTicks: 77 });
-  const journal = () => new PidJournal(path.join(stateDir, 'run'), instanceId, table);
+  let problems: unknown[];
+  beforeEach(() => {
+    problems = [];
+  });
+  const journal = () => new PidJournal(path.join(stateDir, 'run'), instanceId, table, (error) => problems.push(error));
 
   test('names its owner and what runs, readable by nobody else', () => {
     const file = journal();
@@ -60,12 +64,29 @@ describe('the journal', () => {
   });
 
   test('that cannot be written is a reported problem and nothing worse', () => {
-    const problems: unknown[] = [];
     writeFileSync(path.join(stateDir, 'file'), '');
     const file = new PidJournal(path.join(stateDir, 'file', 'sub'), instanceId, table, (error) => problems.push(error));
     file.started({ pid: 50, startTicks: 100, run: 1 });
     file.ended({ pid: 50, startTicks: 100, run: 1 });
     file.close();
     expect(problems).toHaveLength(1);
+  });
+
+  test('is not written where others may write', () => {
+    const shared = path.join(stateDir, 'run');
+    mkdirSync(shared);
+    chmodSync(shared, 0o770);
+    const file = journal();
+    file.started({ pid: 50, startTicks: 100, run: 1 });
+    file.ended({ pid: 50, startTicks: 100, run: 1 });
+    file.close();
+    expect(readdirSync(shared)).toEqual([]);
+    expect(problems).toMatchObject([
+      {
+        code: 'invalid_spec',
+        details: { reason: 'others_may_write', field: 'stateDir' },
+        hint: expect.stringContaining('chmod go-w'),
+      },
+    ]);
   });
 });

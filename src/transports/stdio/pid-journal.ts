@@ -1,14 +1,15 @@
 /**
  * What children this Hostler has running, on disk, so that the next one can clean up when this one and its death watch
  * were both killed. One file per running Hostler: a header that says whose it is, then one line per start and end.
- * Not here: reading such files and acting on them (reaper.ts).
- * Invariants: a line is written before the child's first answer can be awaited; the file stays small; a disk that
- * cannot be written to costs the clean-up after a crash, never the start of a server.
+ * Not here: reading such files (journal-reader.ts) and acting on them (reaper.ts).
+ * Invariants: a line is written before the child's first answer can be awaited; the file stays small; a directory that
+ * cannot be written to, or not be trusted, costs the clean-up after a crash, never the start of a server.
  */
 import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import type { GroupLeader } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
+import { requireTrusted } from './state-dir.js';
 
 export interface JournalHeader {
   readonly instanceId: string;
@@ -35,12 +36,7 @@ export class PidJournal {
   #compactAtBytes = compactBytes;
   #opened = false;
 
-  constructor(
-    stateDir: string,
-    instanceId: string,
-    table: ProcessTable,
-    onProblem: (error: unknown) => void = () => {},
-  ) {
+  constructor(stateDir: string, instanceId: string, table: ProcessTable, onProblem: (error: unknown) => void) {
     this.file = path.join(stateDir, `${instanceId}${JOURNAL_ENDING}`);
     this.#onProblem = onProblem;
     this.#header = {
@@ -89,6 +85,7 @@ export class PidJournal {
     const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
     const fresh = `${this.file}.new`;
     mkdirSync(path.dirname(this.file), { recursive: true, mode: 0o700 });
+    requireTrusted(path.dirname(this.file));
     const fd = openSync(fresh, 'w', 0o600);
     try {
       this.#bytes = writeSync(fd, text);

@@ -1,6 +1,6 @@
 /**
  * One child's process group: who is still in it, and signals to it.
- * Not here: when to signal (stop-ladder.ts), who the group belongs to after a crash (pid-journal.ts).
+ * Not here: when to signal (stop-ladder.ts), who the group belongs to after a crash (left-group.ts).
  * Invariants: never a signal to our own group, to pid 0, 1 or all processes; never to a group whose number now belongs
  * to somebody else.
  */
@@ -89,6 +89,10 @@ export class ProcessGroup {
 
   #isSomebodyElses(): boolean {
     try {
+      // No leader is no proof against us. Whoever made this group has seen its leader, and signals only while the last
+      // look found somebody in it; a group with a member keeps its number, whether its leader lives or not. To hit
+      // another's, the last member would have to go, the number be given out again, become a group's and lose its new
+      // leader, all between a look and the signal right after it.
       const holder = this.#table.read(this.leader.pid);
       return holder !== undefined && holder.startTicks !== this.leader.startTicks;
     } catch {

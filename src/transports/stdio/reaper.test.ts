@@ -1,10 +1,12 @@
-import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type FakeProcess, FakeProcesses } from '../../../test/fakes/stdio-process-table.js';
+import type { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { parseJournal, reap } from './reaper.js';
+import { type JournalReading, parseJournal, readJournal } from './journal-reader.js';
+import { reap } from './reaper.js';
 
 const instanceId = 'instance-of-the-dead';
 const header = { instanceId, ownerPid: 9, ownerStartTicks: 5, bootId: 'boot-now', pidSpace: 'pid:[1]' };
@@ -21,12 +23,23 @@ const plant = (lines: unknown[], name = `${instanceId}.children`) =>
     lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n'),
   );
 
-async function run(...processes: FakeProcess[]) {
+interface Scene {
+  readonly read?: (file: string) => JournalReading;
+  /** What happens half a second after SIGTERM. */
+  readonly meanwhile?: (table: FakeProcesses) => void;
+}
+
+const run = (...processes: FakeProcess[]) => runIn({}, ...processes);
+
+async function runIn({ read = readJournal, meanwhile = () => {} }: Scene, ...processes: FakeProcess[]) {
   const table = new FakeProcesses(...processes);
   const clock = new FakeClock();
-  const reaping = reap(stateDir, { clock, table, kill: table.kill });
+  const problems: HostError[] = [];
+  const onProblem = (error: HostError) => void problems.push(error);
+  const reaping = reap(stateDir, { clock, table, kill: table.kill, onProblem, read });
+  clock.at(500, () => meanwhile(table));
   await clock.advanceAsync(3_000);
-  return { report: await reaping, table, files: readdirSync(stateDir) };
+  return { report: await reaping, table, problems, files: readdirSync(stateDir) };
 }
 
 const started = (pid: number, startTicks = 100) => ({ started: { pid, startTicks, run: pid } });
@@ -36,7 +49,7 @@ describe('who is signalled', () => {
     plant([{ header }, started(50)]);
     const { report, table, files } = await run({ pid: 50 }, { pid: 51, pgid: 50, startTicks: 120 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);
-    expect(report).toEqual({ journals: 1, signalled: [50, 51], stale: 0 });
+    expect(report).toEqual({ journals: 1, signalled: [50, 51], stale: 0, left: 0 });
     expect(files).toEqual([]);
   });
 
@@ -51,10 +64,34 @@ describe('who is signalled', () => {
     const { table } = await run(
       { pid: 51, pgid: 50, mark: `${instanceId}.50` },
       { pid: 52, pgid: 50, mark: 'instance-of-another.50' },
+      { pid: 55, pgid: 50, mark: `${instanceId}.5` },
       { pid: 53, pgid: 50 },
       { pid: 54, mark: `${instanceId}.50` },
     );
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
+  });
+
+  test('followers that outlive their leader, as long as one is there who was with him', async () => {
+    plant([{ header }, started(50)]);
+    const { table, report } = await run({ pid: 50 }, { pid: 51, pgid: 50, stubborn: true });
+    expect(table.signals).toEqual([
+      [-50, 'SIGTERM'],
+      [-50, 'SIGCONT'],
+      [-50, 'SIGKILL'],
+    ]);
+    expect(report).toMatchObject({ journals: 1, left: 0 });
+  });
+
+  test('not a group that was given the number meanwhile and has lost its leader', async () => {
+    plant([{ header }, started(50), started(60)]);
+    const meanwhile = (table: FakeProcesses) => table.add({ pid: 51, pgid: 50, startTicks: 500 });
+    const { table } = await runIn({ meanwhile }, { pid: 50 }, { pid: 60, stubborn: true });
+    expect(table.signals).toEqual([
+      [-50, 'SIGTERM'],
+      [-60, 'SIGTERM'],
+      [-60, 'SIGCONT'],
+      [-60, 'SIGKILL'],
+    ]);
   });
 
   test.each<[string, unknown[], FakeProcess]>([
@@ -63,8 +100,6 @@ describe('who is signalled', () => {
     ['a child that has ended', [{ header }, started(50), { ended: { pid: 50, run: 50 } }], { pid: 50 }],
     ['another boot', [{ header: { ...header, bootId: 'boot-before' } }, started(50)], { pid: 50 }],
     ['init', [{ header }, started(1), started(0), started(-50)], { pid: 1 }],
-    ['a journal without a header', [started(50)], { pid: 50 }],
-    ['a header without an identity', [{ header: { ...header, instanceId: '' } }, started(50)], { pid: 50 }],
     [
       'hostile numbers',
       [{ header }, { started: { pid: '50', startTicks: 100, run: 1 } }, '{"started":{"pid":1e99}}'],
@@ -98,14 +133,64 @@ describe('who is signalled', () => {
     );
     expect(table.signals.map(([pid]) => pid).sort()).toEqual([-50, -60]);
   });
+});
 
-  test('a link in the place of a journal is not followed', async () => {
-    const elsewhere = mkdtempSync(path.join(tmpdir(), 'hostler-elsewhere-'));
-    writeFileSync(path.join(elsewhere, 'j'), [{ header }, started(50)].map((line) => JSON.stringify(line)).join('\n'));
-    symlinkSync(path.join(elsewhere, 'j'), path.join(stateDir, 'x.children'));
-    const { table } = await run({ pid: 50 });
+describe('what becomes of a journal', () => {
+  const own = process.getuid?.() as number;
+  const name = `${instanceId}.children`;
+
+  test.each<[string, () => void, string | undefined, Scene['read']?]>([
+    ['without a header', () => plant([started(50)]), 'no_header'],
+    ['without an identity', () => plant([{ header: { ...header, instanceId: '' } }, started(50)]), 'no_header'],
+    ['that is too large', () => plant([{ header }, started(50), ' '.repeat(1024 * 1024)]), 'too_large'],
+    ['that is a folder', () => mkdirSync(path.join(stateDir, name)), 'not_a_file'],
+    ['that is a link', () => symlinkSync('/dev/null', path.join(stateDir, name)), 'ELOOP'],
+    ['of another user', () => plant([{ header }, started(50)]), 'foreign_owner', (file) => readJournal(file, own + 1)],
+    [
+      'that cannot be opened',
+      () => plant([{ header }, started(50)]),
+      'EMFILE',
+      () => ({ kind: 'unreadable', reason: 'EMFILE' }),
+    ],
+    ['that is empty', () => plant([]), undefined],
+    ['that a neighbour has just begun', () => plant([], `${name}.new`), undefined],
+    ['that a neighbour has half written', () => plant(['{"header":{"inst'], `${name}.new`), undefined],
+  ])('one %s stays, names nobody, and is told unless it is normal', async (_name, make, reason, read) => {
+    make();
+    const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
+    expect(files).toHaveLength(1);
     expect(table.signals).toEqual([]);
-    rmSync(elsewhere, { recursive: true });
+    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
+    expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
+    for (const { message } of problems) expect(message).toContain(name);
+  });
+
+  test('one that was being rewritten when its owner died counts, and goes too', async () => {
+    plant([{ header }, started(50)], `${name}.new`);
+    const { table, files } = await run({ pid: 50 });
+    expect(table.signals).toEqual([[-50, 'SIGTERM']]);
+    expect(files).toEqual([]);
+  });
+
+  test('one that names a process which outlives SIGKILL stays for the next start', async () => {
+    plant([{ header }, started(50)]);
+    plant([{ header }, started(60)], 'other.children');
+    const { report, files } = await run({ pid: 50, stuck: true }, { pid: 60 });
+    expect(report).toEqual({ journals: 1, signalled: [50, 60], stale: 0, left: 1 });
+    expect(files).toEqual([name]);
+  });
+
+  test.each([0o770, 0o702])('one in a directory with mode %o is not even read', async (mode) => {
+    plant([{ header }, started(50)]);
+    chmodSync(stateDir, mode);
+    const table = new FakeProcesses({ pid: 50 });
+    await expect(reap(stateDir, { clock: new FakeClock(), table, kill: table.kill })).rejects.toMatchObject({
+      code: 'invalid_spec',
+      details: { reason: 'others_may_write', field: 'stateDir' },
+      hint: expect.stringContaining('chmod go-w'),
+    });
+    expect(table.signals).toEqual([]);
+    expect(readdirSync(stateDir)).toHaveLength(1);
   });
 });
 
@@ -119,5 +204,5 @@ test('good lines count, whatever stands between them', () => {
 test('a directory that is not there has nothing to reap', async () => {
   const table = new FakeProcesses();
   const report = await reap(path.join(stateDir, 'none'), { clock: new FakeClock(), table, kill: table.kill });
-  expect(report).toEqual({ journals: 0, signalled: [], stale: 0 });
+  expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
 });

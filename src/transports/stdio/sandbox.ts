@@ -12,7 +12,7 @@ import { HostError } from '../../kernel/errors.js';
 
 export type SandboxProfile = 'group' | 'standard';
 
-export interface SandboxRequest {
+interface SandboxRequest {
   readonly server: string;
   readonly file: string;
   readonly args: readonly string[];
@@ -22,7 +22,7 @@ export interface SandboxRequest {
   readonly searchPath: string;
 }
 
-export interface Wrapped {
+interface Wrapped {
   readonly file: string;
   readonly args: string[];
 }
@@ -75,13 +75,13 @@ async function findBubblewrap(server: string, searchPath: string): Promise<strin
   }
   throw new HostError(
     'connect_failed',
-    `server '${server}': the sandbox needs bubblewrap (bwrap), which is not installed.`,
+    `server '${server}': the sandbox needs bubblewrap (bwrap), which is not installed`,
     {
       server,
       reason: 'sandbox_unavailable',
       field: 'sandbox',
       execution: 'not_executed',
-      hint: `Install bubblewrap, or set "sandbox" of server '${server}' to "group" and accept that it is not confined.`,
+      hint: `install bubblewrap, or set "sandbox" of server '${server}' to "group" and accept that it is not confined`,
     },
   );
 }
@@ -91,12 +91,12 @@ async function existing(server: string, cwd: string, entry: string): Promise<str
   try {
     return await realpath(wanted);
   } catch (cause) {
-    throw new HostError('connect_failed', `server '${server}': the writable path ${wanted} does not exist.`, {
+    throw new HostError('connect_failed', `server '${server}': the writable path ${wanted} does not exist`, {
       server,
       reason: (cause as NodeJS.ErrnoException).code ?? 'ENOENT',
       field: 'writablePaths',
       execution: 'not_executed',
-      hint: `Create it, or take it out of "writablePaths" of server '${server}'.`,
+      hint: `create it, or take it out of "writablePaths" of server '${server}'`,
       cause,
     });
   }

@@ -11,20 +11,12 @@ export class StderrRing {
   /** Allocated with the first byte: most servers say nothing. Pages never written cost no memory. */
   #ring: Buffer | undefined;
   #next = 0;
+  /** All bytes ever written, kept or not. */
   #total = 0;
 
   constructor(capacity: number, clean: (text: string) => string) {
     this.#capacity = capacity;
     this.#clean = clean;
-  }
-
-  /** All bytes ever written, kept or not. */
-  get totalBytes(): number {
-    return this.#total;
-  }
-
-  get keptBytes(): number {
-    return Math.min(this.#total, this.#capacity);
   }
 
   push(chunk: Buffer): void {
@@ -41,7 +33,7 @@ export class StderrRing {
   tail(maxBytes: number = this.#capacity): string {
     const ring = this.#ring;
     if (!ring) return '';
-    const length = Math.min(maxBytes, this.keptBytes);
+    const length = Math.min(maxBytes, this.#total, this.#capacity);
     const start = (this.#next - length + this.#capacity) % this.#capacity;
     const bytes =
       start + length <= this.#capacity

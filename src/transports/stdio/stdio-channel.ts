@@ -12,7 +12,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { HostError } from '../../kernel/errors.js';
+import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
   type Channel,
@@ -24,7 +24,7 @@ import {
 import type { Envelope } from '../../wire/envelope.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { childEnvironment, type Environment, lookUp } from '../environment.js';
+import { childEnvironment, type Environment } from '../environment.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import type { ChildKeeper } from './child-keeper.js';
 import { resolveCommand } from './command.js';
@@ -51,23 +51,22 @@ export interface StdioSpec {
   readonly stopPace?: LadderPace;
 }
 
-export interface StdioDeps {
+interface StdioDeps {
   readonly clock: Clock;
   /** Redaction, and removal of terminal codes, for everything of stderr that is shown. */
   readonly cleanText: (text: string) => string;
   readonly children: ChildKeeper;
 }
 
-export interface StdioDescription {
+interface StdioDescription {
   readonly pid: number;
-  readonly startedAtMs: number;
   readonly profile: SandboxProfile;
   readonly exit: ChildExit | undefined;
   /** How the stop went, once nothing is left. */
   readonly stop: StopReport | undefined;
   /** More than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
-  /** Processes that left the group and still run; known once the channel is closed. */
+  /** Processes that left the group and still run, as far as they can be found; known once the channel is closed. */
   readonly escaped: number;
   readonly stderrTail: (maxBytes?: number) => string;
 }
@@ -75,11 +74,15 @@ export interface StdioDescription {
 /** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
 const halfSentMs = 50;
 
+/** Of the last line on stderr, quoted in the error that ends the channel. */
+const lastWordsChars = 500;
+
 /** How long a broken stdin may wait for the exit that probably caused it, and explains it better. */
 const exitAfterBreakMs = 50;
 
 /** Starts the server. Rejects with `connect_failed` when it cannot be started. */
 export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
+  if (process.platform === 'win32') throw unsupportedPlatform(spec.server);
   const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
   const { ambient } = deps.children;
   const child = await deps.children.start(async (mark) => {
@@ -87,13 +90,23 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
     const file = await resolveCommand({ server, command, cwd, env });
     const base = { server, cwd, env };
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
-    const searchPath = lookUp(ambient, 'PATH', process.platform) ?? '/usr/bin:/bin';
+    const searchPath = ambient.PATH ?? '/usr/bin:/bin';
     const writablePaths = spec.writablePaths ?? [];
     const wrapped = await wrapInSandbox({ server, file, args, cwd, writablePaths, searchPath });
     return { ...base, ...wrapped, leaderIsSandbox: true };
   });
   return new StdioChannel(child, spec, deps);
 }
+
+/** Without process groups a stop could not promise anything. */
+const unsupportedPlatform = (server: string) =>
+  new HostError('connect_failed', `server '${server}' runs as a child process, which is not supported on Windows`, {
+    server,
+    reason: 'unsupported_platform',
+    field: 'command',
+    execution: 'not_executed',
+    hint: 'run Hostler in WSL or a Linux container, or connect to the server over HTTP',
+  });
 
 export class StdioChannel implements Channel {
   readonly kind = 'stdio';
@@ -167,10 +180,9 @@ export class StdioChannel implements Channel {
   }
 
   describe(): StdioDescription {
-    const { pid, startedAtMs, exit, report } = this.#child;
+    const { pid, exit, report } = this.#child;
     return {
       pid,
-      startedAtMs,
       profile: this.#profile,
       exit,
       stop: report,
@@ -254,11 +266,18 @@ export class StdioChannel implements Channel {
     this.#fail(this.#halfSent.splice(0));
   }
 
+  /** Nobody waits for our own answers and notices, and a server can leave some hundred thousand of them unread. */
   #fail(frames: OutboundFrame[]): void {
     const ending = this.#ending ?? 'closed';
+    // One error for all that came equally far: each costs a stack trace, and they say the same.
+    const errors = new Map<SendPhase, HostError>();
     for (const frame of frames) {
-      if (this.#closedWith || frame.phase === 'answered') continue;
-      this.#listener?.failed(frame, frameError(this.#server, ending, this.#child.exit, frame.phase));
+      const { kind, phase } = frame;
+      if (kind !== 'request' || phase === 'answered') continue;
+      if (this.#closedWith) return;
+      const error = errors.get(phase) ?? frameError(this.#server, ending, this.#child.exit, phase);
+      errors.set(phase, error);
+      this.#listener?.failed(frame, error);
     }
   }
 
@@ -268,7 +287,13 @@ export class StdioChannel implements Channel {
     this.#cancelWait();
     this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
-    this.#closedWith = endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(500), lineBytes);
+    this.#closedWith = endingError(
+      this.#server,
+      ending,
+      this.#child.exit,
+      this.#stderr.lastLine(lastWordsChars),
+      lineBytes,
+    );
     // Whoever else holds these pipes must not cost us descriptors.
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());

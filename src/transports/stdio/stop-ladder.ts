@@ -32,7 +32,7 @@ export type Ladder =
 export type Sight = { readonly leader: boolean; readonly followers: number };
 
 export type LadderEffect = 'close_stdin' | 'term' | 'kill';
-export type LadderStep = readonly [Ladder, readonly LadderEffect[]];
+type LadderStep = readonly [Ladder, readonly LadderEffect[]];
 
 export function step(ladder: Ladder, sight: Sight, nowMs: number, pace: LadderPace): LadderStep {
   if (ladder.kind === 'done') return [ladder, []];

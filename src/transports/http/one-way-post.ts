@@ -1,21 +1,26 @@
 /**
- * One message of the HTTP+SSE transport on its way. That it was accepted says nothing; its answer comes over the stream.
- * Invariant: a request that was accepted is never reported as failed here.
+ * One message that is POSTed and owed nothing but a status: a notification, an answer to the server, and with HTTP+SSE
+ * also a request, whose answer comes over the stream. Not here: what a refusal means.
+ *
+ * Invariants:
+ * - The owner hears at most one of `refused` and `failed`, and neither once the message was accepted or given up.
+ * - A response is not read for longer than its head is worth: no event stream, and not a long page.
  */
 import type { HostError } from '../../kernel/errors.js';
 import type { OutboundFrame } from '../../wire/channel.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import { headerText } from './status-error.js';
 
 /** The body is of no interest; this much of it is read to keep the connection. */
-const bodyBytes = 64 * 1024;
+const bodyBytesMax = 64 * 1024;
 
-export interface PostOwner {
+interface PostOwner {
   refused(status: number, headers: ResponseHeaders): void;
   failed(error: HostError): void;
   released(): void;
 }
 
-export class SsePost implements ExchangeSink {
+export class OneWayPost implements ExchangeSink {
   exchange: HttpExchange | undefined;
   readonly #frame: OutboundFrame;
   readonly #to: PostOwner;
@@ -27,6 +32,15 @@ export class SsePost implements ExchangeSink {
     this.#to = to;
   }
 
+  /** The server has answered, and with no refusal. */
+  get accepted(): boolean {
+    return this.#frame.phase === 'written' && !this.#refusal;
+  }
+
+  giveUp(): void {
+    this.exchange?.abort();
+  }
+
   started(): void {
     this.#frame.phase = 'writing';
   }
@@ -34,14 +48,15 @@ export class SsePost implements ExchangeSink {
   head(status: number, headers: ResponseHeaders): HostError | undefined {
     this.#frame.phase = 'written';
     if (status > 299) this.#refusal = () => this.#to.refused(status, headers);
+    else if (headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) this.giveUp();
     return undefined;
   }
 
   data(chunk: Buffer): undefined {
     this.#bytes += chunk.length;
-    if (this.#bytes <= bodyBytes) return;
+    if (this.#bytes <= bodyBytesMax) return;
     this.#refusal?.();
-    this.exchange?.abort();
+    this.giveUp();
   }
 
   end(): void {

@@ -1,0 +1,93 @@
+/**
+ * The event streams of a legacy session that are fetched by GET: the standalone one, on which the server speaks of its
+ * own accord, and the rest of each call whose own stream broke.
+ * Not here: fetching again and giving up (get-stream.ts), the session id (headers.ts).
+ *
+ * Invariant: what comes on a resumed stream is given to the call that the stream belongs to and to nobody else.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import type { Random } from '../../kernel/random.js';
+import { GetStream } from './get-stream.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
+import type { PostCall } from './post-call.js';
+
+interface LegacyStreamsOptions {
+  readonly server: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Starts a GET. */
+  readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
+  /** Data on the standalone stream. */
+  readonly onData: (data: Buffer) => void;
+  /** The server no longer knows the session that the standalone stream belongs to. */
+  readonly onSessionLost: () => void;
+}
+
+export class LegacyStreams {
+  readonly #options: LegacyStreamsOptions;
+  #standalone: GetStream | undefined;
+  readonly #resumed = new Map<PostCall, GetStream>();
+
+  constructor(options: LegacyStreamsOptions) {
+    this.#options = options;
+  }
+
+  /** Servers without one are left in peace. */
+  openStandalone(): void {
+    if (this.#standalone) return;
+    this.#standalone = new GetStream({
+      ...this.#options,
+      endless: true,
+      onGiveUp: (cause) => {
+        this.#standalone = undefined;
+        if (cause.details.reason === 'session_expired') this.#options.onSessionLost();
+      },
+    });
+    this.#standalone.open();
+  }
+
+  closeStandalone(): void {
+    this.#standalone?.stop();
+    this.#standalone = undefined;
+  }
+
+  /** The stream of this call broke after `lastEventId`. */
+  resume(call: PostCall, lastEventId: string): void {
+    const stream = new GetStream({
+      ...this.#options,
+      lastEventId,
+      retryMs: call.retryMs,
+      endless: false,
+      onData: (data) => call.receive(data),
+      // Whatever the GET says of itself, the request it continues was received.
+      onGiveUp: (cause) => call.fail(uncertain(cause)),
+    });
+    this.#resumed.set(call, stream);
+    stream.openLater();
+  }
+
+  /** The call is answered, failed or withdrawn. */
+  forget(call: PostCall): void {
+    this.#resumed.get(call)?.stop();
+    this.#resumed.delete(call);
+  }
+
+  close(): void {
+    this.closeStandalone();
+    for (const stream of this.#resumed.values()) stream.stop();
+    this.#resumed.clear();
+  }
+}
+
+/** `session_expired` means that the server refused a request; of one it received it says nothing. */
+function uncertain(error: HostError): HostError {
+  const { reason } = error.details;
+  return new HostError(error.code, error.message, {
+    ...error.details,
+    ...(reason === 'session_expired' ? { reason: 'stream_lost' } : {}),
+    execution: 'uncertain',
+    cause: error,
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
+  });
+}

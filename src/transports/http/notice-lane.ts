@@ -1,0 +1,105 @@
+/**
+ * Notifications and answers on their way to a server. Nobody waits for them here, so a server that does not take them
+ * must cost neither memory nor the calls: they have connections, bounds and deadlines of their own, and what exceeds
+ * these is dropped and counted, as the protocol allows for messages that are owed no answer.
+ *
+ * Invariant: at most `noticesMax` notices are held, and none is begun while they have `noticeBytesMax` bytes or more. So
+ * one large answer always finds room once the notices before it are gone.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
+import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import { OneWayPost } from './one-way-post.js';
+
+/** On the wire at the same time; more wait. */
+export const noticeConnectionsMax = 16;
+/** On the wire and waiting together. */
+const noticesMax = 256;
+const noticeBytesMax = 1024 * 1024;
+/** From the moment it may use a connection: what waits behind notices that hang still gets its turn. */
+const noticeTimeoutMs = 10_000;
+
+export interface HttpCounters extends ChannelCounters {
+  /** Notices that were dropped past the bounds, not taken in time, refused, or lost with their connection. */
+  noticesLost: number;
+}
+
+export const newHttpCounters = (): HttpCounters => ({ ...newCounters(), noticesLost: 0 });
+
+interface NoticeOwner {
+  readonly clock: Clock;
+  readonly counters: HttpCounters;
+  /** Starts the POST. */
+  post(frame: OutboundFrame, sink: ExchangeSink): HttpExchange;
+  refused?(status: number, headers: ResponseHeaders): void;
+}
+
+export class NoticeLane {
+  readonly #to: NoticeOwner;
+  readonly #waiting = new Set<OutboundFrame>();
+  readonly #done = new Map<OutboundFrame, () => void>();
+  readonly #onWire = new Map<OneWayPost, Cancel>();
+  #bytes = 0;
+
+  constructor(to: NoticeOwner) {
+    this.#to = to;
+  }
+
+  /** Takes the notice or drops it; whoever sent it is not told. `done` is called when it is taken, dropped or lost. */
+  add(frame: OutboundFrame, done?: () => void): void {
+    const count = this.#waiting.size + this.#onWire.size;
+    if (count >= noticesMax || this.#bytes >= noticeBytesMax) {
+      this.#lost();
+      done?.();
+      return;
+    }
+    if (done) this.#done.set(frame, done);
+    this.#bytes += frame.bytes;
+    if (this.#onWire.size < noticeConnectionsMax) this.#go(frame);
+    else this.#waiting.add(frame);
+  }
+
+  close(): void {
+    this.#waiting.clear();
+    this.#done.clear();
+    for (const [post, cancelDeadline] of this.#onWire) {
+      cancelDeadline();
+      post.giveUp();
+    }
+  }
+
+  #go(frame: OutboundFrame): void {
+    const { clock } = this.#to;
+    const post = new OneWayPost(frame, {
+      refused: (status, headers) => {
+        this.#lost();
+        this.#to.refused?.(status, headers);
+      },
+      failed: () => this.#lost(),
+      released: () => this.#released(post, frame),
+    });
+    const cancelDeadline = clock.at(clock.nowMs() + noticeTimeoutMs, () => {
+      if (!post.accepted) this.#lost();
+      post.giveUp();
+    });
+    this.#onWire.set(post, cancelDeadline);
+    post.exchange = this.#to.post(frame, post);
+  }
+
+  #released(post: OneWayPost, frame: OutboundFrame): void {
+    this.#onWire.get(post)?.();
+    this.#onWire.delete(post);
+    this.#bytes -= frame.bytes;
+    this.#done.get(frame)?.();
+    this.#done.delete(frame);
+    for (const next of this.#waiting) {
+      if (this.#onWire.size >= noticeConnectionsMax) return;
+      this.#waiting.delete(next);
+      this.#go(next);
+    }
+  }
+
+  #lost(): void {
+    this.#to.counters.noticesLost++;
+  }
+}

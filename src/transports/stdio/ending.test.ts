@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+import { type Ending, endingError, frameError } from './ending.js';
+
+const exit = { exitCode: 4, signal: undefined, atMs: 0 };
+const endings: Ending[] = ['exit', 'stdin_closed', 'stdout_closed', 'frame_too_large', 'closed'];
+
+test.each(endings)('%s is told as a sentence about the server, and quotes its last words', (ending) => {
+  const error = endingError('files', ending, exit, 'no key given');
+  expect(error.message).toMatch(/^server 'files' .*[^.]$/);
+  expect(error.details).toMatchObject({ server: 'files', reason: ending, execution: 'uncertain' });
+  if (ending !== 'frame_too_large') expect(error.message).toMatch(/; its last words on stderr: no key given$/);
+});
+
+test.each([
+  ['queued', 'not_executed', "server 'files' exited with code 4 before the request was sent"],
+  ['writing', 'uncertain', "server 'files' exited with code 4 while the request was being sent"],
+] as const)('a frame that was %s is %s', (phase, execution, message) => {
+  const error = frameError('files', 'exit', exit, phase);
+  expect(error.message).toBe(message);
+  expect(error.details).toMatchObject({ phase, execution, exitCode: 4 });
+});

@@ -1,0 +1,17 @@
+/**
+ * Keeps this process from ending by itself. The clock's timers keep nobody alive, which is right for all but the work
+ * that must be finished before the end.
+ */
+import { MessageChannel } from 'node:worker_threads';
+import type { Cancel } from '../../kernel/clock.js';
+
+/** Until the returned function is called. */
+export function keepAlive(): Cancel {
+  // A port on which nothing ever comes: the loop waits for it, and it needs neither a timer nor a descriptor.
+  const { port1, port2 } = new MessageChannel();
+  port1.ref();
+  return () => {
+    port1.close();
+    port2.close();
+  };
+}

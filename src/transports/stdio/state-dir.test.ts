@@ -1,0 +1,39 @@
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { requireTrusted } from './state-dir.js';
+
+const own = process.getuid?.() as number;
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(path.join(tmpdir(), 'hostler-state-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+test.each([0o700, 0o755, 0o500])('a directory of ours with mode %o is trusted', (mode) => {
+  chmodSync(dir, mode);
+  expect(() => requireTrusted(dir)).not.toThrow();
+});
+
+test.each([0o720, 0o702, 0o777, 0o1777])('a directory with mode %o is not: others may write to it', (mode) => {
+  chmodSync(dir, mode);
+  expect(() => requireTrusted(dir)).toThrow(
+    expect.objectContaining({
+      code: 'invalid_spec',
+      details: { reason: 'others_may_write', field: 'stateDir' },
+      hint: `take the right from them: chmod go-w ${dir}`,
+    }),
+  );
+});
+
+test('a directory of another user is not trusted', () => {
+  expect(() => requireTrusted(dir, own + 1)).toThrow(
+    expect.objectContaining({ code: 'invalid_spec', details: { reason: 'foreign_owner', field: 'stateDir' } }),
+  );
+});
+
+test('one that is not there will be made by us', () => {
+  expect(() => requireTrusted(path.join(dir, 'none'))).not.toThrow();
+});

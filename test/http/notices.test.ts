@@ -1,0 +1,148 @@
+/** Notifications and answers to a server that does not take them: bounded, given up in time, and no harm to calls. */
+import type { ServerResponse } from 'node:http';
+import { afterEach, describe, expect, test } from 'vitest';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
+import type { HttpCounters } from '../../src/transports/http/notice-lane.js';
+import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
+import { responseFrame } from '../../src/wire/frame.js';
+import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
+import { type Answer, events, json, result, startServer } from '../fakes/http-server.js';
+import { until } from '../fakes/http-until.js';
+
+const open: Array<{ close(): unknown }> = [];
+afterEach(async () => {
+  for (const thing of open.splice(0).reverse()) await thing.close();
+});
+
+const LEGACY = { era: 'legacy', version: '2025-06-18' } as const;
+const text = (bytes: number) => `"${'x'.repeat(bytes)}"`;
+const answer = (bytes: number) => responseFrame('"q"', 'result', text(bytes));
+
+async function streamableHttp(notice: Answer) {
+  const server = await startServer((got, response, message) => {
+    if (got.id === undefined || got.rpcMethod === undefined) notice(got, response, message);
+    else json(response, result(got.id));
+  });
+  const clock = new FakeClock();
+  const channel = openStreamableHttp({ server: 'fake', url: server.url }, { clock, random: seededRandom(1) });
+  open.push(server, channel);
+  return { server, channel, clock };
+}
+
+async function httpSse(notice: Answer) {
+  let stream: ServerResponse | undefined;
+  const server = await startServer((got, response, message) => {
+    if (got.method === 'GET') {
+      stream = response;
+      events(response).write('event: endpoint\ndata: /messages\n\n');
+    } else if (got.id === undefined || got.rpcMethod === undefined) notice(got, response, message);
+    else {
+      response.writeHead(202).end();
+      stream?.write(`data: ${JSON.stringify(result(got.id))}\n\n`);
+    }
+  });
+  const clock = new FakeClock();
+  const channel = await openHttpSse({ server: 'fake', url: server.url }, { clock, random: seededRandom(1) });
+  open.push(server, channel);
+  return { server, channel, clock };
+}
+
+describe.each([
+  ['streamable HTTP', streamableHttp],
+  ['HTTP+SSE', httpSse],
+])('%s', (_name, start) => {
+  async function connect(notice: Answer) {
+    const setup = await start(notice);
+    const heard = new RecordingListener();
+    setup.channel.start(heard);
+    setup.channel.adopt(LEGACY);
+    const posts = () => setup.server.received.filter((got) => got.method === 'POST');
+    return { ...setup, heard, posts, counters: setup.channel.counters as HttpCounters };
+  }
+
+  test('notices that hang are given up after ten seconds each, and those behind them get their turn', async () => {
+    const { server, channel, clock, posts, counters } = await connect((got, response) => {
+      if (got.rpcMethod !== 'notifications/hangs') response.writeHead(202).end();
+    });
+    for (let i = 0; i < 16; i++) channel.send(notification('notifications/hangs'));
+    channel.send(notification('notifications/cancelled'));
+    await server.until(() => posts().length === 16);
+    clock.advance(9_999);
+    expect([posts().length, counters.noticesLost]).toEqual([16, 0]);
+    clock.advance(1);
+    await server.until(() => posts().length === 17);
+    expect(posts()[16]?.rpcMethod).toBe('notifications/cancelled');
+    expect(counters.noticesLost).toBe(16);
+    await until(() => clock.pendingTimers === 0);
+  });
+
+  test('a flood of answers that the server does not take is dropped and counted; calls are served', async () => {
+    const { server, channel, heard, posts, counters } = await connect(() => {});
+    for (let i = 0; i < 20_000; i++) expect(channel.send(answer(10))).toBeUndefined();
+    await server.until(() => posts().length === 16);
+    expect(counters.noticesLost).toBe(20_000 - 256);
+    const call = request('tools/call');
+    expect(channel.send(call)).toBeUndefined();
+    expect(await heard.settled(call)).toMatchObject({ kind: 'result' });
+    expect(heard.failures).toEqual([]);
+  });
+
+  test('large notices are bounded in bytes of their own, and take nothing from the calls', async () => {
+    const { channel, heard, counters } = await connect(() => {});
+    for (let i = 0; i < 300; i++) expect(channel.send(answer(100 * 1024))).toBeUndefined();
+    expect(counters.noticesLost).toBe(300 - 11);
+    const calls = [rawRequest('a', text(7 << 20)), rawRequest('b', text(7 << 20))];
+    for (const call of calls) expect(channel.send(call)).toBeUndefined();
+    await Promise.all(calls.map((call) => heard.settled(call)));
+  });
+
+  test('one answer larger than that bound is sent', async () => {
+    const { server, channel, posts, counters } = await connect((_got, response) => response.writeHead(202).end());
+    channel.send(answer(4 << 20));
+    await server.until(() => posts().length === 1);
+    expect(posts()[0]?.body.length).toBeGreaterThan(4 << 20);
+    expect(counters.noticesLost).toBe(0);
+  });
+
+  test('a stream in place of an acknowledgement is not listened to, and a refusal is counted', async () => {
+    const { server, channel, clock, counters } = await connect((got, response) => {
+      if (got.rpcMethod === 'notifications/a') events(response).write(': hello\n\n');
+      else response.writeHead(500).end();
+    });
+    channel.send(notification('notifications/a'));
+    await server.until(() => server.cut === 1);
+    expect(counters.noticesLost).toBe(0);
+    channel.send(notification('notifications/b'));
+    await until(() => counters.noticesLost === 1);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('close gives up notices that hang or wait', async () => {
+    const { server, channel, clock, posts } = await connect(() => {});
+    for (let i = 0; i < 20; i++) channel.send(notification('notifications/hangs'));
+    await server.until(() => posts().length === 16);
+    await channel.close();
+    expect(clock.pendingTimers).toBe(0);
+    expect(posts()).toHaveLength(16);
+  });
+});
+
+test('HTTP+SSE: a request that is given up frees its connection, also when the server hangs', async () => {
+  const server = await startServer((got, response) => {
+    if (got.method === 'GET') events(response).write('event: endpoint\ndata: /messages\n\n');
+    else if (got.rpcMethod !== 'hangs') response.writeHead(202).end();
+  });
+  const spec = { server: 'fake', url: server.url, connections: 1 };
+  const channel = await openHttpSse(spec, { clock: new FakeClock(), random: seededRandom(1) });
+  open.push(server, channel);
+  channel.start(new RecordingListener());
+  const [hangs, next] = [request('hangs'), request('next')];
+  channel.send(hangs);
+  await server.until(() => server.received.length === 2);
+  channel.send(next);
+  expect(channel.withdraw(hangs)).toBe('notify');
+  await server.until(() => server.received.length === 3);
+  expect(server.received[2]?.rpcMethod).toBe('next');
+});
