@@ -53,9 +53,11 @@ export interface Ledger {
   readonly unprovenStarts: number;
   /** Probes of a parked server in a row that failed. */
   readonly failedProbes: number;
+  /** Failures that were not charged: they lengthen the waits and park nobody. */
+  readonly unchargedFailures: number;
 }
 
-export const emptyLedger: Ledger = { restartsAtMs: [], unprovenStarts: 0, failedProbes: 0 };
+export const emptyLedger: Ledger = { restartsAtMs: [], unprovenStarts: 0, failedProbes: 0, unchargedFailures: 0 };
 
 export interface Charge {
   readonly ledger: Ledger;
@@ -74,19 +76,23 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
   };
 }
 
+/** Notes a failure that was a fault of the whole host. */
+export const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
+
 /** Restarts that still count at `nowMs`. */
 export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>
   restartsAtMs.filter((atMs) => nowMs - atMs <= windowMs).length;
 
-/** How long to wait before the restart just charged. */
+/** How long to wait before the restart just charged, or just forborne. */
 export function restartDelayMs(
-  { restartsAtMs }: Ledger,
+  { restartsAtMs, unchargedFailures }: Ledger,
   wasProven: boolean,
   plan: RestartPlan,
   random: Random,
 ): number {
-  if (wasProven && restartsAtMs.length <= 1) return random() * plan.firstDelayMsMax;
-  const full = fullDelayMs(restartsAtMs.length, plan);
+  const failures = restartsAtMs.length + unchargedFailures;
+  if (wasProven && failures <= 1) return random() * plan.firstDelayMsMax;
+  const full = fullDelayMs(failures, plan);
   return full / 2 + (random() * full) / 2;
 }
 

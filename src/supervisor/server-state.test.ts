@@ -140,12 +140,29 @@ describe('losing a run', () => {
     }
   });
 
-  test('a fault of the whole host charges nobody', () => {
-    const frozen = { nowMs: 0, plan: defaultPlan, random: () => 0.5, isLazy: true, isFrozen: true };
-    let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen);
-    [state] = step(state, { kind: 'opened', run: 1 }, frozen);
-    [state] = step(state, { kind: 'lost', run: 1, failure: 'transient', reason }, frozen);
-    expect(state.ledger).toEqual(emptyLedger);
+  test('a fault of the whole host charges nobody, but is not answered with ever the same short wait', () => {
+    let nowMs = 0;
+    const frozen = () => ({ nowMs, plan: defaultPlan, random: () => 1, isLazy: true, isFrozen: true });
+    let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen());
+    const waits = [1, 2, 3, 4, 5, 6, 7, 8].map((run) => {
+      [state] = step(state, { kind: 'open_failed', run, failure: 'transient', reason }, frozen());
+      const waitMs = state.kind === 'backing_off' ? state.retryAtMs - nowMs : -1;
+      nowMs += waitMs;
+      [state] = step(state, { kind: 'woke' }, frozen());
+      return waitMs;
+    });
+    expect(waits).toEqual([100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    expect(state.ledger).toMatchObject({ restartsAtMs: [], unprovenStarts: 0, failedProbes: 0 });
+  });
+
+  test('a fault of the whole host does not slow down the first restart of a proven server', () => {
+    const frozen = (nowMs: number) => ({ nowMs, plan: defaultPlan, random: () => 0.5, isLazy: true, isFrozen: true });
+    let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen(0));
+    [state] = step(state, { kind: 'opened', run: 1 }, frozen(0));
+    [state] = step(state, { kind: 'woke' }, frozen(30_000));
+    [state] = step(state, { kind: 'lost', run: 1, failure: 'transient', reason }, frozen(30_000));
+    expect(state).toMatchObject({ kind: 'closing', next: { kind: 'backing_off', retryAtMs: 30_050 } });
+    expect(state.ledger.restartsAtMs).toEqual([]);
   });
 });
 
@@ -326,6 +343,16 @@ describe('stopping', () => {
     expect(server.state()).toMatchObject({ kind: 'registered', ledger: emptyLedger });
     server.on({ kind: 'wanted' });
     expect(server.opened).toEqual([1, 2]);
+  });
+
+  test.each(['start', 'stop', 'reload'] as const)('a %s while it is being disabled leaves it disabled', (kind) => {
+    const server = drive({ isLazy: false });
+    server.on({ kind: 'start' });
+    server.up();
+    server.on({ kind: 'disable' });
+    server.on({ kind });
+    server.on({ kind: 'closed', run: 1 });
+    expect([server.state().kind, server.opened]).toEqual(['disabled', [1]]);
   });
 
   test('a disabled server does nothing until it is enabled', () => {

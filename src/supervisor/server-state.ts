@@ -10,7 +10,15 @@
  * - One restart is charged per run, whatever fails with it.
  */
 import type { Random } from '../kernel/random.js';
-import { charge, emptyLedger, type Ledger, probeDelayMs, type RestartPlan, restartDelayMs } from './restart-plan.js';
+import {
+  charge,
+  emptyLedger,
+  type Ledger,
+  probeDelayMs,
+  type RestartPlan,
+  restartDelayMs,
+  uncharged,
+} from './restart-plan.js';
 
 /** Why a server is not running, in words a person can act on; never a secret. */
 export interface Reason {
@@ -123,11 +131,11 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
     case 'woke':
       return woke(state, context);
     case 'start':
-      return start(state, context);
+      return isDisabled(state) ? unchanged(state) : start(state, context);
     case 'reload':
-      return reload(state, context);
+      return isDisabled(state) ? unchanged(state) : reload(state, context);
     case 'stop':
-      return end(state, 'stopped', context);
+      return isDisabled(state) ? unchanged(state) : end(state, 'stopped', context);
     case 'disable':
       return end(state, 'disabled', context);
     case 'enable':
@@ -159,6 +167,9 @@ type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
 type Connecting = Extract<ServerState, { kind: 'connecting' }>;
 
 const unchanged = (state: ServerState): Step => [state, []];
+/** Disabled, or about to be: only `enable` changes that. */
+const isDisabled = (state: ServerState): boolean =>
+  state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
 function open({ run, ledger }: Common, { nowMs }: StepContext, probe?: Probe): Step {
@@ -190,7 +201,6 @@ function wanted(state: ServerState, context: StepContext): Step {
 function start(state: ServerState, context: StepContext): Step {
   const forgiven = { ...state, ledger: emptyLedger };
   switch (state.kind) {
-    case 'disabled':
     case 'connecting':
     case 'ready':
     case 'suspect':
@@ -207,8 +217,6 @@ function reload(state: ServerState, context: StepContext): Step {
   const forgiven = { ...state, ledger: emptyLedger };
   const then = context.isLazy ? 'registered' : 'connecting';
   switch (state.kind) {
-    case 'disabled':
-      return unchanged(state);
     case 'connecting':
     case 'ready':
     case 'suspect':
@@ -285,14 +293,18 @@ function openFailed(
   if (event.failure === 'auth') return enter(state, needsAuth(reason, context), context);
   if (state.probe) return enter(...probeFailed(state, state.probe, reason, context), context);
   if (event.failure === 'permanent') return enter(state, park(state.ledger, reason, context), context);
-  if (event.isFree || context.isFrozen) return enter(state, retry(state.ledger, false, reason, context), context);
+  if (event.isFree) return enter(state, retry(state.ledger, false, reason, context), context);
+  if (context.isFrozen) return enter(...forborne(state, false, reason, context), context);
   return enter(...charged(state, false, reason, context), context);
 }
 
 function lost(state: Up, event: Extract<ServerEvent, { kind: 'lost' }>, context: StepContext): Step {
   const { reason } = event;
   if (event.failure === 'auth') return close(state, needsAuth(reason, context), context);
-  if (context.isFrozen) return close(state, retry(state.ledger, state.isProven, reason, context), context);
+  if (context.isFrozen) {
+    const [common, following] = forborne(state, state.isProven, reason, context);
+    return close(common, following, context);
+  }
   if (state.probe && !state.isProven) {
     const [common, following] = probeFailed(state, { by: 'timer' }, reason, context);
     return close(common, following, context);
@@ -343,6 +355,12 @@ function charged(common: Common, wasProven: boolean, reason: Reason, context: St
   const { ledger, exhausted } = charge(common.ledger, context.nowMs, wasProven, context.plan);
   const following = exhausted ? park(ledger, reason, context) : retry(ledger, wasProven, reason, context);
   return [{ ...common, ledger }, following];
+}
+
+/** A failure that is not the server's fault: no charge, but the waits grow as if there were one. */
+function forborne(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
+  const ledger = uncharged(common.ledger);
+  return [{ ...common, ledger }, retry(ledger, wasProven, reason, context)];
 }
 
 const retry = (
