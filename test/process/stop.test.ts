@@ -30,9 +30,10 @@ describe.each(['group', 'standard'] as const)('S7 ordered stop under profile %s:
     const { channel } = await serving({ sandbox }, ...flags);
     await channel.close();
     const { stop } = channel.describe();
-    // Inside the sandbox the grandchild goes with its namespace, before anybody needs to ask it.
-    const expected = sandbox === 'standard' && flags.includes('plain') ? 'eof' : rung;
-    expect(stop).toMatchObject({ rung: expected, left: 0, escaped: 0 });
+    expect(stop).toMatchObject({ left: 0, escaped: 0 });
+    // Inside the sandbox the grandchild goes with its namespace: mostly before it could be asked to, on a busy machine after.
+    const rungs = sandbox === 'standard' && flags.includes('plain') ? ['eof', 'term'] : [rung];
+    expect(rungs).toContain(stop?.rung);
     expect(carriers(bench.keeper.instanceId)).toEqual([]);
   });
 
