@@ -73,6 +73,11 @@ test.each([1, 2, 3])(
     expect([host.ready(), host.startsAtMs.length, host.count('parked'), host.freezes.length]).toEqual([100, 100, 0, 1]);
     expect(mostInOneSecond(host.startsAtMs)).toBeLessThanOrEqual(10);
     expect(host.startingMax()).toBeLessThanOrEqual(4);
+    // Proven again, they can fall again; those at rest do not weigh against it.
+    await host.clock.advanceAsync(60_000);
+    await Promise.all(host.supervisors.slice(4).map((supervisor) => supervisor.stop()));
+    for (const server of host.servers.slice(0, 3)) server.connection?.die();
+    expect(host.freezes.length).toBe(2);
     await Promise.all(host.supervisors.map((supervisor) => supervisor.dispose()));
     await host.clock.advanceAsync(10_000);
     expect([host.clock.pendingTimers, host.servers.reduce((sum, { live }) => sum + live, 0)]).toEqual([0, 0]);

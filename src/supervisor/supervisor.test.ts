@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { Emitter } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
@@ -88,6 +89,7 @@ describe('acquiring', () => {
     expect(supervisor.snapshot().waiting).toBe(1);
     await clock.advanceAsync(1_000);
     expect([await quitter, await patient, server.starts]).toEqual(['cancelled', 'ok', 1]);
+    expect(getEventListeners(abort.signal, 'abort')).toEqual([]);
     expect(await outcome(acquire(1, AbortSignal.abort()))).toBe('ok');
   });
 
@@ -113,6 +115,17 @@ describe('acquiring', () => {
     expect(error.message).toMatch(/server 'files'.*reconnect/);
     expect(supervisor.snapshot().waiting).toBe(0);
     expect(await outcome(acquire(0))).toBe('reconnecting');
+  });
+
+  test('a caller that was served leaves no listener on its signal', async () => {
+    const { acquire, server, clock } = setUp();
+    server.next = () => ({ afterMs: 100 });
+    const { signal } = new AbortController();
+    const served = acquire(60_000, signal);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    await clock.advanceAsync(100);
+    await served;
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 
   test('D-30 a caller waits through a restart and gets the new run', async () => {
@@ -153,7 +166,8 @@ describe('acquiring', () => {
     if (kind === 'stopped') await supervisor.stop();
     else if (kind === 'disabled') await supervisor.disable();
     else {
-      const error = kind === 'auth_required' ? new HostError('needs_reauth', 'it wants a token.') : crashed();
+      const spoken = 'it wants a token.';
+      const error = kind === 'auth_required' ? new HostError('needs_reauth', spoken) : crashed();
       server.next = () => ({ error });
       supervisor.start();
       await clock.advanceAsync(4_000);
@@ -269,9 +283,11 @@ describe('starts and restarts', () => {
   test('D-07 fifty calls that fail with one crash charge one restart', async () => {
     const { acquire, server, clock, supervisor, heard } = setUp();
     const { run } = await acquire();
-    for (let i = 0; i < 50; i++) supervisor.lost(run, crashed());
+    supervisor.lost(run, new HostError('transport', 'the first word'));
+    for (let i = 0; i < 49; i++) supervisor.lost(run, crashed());
     await clock.advanceAsync(200);
     expect(supervisor.snapshot()).toMatchObject({ state: 'ready', run: 2, restarts: 1, ejected: false });
+    expect(supervisor.snapshot().lastError?.message).toBe('the first word');
     expect([server.starts, heard('restart').length]).toEqual([2, 1]);
   });
 
@@ -389,13 +405,26 @@ describe('a suspect', () => {
   });
 
   test('that answers a call meanwhile is cleared, whatever the check says later', async () => {
-    const { acquire, clock, supervisor } = await suspect(() => new Promise<boolean>(() => {}));
+    let say: (isAlive: boolean) => void = () => {};
+    const verify = () => new Promise<boolean>((resolve) => (say = resolve));
+    const { acquire, clock, supervisor, settle } = await suspect(verify);
     const waiting = acquire();
+    await settle();
     supervisor.succeeded(1);
     expect((await waiting).run).toBe(1);
+    say(false);
     await clock.advanceAsync(5_200);
     expect(supervisor.snapshot()).toMatchObject({ state: 'ready', run: 1, restarts: 0 });
   });
+});
+
+test('a server that somebody waits for is not idle', async () => {
+  const { acquire, supervisor, state } = setUp();
+  const { run } = await acquire();
+  supervisor.missed(run);
+  const waiting = acquire();
+  supervisor.idle();
+  expect([(await waiting).run, state()]).toEqual([1, 'ready']);
 });
 
 describe('operators', () => {
@@ -535,6 +564,20 @@ describe('events', () => {
     expect(heard('restart')).toMatchObject([{ run: 1, restarts: 1, reason: { code: 'transport' }, server: 'files' }]);
     expect(heard('proven')).toMatchObject([{ run: 2 }]);
     expect(supervisor.snapshot().restarts).toBe(0);
+  });
+
+  test('D-34 the same reason counts as a repeat until the server was proven in between; each revival is told once', async () => {
+    const { server, clock, park, supervisor, heard } = setUp();
+    await park();
+    server.next = () => ({});
+    await clock.advanceAsync(100_000);
+    expect(heard('revived')).toHaveLength(1);
+    server.connection?.die();
+    await clock.advanceAsync(1_000);
+    expect([supervisor.snapshot().state, heard('revived').length]).toEqual(['ready', 1]);
+    await supervisor.stop();
+    await park();
+    expect(heard('parked').map((event) => event.kind === 'parked' && event.repeats)).toEqual([0, 0]);
   });
 
   test('a listener may act on what it hears', async () => {

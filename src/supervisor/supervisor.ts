@@ -282,6 +282,8 @@ export class Supervisor<C extends Connection> {
     if (before.kind === after.kind) return;
     if (after.kind !== 'suspect') this.#check.end();
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
+    // What has ended is not kept: a server at rest costs as little as it can.
+    if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
     this.#tellGuard(after);
     this.#settle(after);
   }
