@@ -11,6 +11,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Call, Principal, Stage } from './call.js';
 
 export interface BudgetPlan {
@@ -136,13 +138,17 @@ interface Excess {
 }
 
 const exceeded = (call: Call, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
-  new HostError('budget_exceeded', `server '${call.server}': call ${actual} is over budget, ${why}`, {
-    server: call.server,
-    tool: call.tool,
-    reason: 'mcp_calls',
-    limit,
-    actual,
-    phase: 'queued',
-    execution: 'not_executed',
-    ...rest,
-  });
+  new HostError(
+    'budget_exceeded',
+    `server '${neutraliseLine(call.server, LIMITS.quotedChars)}': call ${actual} is over budget, ${why}`,
+    {
+      server: call.server,
+      tool: call.tool,
+      reason: 'mcp_calls',
+      limit,
+      actual,
+      phase: 'queued',
+      execution: 'not_executed',
+      ...rest,
+    },
+  );

@@ -129,6 +129,20 @@ describe('a call that waits', () => {
     expect([callers(started), counts(slots)]).toEqual([['c'], { running: 0, waiting: 0 }]);
   });
 
+  test('is not sent after its deadline, even if the timer is late', async () => {
+    const clock = new FakeClock();
+    const late = { nowMs: () => clock.nowMs(), date: () => clock.date(), at: () => () => undefined };
+    const slots = new CallSlots(late, { runningMax: 1, waitingMax: 10 });
+    void slots.take(fakeCall());
+    const expired = slots.take(fakeCall({ deadlineAtMs: 100 })) ?? Promise.resolve();
+    const next = slots.take(fakeCall());
+    clock.advance(100);
+    slots.give();
+    expect((await failureOf(expired)).code).toBe('timeout');
+    await next;
+    expect(counts(slots)).toEqual({ running: 1, waiting: 0 });
+  });
+
   test('leaves no timer and no listener behind once it runs', async () => {
     const { clock, from, finish } = setUp(1, 10);
     const controller = new AbortController();

@@ -49,8 +49,8 @@ export class CallSlots {
   take(call: Call): Promise<void> | undefined {
     if (call.signal?.aborted) throw cancelled(call);
     if (this.#clock.nowMs() >= call.deadlineAtMs) throw tooLate(call);
-    // Whoever comes while others wait has a place only after them.
-    if (this.#running < this.#plan.runningMax && this.#queue.size === 0) {
+    // Nobody waits while a place is free: whoever gives one back hands it on.
+    if (this.#running < this.#plan.runningMax) {
       this.#running++;
       return undefined;
     }

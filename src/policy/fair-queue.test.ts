@@ -64,6 +64,11 @@ describe('a full queue', () => {
     expect(queue.size).toBe(4);
   });
 
+  test('does not take from one what it would have to take back for it', () => {
+    const queue = filled(3, { a: 2, b: 1 });
+    expect(queue.push('b', entry('b', 2)).admitted).toBe(false);
+  });
+
   test('without any places refuses everybody', () => {
     expect(new FairQueue<Entry>(0).push('a', entry('a', 1)).admitted).toBe(false);
   });
