@@ -18,6 +18,8 @@ export interface ServerDefinition {
   readonly breaker: { readonly threshold: number; readonly resetMs: number };
   readonly timeouts: { readonly startMs: number; readonly callMs: number };
   readonly concurrency: number;
+  /** Whether answers that the server allows to keep are kept. */
+  readonly cache: 'on' | 'off';
   /** The operator vouches for the annotations of this server's tools. */
   readonly trustAnnotations: boolean;
 }
@@ -40,6 +42,7 @@ const treatment = z.object({
   breaker: z.strictObject({ threshold: count(1, 1_000).default(5), reset: duration.default('30s') }).prefault({}),
   timeouts: z.strictObject({ start: duration.optional(), call: duration.default('60s') }).prefault({}),
   concurrency: count(1, 10_000).default(64),
+  cache: z.enum(['on', 'off']).default('on'),
   trustAnnotations: z.boolean().default(false),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
@@ -60,7 +63,7 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     const [issue] = parsed.error.issues;
     throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid');
   }
-  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, trustAnnotations } = parsed.data;
+  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, trustAnnotations } = parsed.data;
   const ms = (value: string | number, field: string) => within(name, () => parseDuration(value, field));
   return Object.freeze({
     name,
@@ -79,6 +82,7 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
       callMs: ms(timeouts.call, 'timeouts.call'),
     }),
     concurrency,
+    cache,
     trustAnnotations,
   });
 }

@@ -9,11 +9,15 @@ import { Emitter, type Listener } from '../kernel/emitter.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { newId, type Random, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
+import { type CacheStats, ResponseCache } from '../policy/cache.js';
+import { cached } from '../policy/cache-stage.js';
 import type { Call, Principal, Send } from '../policy/call.js';
 import { pipeline } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
+import { SingleFlight } from '../policy/single-flight.js';
+import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
@@ -84,6 +88,7 @@ export class Host {
   readonly #servers = new Map<string, ManagedServer>();
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
+  readonly #cache: ResponseCache;
   readonly #startGate: StartGate;
   readonly #correlated: CorrelatedFailures;
   readonly #send: Send;
@@ -106,6 +111,7 @@ export class Host {
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
     this.#budgets = new CallBudgets(clock);
+    this.#cache = new ResponseCache(clock);
     this.#startGate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
     this.#correlated = new CorrelatedFailures(clock);
     this.#events.on('supervisor', (event) => this.#observe(event));
@@ -115,6 +121,14 @@ export class Host {
     this.#send = pipeline(
       allow(() => this.#guards),
       budget(this.#budgets),
+      cached({
+        cache: this.#cache,
+        flights: new SingleFlight(clock),
+        mayCache: ({ server }) => this.#server(server).definition.cache === 'on',
+        fingerprintOf: ({ server }) => this.#server(server).fingerprint,
+        traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
+      }),
+      throttle(new ToolThrottle(clock)),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock));
@@ -240,14 +254,21 @@ export class Host {
 
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
-    await this.#server(server).supervisor.stop();
+    const { supervisor } = this.#server(server);
+    this.#cache.drop(server);
+    await supervisor.stop();
   }
 
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
+    this.#cache.drop(server);
     await managed.supervisor.reload();
+  }
+
+  cacheStats(): CacheStats {
+    return this.#cache.stats();
   }
 
   /** Several guards combine by AND; none allows everything. */
@@ -291,6 +312,7 @@ export class Host {
     );
     if (outcome === 'unchanged') return false;
     const old = this.#servers.get(name);
+    this.#cache.drop(name);
     const managed = new ManagedServer(
       definition,
       this.#supervise(definition),

@@ -1,6 +1,7 @@
 /**
  * Everything the host keeps for one server: its definition, its supervisor, breaker, slots, and what is known of its tools.
  */
+import { createHash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
@@ -19,6 +20,8 @@ export class ManagedServer {
   readonly breaker: Breaker;
   readonly slots: CallSlots;
   readonly retries = new RetryBudget();
+  /** Changes with everything that could make an old answer wrong. */
+  readonly fingerprint: string;
   readonly #lease: () => Lease;
   #traits = new Map<string, ToolTraits>();
   #tools: readonly ListedItem[] = [];
@@ -28,6 +31,7 @@ export class ManagedServer {
     this.definition = definition;
     this.supervisor = supervisor;
     this.#lease = lease;
+    this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }

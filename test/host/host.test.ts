@@ -4,6 +4,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host, type HostConfig } from '../../src/host/host.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
@@ -230,6 +231,62 @@ describe('a server that dies', () => {
     expect(error.toJSON()).toMatchObject({ code: 'server_parked', execution: 'not_executed' });
     expect(row('none')).toMatchObject({ run: 1, state: 'parked' });
   });
+});
+
+describe('answers that may be kept', () => {
+  const counting = (hint: string) => ({
+    command: 'perl',
+    args: [fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url))],
+    env: { LEDGER: path.join(folder, 'ledger'), HINT: hint },
+  });
+  const as = (id: string) => ({ principal: { id, role: undefined, scopes: [] } });
+
+  test('AC-H17 a second equal call is answered from the cache, with an equal answer', async () => {
+    await open({ mcpServers: { a: counting('"ttlMs":60000') } });
+    const first = await host.call('a', 'count', { nonce: 'n', x: [1, 2] });
+    const second = await host.call('a', 'count', { x: [1, 2], nonce: 'n' });
+    expect(second.bytes.equals(first.bytes)).toBe(true);
+    expect(ledger()).toEqual(['n']);
+    expect(host.cacheStats()).toMatchObject({ hits: 1, misses: 1 });
+  });
+
+  test('D-20 a private answer is not given to another principal, a public one is', async () => {
+    await open({
+      mcpServers: { own: counting('"ttlMs":60000'), all: counting('"ttlMs":60000,"cacheScope":"public"') },
+    });
+    for (const server of ['own', 'all']) {
+      await host.call(server, 'count', { nonce: server }, as('ada'));
+      await host.call(server, 'count', { nonce: server }, as('bob'));
+    }
+    expect(ledger().sort()).toEqual(['all', 'own', 'own']);
+  });
+
+  test('D-23 a reload forgets them, and so does cache: off', async () => {
+    await open({ mcpServers: { a: counting('"ttlMs":60000'), off: { ...counting('"ttlMs":60000'), cache: 'off' } } });
+    await host.call('a', 'count', { nonce: 'n' });
+    await host.reload('a');
+    await host.call('a', 'count', { nonce: 'n' });
+    await host.call('off', 'count', { nonce: 'o' });
+    await host.call('off', 'count', { nonce: 'o' });
+    expect(ledger()).toEqual(['n', 'n', 'o', 'o']);
+  });
+});
+
+test('D-05 a tool that keeps failing pauses its caller, and neither the server nor anybody else', async () => {
+  await open({ mcpServers: { a: entry() } });
+  const outcomes: string[] = [];
+  for (let i = 0; i < 20; i++)
+    outcomes.push(
+      await host.call('a', 'fail').then(
+        ({ isError }) => `${isError}`,
+        (error: HostError) => error.code,
+      ),
+    );
+  expect(outcomes.slice(0, 5)).toEqual(['true', 'true', 'true', 'true', 'true']);
+  expect(new Set(outcomes.slice(5))).toEqual(new Set(['tool_throttled']));
+  expect(row('a')).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+  const other = { principal: { id: 'somebody else', role: undefined, scopes: [] } };
+  expect((await host.call('a', 'fail', {}, other)).isError).toBe(true);
 });
 
 describe('leases', () => {
