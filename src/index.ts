@@ -1,5 +1,16 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
+export {
+  createHost,
+  type Discovered,
+  Host,
+  type HostCallOptions,
+  type HostConfig,
+  type HostOptions,
+  type HostTool,
+  type ToolResult,
+} from './host/host.js';
+export type { StatusRow } from './host/status.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {
   ERRORS,
@@ -11,6 +22,11 @@ export {
   type SendPhase,
 } from './kernel/errors.js';
 export type { Random } from './kernel/random.js';
+export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
+export type { CacheStats } from './policy/cache.js';
+export type { Principal } from './policy/call.js';
+export type { BudgetPlan } from './policy/call-budget.js';
+export type { Lease } from './registry/lease.js';
 export type { ClientIdentity } from './session/client-identity.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
@@ -18,6 +34,7 @@ export type { ProbeResult } from './session/liveness.js';
 export type { ServerFacts } from './session/negotiate.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
+export type { SupervisorEvent } from './supervisor/supervisor-events.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';

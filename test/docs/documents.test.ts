@@ -77,6 +77,7 @@ describe('every TypeScript snippet in the README', () => {
       const { stdout } = await run(process.execPath, [file], { cwd: root });
       expect(stdout).toContain('read_graph');
       expect(stdout).toContain('result {');
+      expect(stdout).toContain("state: 'ready'");
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

@@ -2,6 +2,7 @@
 # A legacy MCP server that writes each call's nonce to a ledger before it answers, in the few milliseconds Perl needs to start.
 #   LEDGER=FILE      the ledger
 #   GRANDCHILD=1     keeps a child of its own in the group, as a wrapper would
+#   HINT=TEXT        members added to every result of a call, such as "ttlMs":60000
 use strict;
 use warnings;
 use Fcntl;
@@ -22,7 +23,8 @@ while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
     } elsif ($method eq 'tools/call') {
       my ($nonce) = $line =~ /"nonce":"([^"]+)"/;
       syswrite $ledger, "$nonce\n";
-      $body = qq("result":{"content":[{"type":"text","text":"$nonce"}]});
+      my $hint = $ENV{HINT} ? ",$ENV{HINT}" : '';
+      $body = qq("result":{"content":[{"type":"text","text":"$nonce"}]$hint});
     }
     my $answer = qq({"jsonrpc":"2.0","id":$id,$body}\n);
     my $at = 0;

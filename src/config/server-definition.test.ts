@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest';
+import { HostError } from '../kernel/errors.js';
+import { isPackageRunner, parseServerDefinition } from './server-definition.js';
+
+const parse = (entry: unknown) => parseServerDefinition('files', entry, true);
+
+test('a plain entry has every default', () => {
+  expect(parse({ command: 'node', args: ['server.js'] })).toMatchObject({
+    name: 'files',
+    isEnabled: true,
+    isLazy: true,
+    keepAliveMs: 600_000,
+    restart: { max: 5, windowMs: 300_000, onExhausted: 'park' },
+    breaker: { threshold: 5, resetMs: 30_000 },
+    timeouts: { startMs: 30_000, callMs: 60_000 },
+    concurrency: 64,
+    cache: 'on',
+    trustAnnotations: false,
+  });
+});
+
+test('a package runner has longer to start', () => {
+  const npx = parse({ command: '/usr/bin/npx', args: ['-y', 'server'] });
+  expect([isPackageRunner(npx.spec), npx.timeouts.startMs]).toEqual([true, 120_000]);
+});
+
+test('durations are texts or numbers, and 0 keeps a server for ever', () => {
+  expect(parse({ command: 'a', keepAlive: 0, timeouts: { start: 1_500, call: '2m' } })).toMatchObject({
+    keepAliveMs: 0,
+    timeouts: { startMs: 1_500, callMs: 120_000 },
+  });
+});
+
+describe('D-29 a bad entry is named by its path from the top of the configuration', () => {
+  test.each([
+    [5, 'mcpServers.files'],
+    [{}, 'mcpServers.files'],
+    [{ command: 5 }, 'mcpServers.files.command'],
+    [{ command: 'a', lazy: 'yes' }, 'mcpServers.files.lazy'],
+    [{ command: 'a', restart: { max: -1 } }, 'mcpServers.files.restart.max'],
+    [{ command: 'a', restart: { window: '0s' } }, 'mcpServers.files.restart.window'],
+    [{ command: 'a', breaker: { threshold: 0 } }, 'mcpServers.files.breaker.threshold'],
+    [{ command: 'a', breaker: { reset: '2 days' } }, 'mcpServers.files.breaker.reset'],
+    [{ command: 'a', timeouts: { strat: '1s' } }, 'mcpServers.files.timeouts'],
+    [{ command: 'a', concurrency: 1.5 }, 'mcpServers.files.concurrency'],
+    [{ command: 'a', allowed_tools: [] }, 'mcpServers.files'],
+  ])('%j', (entry, field) => {
+    let error: unknown;
+    try {
+      parse(entry);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toBeInstanceOf(HostError);
+    expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
+    expect((error as HostError).message.startsWith(`${field}: `)).toBe(true);
+  });
+});

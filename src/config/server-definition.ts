@@ -1,0 +1,110 @@
+/**
+ * One entry of `mcpServers`: how a server is reached (server-spec.ts) and how Hostler treats it. `unknown` → a frozen
+ * definition with every default filled in, or an `invalid_spec` error that names the field.
+ */
+import { z } from 'zod';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { parseDuration } from './duration.js';
+import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
+
+export interface ServerDefinition {
+  readonly name: string;
+  readonly spec: ServerSpec;
+  readonly isEnabled: boolean;
+  readonly isLazy: boolean;
+  /** 0 = never stopped for idleness. */
+  readonly keepAliveMs: number;
+  readonly restart: { readonly max: number; readonly windowMs: number; readonly onExhausted: 'park' | 'eject' };
+  readonly breaker: { readonly threshold: number; readonly resetMs: number };
+  readonly timeouts: { readonly startMs: number; readonly callMs: number };
+  readonly concurrency: number;
+  /** Whether answers that the server allows to keep are kept. */
+  readonly cache: 'on' | 'off';
+  /** The operator vouches for the annotations of this server's tools. */
+  readonly trustAnnotations: boolean;
+}
+
+const count = (min: number, max: number) =>
+  z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
+const duration = z.union([z.number(), z.string()]);
+
+const treatment = z.object({
+  enabled: z.boolean().default(true),
+  lazy: z.boolean().optional(),
+  keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),
+  restart: z
+    .strictObject({
+      max: count(0, 1_000).default(5),
+      window: duration.default('5m'),
+      onExhausted: z.enum(['park', 'eject']).default('park'),
+    })
+    .prefault({}),
+  breaker: z.strictObject({ threshold: count(1, 1_000).default(5), reset: duration.default('30s') }).prefault({}),
+  timeouts: z.strictObject({ start: duration.optional(), call: duration.default('60s') }).prefault({}),
+  concurrency: count(1, 10_000).default(64),
+  cache: z.enum(['on', 'off']).default('on'),
+  trustAnnotations: z.boolean().default(false),
+});
+const treatmentKeys = new Set(Object.keys(treatment.shape));
+
+/** The first start of a package runner may have to download the package. */
+const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/;
+export const isPackageRunner = (spec: ServerSpec): boolean =>
+  isStdio(spec) && packageRunner.test(spec.command.split(/[\\/]/).at(-1) ?? '');
+
+/** `lazyByDefault`: servers of the configuration are started when they are first needed, spawned ones at once. */
+export function parseServerDefinition(name: string, entry: unknown, lazyByDefault: boolean): ServerDefinition {
+  if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object');
+  const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
+  const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
+  const spec = within(name, () => parseServerSpec({ ...reach, name }));
+  const parsed = treatment.safeParse(Object.fromEntries(own));
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid');
+  }
+  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, trustAnnotations } = parsed.data;
+  const ms = (value: string | number, field: string) => within(name, () => parseDuration(value, field));
+  return Object.freeze({
+    name,
+    spec,
+    isEnabled: enabled,
+    isLazy: lazy ?? lazyByDefault,
+    keepAliveMs: keepAlive === 0 || keepAlive === '0' ? 0 : ms(keepAlive, 'keepAlive'),
+    restart: Object.freeze({
+      max: restart.max,
+      windowMs: ms(restart.window, 'restart.window'),
+      onExhausted: restart.onExhausted,
+    }),
+    breaker: Object.freeze({ threshold: breaker.threshold, resetMs: ms(breaker.reset, 'breaker.reset') }),
+    timeouts: Object.freeze({
+      startMs: ms(timeouts.start ?? (isPackageRunner(spec) ? '120s' : '30s'), 'timeouts.start'),
+      callMs: ms(timeouts.call, 'timeouts.call'),
+    }),
+    concurrency,
+    cache,
+    trustAnnotations,
+  });
+}
+
+/** The same error, its field given as a path from the top of the configuration. */
+function within<T>(name: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    if (isHostError(error) && error.code === 'invalid_spec')
+      throw invalid(name, error.details.field ?? '', error.message);
+    throw error;
+  }
+}
+
+function invalid(name: string, field: string, problem: string): HostError {
+  const path = field === '' ? `mcpServers.${name}` : `mcpServers.${name}.${field}`;
+  const text = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
+  return new HostError('invalid_spec', `${path}: ${text}`, {
+    server: name,
+    field: path,
+    execution: 'not_executed',
+    hint: 'correct this entry; the other servers are not affected',
+  });
+}

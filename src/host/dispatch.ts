@@ -1,0 +1,93 @@
+/**
+ * The last stage: sends a call to its server and decides, from what is known of a failure, whether it is sent again.
+ * Not here: whether the call is allowed (the stages before), starting the server (supervisor/).
+ * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import type { Call, CallResult, Send, ToolTraits } from '../policy/call.js';
+import { mayReplay, toOutcome } from '../policy/replay.js';
+import { readRpcError } from '../session/answers.js';
+import type { Session } from '../session/session.js';
+import { memberText } from '../wire/json-members.js';
+import type { ManagedServer } from './managed-server.js';
+
+/** Progress may keep a call going, but not for longer than this. */
+const callMsMax = 10 * 60_000;
+
+export const dispatch =
+  (serverOf: (name: string) => ManagedServer, clock: Clock): Send =>
+  async (call) => {
+    const server = serverOf(call.server);
+    using _lease = server.lease();
+    const traits = server.traitsOf(call.tool);
+    for (let attempt = 0; ; attempt++) {
+      const outcome = await attemptOnce(server, call, clock);
+      if (!(outcome instanceof HostError)) {
+        server.retries.succeeded();
+        return outcome;
+      }
+      const done = again(server, call, outcome, traits, attempt, clock);
+      if (!done) throw toOutcome(outcome, traits);
+      // The retry is paid for until its outcome is known; a third attempt pays anew.
+      done();
+    }
+  };
+
+/** Undefined: not again. */
+function again(server: ManagedServer, call: Call, error: HostError, traits: ToolTraits, attempt: number, clock: Clock) {
+  if (error.code === 'timeout') server.retries.timedOut();
+  const deadlineLeftMs = call.deadlineAtMs - clock.nowMs();
+  if (!mayReplay({ error, traits, attempt, callerAttempt: call.attempt, deadlineLeftMs })) return undefined;
+  return server.retries.take();
+}
+
+async function attemptOnce(server: ManagedServer, call: Call, clock: Clock): Promise<CallResult | HostError> {
+  try {
+    const { connection, run } = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
+    return await callOnce(server, connection, run, call, clock);
+  } catch (error) {
+    if (isHostError(error)) return error;
+    throw error;
+  }
+}
+
+async function callOnce(
+  server: ManagedServer,
+  session: Session,
+  run: number,
+  call: Call,
+  clock: Clock,
+): Promise<CallResult> {
+  const { callMs } = server.definition.timeouts;
+  const nowMs = clock.nowMs();
+  const answer = await session.callTool(call.tool, call.args, {
+    deadlineAtMs: Math.min(call.deadlineAtMs, nowMs + callMs),
+    signal: call.signal,
+    onProgress: call.onProgress,
+    extend: { byMs: callMs, untilMs: Math.min(call.deadlineAtMs, nowMs + callMsMax) },
+  });
+  server.supervisor.succeeded(run);
+  if (answer.kind === 'error') throw answered(call, answer.bytes);
+  const isError = memberText(answer.bytes, 'isError') === 'true';
+  return { bytes: answer.bytes, isError, fromCache: false, run };
+}
+
+const invalidParams = -32602;
+
+/** The server answered, if only with an error: it is alive, and the call is over. */
+function answered({ server, tool }: Call, bytes: Buffer): HostError {
+  const { code, message } = readRpcError(bytes);
+  return new HostError(
+    code === invalidParams ? 'invalid_arguments' : 'tool_error',
+    `${server}/${tool}: ${message.slice(0, 2_048)}`,
+    {
+      server,
+      tool,
+      rpcCode: code,
+      reason: 'rpc_error',
+      phase: 'answered',
+      execution: 'uncertain',
+    },
+  );
+}

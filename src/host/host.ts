@@ -1,0 +1,375 @@
+/**
+ * The composition root: joins registry, supervisors, policy and sessions into one Host.
+ * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
+ */
+import { availableParallelism } from 'node:os';
+import { isPackageRunner, parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { Emitter, type Listener } from '../kernel/emitter.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { newId, type Random, systemRandom } from '../kernel/random.js';
+import { allow, denial, type Guard } from '../policy/allowlist.js';
+import { type CacheStats, ResponseCache } from '../policy/cache.js';
+import { cached } from '../policy/cache-stage.js';
+import type { Call, Principal, Send } from '../policy/call.js';
+import { pipeline } from '../policy/call.js';
+import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
+import { concurrency } from '../policy/concurrency.js';
+import { gate } from '../policy/gate.js';
+import { SingleFlight } from '../policy/single-flight.js';
+import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
+import type { Lease } from '../registry/lease.js';
+import { Registry } from '../registry/registry.js';
+import { Connector, type ConnectorOptions } from '../session/connector.js';
+import type { Session, ToolArguments } from '../session/session.js';
+import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
+import { defaultPlan } from '../supervisor/restart-plan.js';
+import { StartGate } from '../supervisor/start-gate.js';
+import { Supervisor } from '../supervisor/supervisor.js';
+import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { dispatch } from './dispatch.js';
+import { ManagedServer } from './managed-server.js';
+import { type StatusRow, statusRow } from './status.js';
+
+/** As in `hostler.json`, already parsed. */
+export interface HostConfig {
+  readonly mcpServers?: Readonly<Record<string, unknown>>;
+}
+
+export interface HostOptions {
+  readonly client?: ConnectorOptions['client'];
+  readonly stateDir?: string;
+  readonly ambient?: Readonly<Record<string, string | undefined>>;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
+  readonly onProblem?: (error: unknown) => void;
+}
+
+export interface HostCallOptions {
+  readonly principal?: Principal;
+  readonly signal?: AbortSignal;
+  /** From now; 60 s when absent. */
+  readonly timeoutMs?: number;
+  readonly idempotencyKey?: string;
+  readonly onProgress?: (params: Buffer) => void;
+  readonly attempt?: number;
+}
+
+/** What a tool answered. */
+export interface ToolResult {
+  /** The result object as the server wrote it. */
+  readonly bytes: Buffer;
+  readonly isError: boolean;
+  json(): unknown;
+}
+
+export interface HostTool {
+  readonly server: string;
+  readonly name: string;
+  readonly raw: Buffer;
+}
+
+export type Discovered =
+  | { readonly server: string; readonly tool: string; readonly raw: Buffer }
+  | { readonly server: string; readonly error: HostError };
+
+/** Whoever embeds the host without roles acts as this. */
+export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
+
+const callTimeoutMs = 60_000;
+const discoverTimeoutMs = 10_000;
+
+export class Host {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #connector: Connector;
+  readonly #registry: Registry<ServerDefinition>;
+  readonly #servers = new Map<string, ManagedServer>();
+  readonly #events = new Emitter<SupervisorEvents>();
+  readonly #budgets: CallBudgets;
+  readonly #cache: ResponseCache;
+  readonly #startGate: StartGate;
+  readonly #correlated: CorrelatedFailures;
+  readonly #send: Send;
+  readonly #onProblem: (error: unknown) => void;
+  #guards: readonly Guard[] = [];
+  #closing: Promise<void> | undefined;
+
+  constructor(options: HostOptions = {}) {
+    const { clock = systemClock, random = systemRandom, stateDir, ambient, onProblem = () => {} } = options;
+    this.#clock = clock;
+    this.#random = random;
+    this.#onProblem = onProblem;
+    this.#connector = new Connector({
+      client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
+      clock,
+      random,
+      onProblem,
+      ...(stateDir === undefined ? {} : { stateDir }),
+      ...(ambient === undefined ? {} : { ambient }),
+    });
+    this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
+    this.#budgets = new CallBudgets(clock);
+    this.#cache = new ResponseCache(clock);
+    this.#startGate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
+    this.#correlated = new CorrelatedFailures(clock);
+    this.#events.on('supervisor', (event) => this.#observe(event));
+    const breakerOf = (server: string) => this.#server(server).breaker;
+    const slotsOf = (server: string) => this.#server(server).slots;
+    // The order is part of the contract: who is refused early changes nothing that comes later.
+    this.#send = pipeline(
+      allow(() => this.#guards),
+      budget(this.#budgets),
+      cached({
+        cache: this.#cache,
+        flights: new SingleFlight(clock),
+        mayCache: ({ server }) => this.#server(server).definition.cache === 'on',
+        fingerprintOf: ({ server }) => this.#server(server).fingerprint,
+        traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
+      }),
+      throttle(new ToolThrottle(clock)),
+      gate(breakerOf, clock),
+      concurrency(slotsOf),
+    )(dispatch((server) => this.#server(server), clock));
+  }
+
+  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
+  async open(config: HostConfig): Promise<void> {
+    await this.#connector.reapLeftovers();
+    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
+      try {
+        await this.#add(parseServerDefinition(name, entry, true), false);
+      } catch (error) {
+        this.#onProblem(error);
+      }
+    }
+  }
+
+  /**
+   * Adds a server and, unless it is lazy, waits until it is ready. When it does not become ready nothing of it stays.
+   * The same definition again is no error; another one needs `replace`.
+   */
+  async spawn(
+    entry: { readonly name: string } & Readonly<Record<string, unknown>>,
+    { replace = false } = {},
+  ): Promise<string> {
+    const { name, ...rest } = entry;
+    if (typeof name !== 'string' || name === '') {
+      throw new HostError('invalid_spec', 'a server needs a name', { field: 'name', hint: 'give it as "name"' });
+    }
+    const refused = denial(() => this.#guards, { principal: embedder, server: name, tool: undefined, action: 'spawn' });
+    if (refused) throw refused;
+    const definition = parseServerDefinition(name, rest, false);
+    const isNew = await this.#add(definition, replace);
+    if (definition.isLazy || !definition.isEnabled) return name;
+    try {
+      await this.#server(name).supervisor.acquire(this.#clock.nowMs() + definition.timeouts.startMs);
+    } catch (error) {
+      if (isNew) await this.#remove(name);
+      throw error;
+    }
+    return name;
+  }
+
+  async call(
+    server: string,
+    tool: string,
+    args: ToolArguments = {},
+    options: HostCallOptions = {},
+  ): Promise<ToolResult> {
+    const call: Call = {
+      requestId: newId(),
+      principal: options.principal ?? embedder,
+      server,
+      tool,
+      args: typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args),
+      deadlineAtMs: this.#clock.nowMs() + (options.timeoutMs ?? callTimeoutMs),
+      signal: options.signal,
+      idempotencyKey: options.idempotencyKey,
+      onProgress: options.onProgress,
+      attempt: options.attempt ?? 0,
+    };
+    const { bytes, isError } = await this.#send(call);
+    return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
+  }
+
+  /** The tools of one server, as far as the principal may call them. */
+  async tools(server: string, { principal = embedder, timeoutMs = discoverTimeoutMs } = {}): Promise<HostTool[]> {
+    const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
+    if (refused) throw refused;
+    const managed = this.#server(server);
+    using _lease = managed.lease();
+    const deadlineAtMs = this.#clock.nowMs() + timeoutMs;
+    const { connection } = await managed.supervisor.acquire(deadlineAtMs);
+    const { items } = await connection.list('tools/list', { deadlineAtMs });
+    managed.learn(items);
+    return items.flatMap(({ key, raw }) =>
+      denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
+    );
+  }
+
+  /** All servers at once, each in its own time; one that fails is told as an error and disturbs nobody. */
+  async discover({ principal = embedder, wake = false } = {}): Promise<Discovered[]> {
+    const rows = await Promise.all(
+      this.#registry.list().map(async ({ name }): Promise<Discovered[]> => {
+        if (denial(() => this.#guards, { principal, server: name, tool: undefined, action: 'list' })) return [];
+        const managed = this.#server(name);
+        const isUp = managed.supervisor.snapshot().state === 'ready';
+        if (!wake && !isUp) return managed.tools.map(({ key, raw }) => ({ server: name, tool: key, raw }));
+        try {
+          return (await this.tools(name, { principal })).map(({ name: tool, raw }) => ({ server: name, tool, raw }));
+        } catch (error) {
+          if (!isHostError(error)) throw error;
+          return [{ server: name, error }];
+        }
+      }),
+    );
+    return rows.flat();
+  }
+
+  status(): StatusRow[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#registry.snapshot().map((row) => statusRow(row, this.#server(row.name), nowMs));
+  }
+
+  /** Holds a server open until it is given back. */
+  async lease(server: string): Promise<Lease> {
+    const managed = this.#server(server);
+    const lease = this.#registry.lease(server);
+    try {
+      await managed.supervisor.acquire(this.#clock.nowMs() + managed.definition.timeouts.startMs);
+      return lease;
+    } catch (error) {
+      lease.release();
+      throw error;
+    }
+  }
+
+  async start(server: string): Promise<void> {
+    const managed = this.#server(server);
+    managed.supervisor.start();
+    await managed.supervisor.acquire(this.#clock.nowMs() + managed.definition.timeouts.startMs);
+  }
+
+  /** Sticky: neither calls nor timers bring it back. */
+  async stop(server: string): Promise<void> {
+    const { supervisor } = this.#server(server);
+    this.#cache.drop(server);
+    await supervisor.stop();
+  }
+
+  /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
+  async reload(server: string): Promise<void> {
+    const managed = this.#server(server);
+    managed.breaker.reset();
+    this.#cache.drop(server);
+    await managed.supervisor.reload();
+  }
+
+  cacheStats(): CacheStats {
+    return this.#cache.stats();
+  }
+
+  /** Several guards combine by AND; none allows everything. */
+  setAllowlist(...guards: readonly Guard[]): void {
+    this.#guards = guards;
+  }
+
+  withBudget<T>(plan: BudgetPlan, run: () => T): T {
+    return this.#budgets.withBudget(plan, run);
+  }
+
+  on(listener: Listener<SupervisorEvent>): () => void {
+    return this.#events.on('supervisor', listener);
+  }
+
+  /** Stops every server; resolves when nothing of this host runs. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    this.#registry.clear();
+    await this.#connector.close();
+  }
+
+  #server(name: string): ManagedServer {
+    const managed = this.#servers.get(name);
+    if (managed) return managed;
+    this.#registry.get(name);
+    throw new HostError('server_not_found', `no server named '${name}'`, { server: name });
+  }
+
+  /** False: it was there already, with the same definition. */
+  async #add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
+    const { name, isLazy, keepAliveMs } = definition;
+    const outcome = this.#registry.register(
+      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card: undefined },
+      { replace },
+    );
+    if (outcome === 'unchanged') return false;
+    const old = this.#servers.get(name);
+    this.#cache.drop(name);
+    const managed = new ManagedServer(
+      definition,
+      this.#supervise(definition),
+      () => this.#registry.lease(name, 'call'),
+      this.#clock,
+    );
+    this.#servers.set(name, managed);
+    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    await old?.supervisor.dispose();
+    return outcome === 'added';
+  }
+
+  async #remove(name: string): Promise<void> {
+    const managed = this.#servers.get(name);
+    this.#servers.delete(name);
+    this.#registry.remove(name);
+    await managed?.supervisor.dispose();
+  }
+
+  #supervise(definition: ServerDefinition): Supervisor<Session> {
+    const { name, spec, restart, timeouts } = definition;
+    return new Supervisor<Session>({
+      name,
+      clock: this.#clock,
+      random: this.#random,
+      gate: this.#startGate,
+      guard: this.#correlated,
+      events: this.#events,
+      isLazy: definition.isLazy,
+      isEnabled: definition.isEnabled,
+      isFirstStartFree: isPackageRunner(spec),
+      plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
+      connect: (_run, signal, onLost) =>
+        this.#connector.connect(spec, {
+          startTimeoutMs: timeouts.startMs,
+          signal,
+          handlers: { closed: onLost, handlerError: this.#onProblem },
+        }),
+      verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
+    });
+  }
+
+  #observe(event: SupervisorEvent): void {
+    if (event.kind !== 'state') return;
+    const managed = this.#servers.get(event.server);
+    if (event.to === 'ready') {
+      // The handshake of a new run was the probe.
+      managed?.breaker.reset();
+      this.#registry.opened(event.server);
+    } else if (event.from === 'ready' || event.from === 'suspect') {
+      if (event.to !== 'suspect') this.#registry.closed(event.server);
+    }
+  }
+}
+
+export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
+  const host = new Host(options);
+  await host.open(config);
+  return host;
+}

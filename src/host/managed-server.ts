@@ -1,0 +1,60 @@
+/**
+ * Everything the host keeps for one server: its definition, its supervisor, breaker, slots, and what is known of its tools.
+ */
+import { createHash } from 'node:crypto';
+import type { ServerDefinition } from '../config/server-definition.js';
+import type { Clock } from '../kernel/clock.js';
+import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
+import type { ToolTraits } from '../policy/call.js';
+import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
+import { RetryBudget } from '../policy/retry-budget.js';
+import type { Lease } from '../registry/lease.js';
+import type { ListedItem } from '../session/lists.js';
+import type { Session } from '../session/session.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
+import { toolTraits } from './tool-traits.js';
+
+export class ManagedServer {
+  readonly definition: ServerDefinition;
+  readonly supervisor: Supervisor<Session>;
+  readonly breaker: Breaker;
+  readonly slots: CallSlots;
+  readonly retries = new RetryBudget();
+  /** Changes with everything that could make an old answer wrong. */
+  readonly fingerprint: string;
+  readonly #lease: () => Lease;
+  #traits = new Map<string, ToolTraits>();
+  #tools: readonly ListedItem[] = [];
+
+  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, lease: () => Lease, clock: Clock) {
+    const { breaker, concurrency } = definition;
+    this.definition = definition;
+    this.supervisor = supervisor;
+    this.#lease = lease;
+    this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
+    this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
+    this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
+  }
+
+  /** Holds the server open for the time of a call. */
+  lease(): Lease {
+    return this.#lease();
+  }
+
+  /** The last list that was read. */
+  get tools(): readonly ListedItem[] {
+    return this.#tools;
+  }
+
+  learn(tools: readonly ListedItem[]): void {
+    this.#tools = tools;
+    this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, this.definition.trustAnnotations)]));
+  }
+
+  /** What was never listed is taken for a tool that changes something. */
+  traitsOf(tool: string): ToolTraits {
+    return this.#traits.get(tool) ?? plainTool;
+  }
+}
+
+const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };

@@ -1,0 +1,214 @@
+import { describe, expect, test } from 'vitest';
+import { randomInt, seededRandom } from '../kernel/random.js';
+import { allow, denial, type Guard, type GuardRequest, roleGuard } from './allowlist.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
+
+const call = fakeCall({ tool: 'delete_repo' });
+const { principal } = call;
+const result = fakeResult();
+const yes: Guard = () => ({ allow: true });
+const no: Guard = ({ server }) => ({ allow: false, reason: `${server} is off limits` });
+const request = (server: string, tool: string | undefined, role?: string, action: GuardRequest['action'] = 'call') => ({
+  principal: fakePrincipal('ann', role),
+  server,
+  tool,
+  action,
+});
+
+/** Counts what passes; `guards` may be changed between calls. */
+function guarded(...guards: Guard[]) {
+  let passed = 0;
+  const send = allow(() => guards)(async () => {
+    passed++;
+    return result;
+  });
+  return { send, guards, passed: () => passed };
+}
+
+describe('the stage', () => {
+  test('AC-H8 a denied call fails before the server is looked up, and says what was denied and why', async () => {
+    const { send, passed } = guarded(no);
+    const error = await failureOf(send(call));
+    expect(error.code).toBe('denied');
+    expect(error.message).toBe("server 'github': call of github/delete_repo denied by allowlist: github is off limits");
+    expect(error.details).toMatchObject({ server: 'github', tool: 'delete_repo', execution: 'not_executed' });
+    expect([error.retryable, passed()]).toEqual([false, 0]);
+  });
+
+  test('D-26 guards combine by and, in any order', async () => {
+    expect(await guarded(yes, yes).send(call)).toBe(result);
+    expect((await failureOf(guarded(yes, no).send(call))).code).toBe('denied');
+    expect((await failureOf(guarded(no, yes).send(call))).code).toBe('denied');
+    expect(await guarded().send(call)).toBe(result);
+  });
+
+  test('a changed guard counts from the next call on', async () => {
+    const { send, guards } = guarded(yes);
+    await send(call);
+    guards.push(no);
+    await expect(send(call)).rejects.toThrow('denied by allowlist');
+  });
+
+  test('the guard is told who, what and how', async () => {
+    const seen: GuardRequest[] = [];
+    await guarded((asked) => {
+      seen.push(asked);
+      return { allow: true };
+    }).send(call);
+    expect(seen).toEqual([{ principal, server: 'github', tool: 'delete_repo', action: 'call' }]);
+  });
+
+  test('a guard that throws denies, and what it threw is not shown', async () => {
+    const broken = new Error('password=hunter2');
+    const error = await failureOf(
+      guarded(() => {
+        throw broken;
+      }).send(call),
+    );
+    expect([error.code, error.cause]).toEqual(['denied', broken]);
+    expect(JSON.stringify(error)).not.toContain('hunter2');
+  });
+
+  test.each([
+    [undefined],
+    [null],
+    [true],
+    [{}],
+    [{ allow: 'yes' }],
+    [{ allow: 1 }],
+    [Promise.resolve({ allow: true })],
+  ])('an answer that is not a clear yes denies: %o', (answer) => {
+    expect(denial(() => [() => answer as never], request('a', 'b'))?.code).toBe('denied');
+  });
+
+  test('guards that cannot be had deny', () => {
+    const guards = () => {
+      throw new Error('reloading');
+    };
+    expect(denial(guards, request('a', 'b'))?.code).toBe('denied');
+  });
+
+  test('AC-H16 a denied spawn names the server', () => {
+    const guard: Guard = ({ server }) => (server === 'permitted' ? { allow: true } : { allow: false, reason: 'no' });
+    expect(denial(() => [guard], request('permitted', undefined, 'dev', 'spawn'))).toBeUndefined();
+    expect(denial(() => [guard], request('blocked', undefined, 'dev', 'spawn'))?.message).toBe(
+      "server 'blocked': spawn denied by allowlist: no",
+    );
+  });
+
+  test('names from outside cannot move the cursor of whoever reads the error', () => {
+    expect(denial(() => [no], request('a', '\u001b[2J\nok'))?.message).not.toMatch(/[\u0000-\u001f]/);
+  });
+});
+
+describe('roles', () => {
+  const roles = new Map([
+    ['dev', ['github/get_issue', 'files/*', '*/ping']],
+    ['admin', ['*/*']],
+    ['locked', []],
+    ['odd', ['git*/x', 'a/b/c', 'star/x*']],
+  ]);
+  const may = (role: string | undefined, server: string, tool: string | undefined, action?: GuardRequest['action']) =>
+    roleGuard(roles, 'deny')(request(server, tool, role, action)).allow;
+
+  test.each([
+    ['an exact pattern allows its tool', 'dev', 'github', 'get_issue', true],
+    ['and no other', 'dev', 'github', 'delete_repo', false],
+    ['a server’s star allows all of its tools', 'dev', 'files', 'anything', true],
+    ['a star for the server allows the tool everywhere', 'dev', 'elsewhere', 'ping', true],
+    ['case counts in tools', 'dev', 'github', 'Get_issue', false],
+    ['case counts in servers', 'dev', 'GitHub', 'get_issue', false],
+    ['case counts in roles', 'Dev', 'github', 'get_issue', false],
+    ['space around a name is part of it', 'dev', 'github', 'get_issue ', false],
+    ['a prefix is another name', 'dev', 'github', 'get_issue2', false],
+    ['an empty tool is no tool', 'dev', 'github', '', false],
+    ['both stars allow everything', 'admin', '__proto__', 'constructor', true],
+    ['an empty list locks out', 'locked', 'files', 'read', false],
+    ['a star inside a name is a letter', 'odd', 'github', 'x', false],
+    ['so it matches itself', 'odd', 'git*', 'x', true],
+    ['also in a tool', 'odd', 'star', 'xy', false],
+    ['a pattern is split at its first slash', 'odd', 'a', 'b/c', true],
+    ['and nowhere else', 'odd', 'a/b', 'c', false],
+    ['names of object members are no roles', '__proto__', 'files', 'read', false],
+    ['nor is constructor', 'constructor', 'files', 'read', false],
+  ])('%s', (_name, role, server, tool, allowed) => {
+    expect(may(role, server, tool)).toBe(allowed);
+  });
+
+  test('without a role, or with one that is not listed, the default decides', () => {
+    expect([may(undefined, 'files', 'read'), may('guest', 'files', 'read')]).toEqual([false, false]);
+    const open = roleGuard(roles, 'allow');
+    expect(open(request('files', 'read')).allow).toBe(true);
+    expect(open(request('files', 'read', 'guest')).allow).toBe(true);
+    expect(open(request('files', 'read', 'locked')).allow).toBe(false);
+  });
+
+  test('one allowed tool is enough to list its server, and only a whole server can be spawned', () => {
+    expect(may('dev', 'github', undefined, 'list')).toBe(true);
+    expect(may('locked', 'github', undefined, 'list')).toBe(false);
+    expect(may('dev', 'github', undefined, 'spawn')).toBe(false);
+    expect(may('dev', 'files', undefined, 'spawn')).toBe(true);
+    expect(may('admin', 'new', undefined, 'spawn')).toBe(true);
+  });
+
+  test.each(['github', '*', '', '/', 'github/', '/x'])('the pattern %o is refused and named', (pattern) => {
+    const make = () => roleGuard(new Map([['dev', [pattern]]]), 'deny');
+    expect(make).toThrow(`role 'dev': '${pattern}' is not of the form server/tool`);
+  });
+
+  test('the guard keeps what it was made from', () => {
+    const live = new Map([['dev', ['a/b']]]);
+    const guard = roleGuard(live, 'deny');
+    live.get('dev')?.push('*/*');
+    expect(guard(request('x', 'y', 'dev')).allow).toBe(false);
+  });
+});
+
+describe('X10 against an oracle that knows nothing of how patterns are kept', () => {
+  // р, о and е are Cyrillic; ﬁ, K and ı fold to other letters; the last ones hide.
+  const servers = ['files', 'Files', 'ﬁles', 'gitһub', 'github', 'git*', '*', '__proto__', 'constructor', '..', 'file'];
+  const tools = [
+    ...['read', 'Read', 'rеad', 'read ', 'read\u200b', 'read\0', 're', 'K', 'k', 'K', 'ı', 'i', '*', 'r*', '**'],
+    ...['__proto__', 'toString', '..', '../read', 'a/b', 'b', '/', './read', 'é', 'e\u0301', 'x'.repeat(300)],
+  ];
+  const roleNames = ['dev', 'Dev', 'dеv', '__proto__', 'admin', ''];
+
+  /** Four spellings could allow a request; nothing else can. */
+  const oracle = (patterns: readonly string[] | undefined, unlisted: string, server: string, tool: string) =>
+    patterns
+      ? [`${server}/${tool}`, `${server}/*`, `*/${tool}`, '*/*'].some((spelling) => patterns.includes(spelling))
+      : unlisted === 'allow';
+
+  test('200,000 random cases agree', () => {
+    const seed = 20_260_801;
+    const random = seededRandom(seed);
+    const pick = <T>(from: readonly T[]): T => from[randomInt(random, 0, from.length - 1)] as T;
+    let allowed = 0;
+    for (let round = 0; round < 2_000; round++) {
+      const roles = new Map<string, string[]>();
+      for (const role of roleNames) {
+        const count = randomInt(random, -1, 4);
+        if (count < 0) continue;
+        const patterns = Array.from({ length: count }, () => `${pick(servers)}/${pick(tools)}`);
+        roles.set(role, patterns);
+      }
+      const unlisted = random() < 0.5 ? 'deny' : 'allow';
+      const guard = roleGuard(roles, unlisted);
+      for (let i = 0; i < 100; i++) {
+        const role = random() < 0.1 ? undefined : pick(roleNames);
+        const patterns = role === undefined ? undefined : roles.get(role);
+        const wanted = patterns && random() < 0.3 ? pick([...patterns, 'a/b']) : `${pick(servers)}/${pick(tools)}`;
+        const slash = wanted.indexOf('/');
+        const server = wanted.slice(0, slash);
+        const tool = wanted.slice(slash + 1);
+        const expected = oracle(patterns, unlisted, server, tool);
+        if (guard(request(server, tool, role)).allow !== expected) {
+          expect.fail(`seed ${seed}: role ${role}, ${JSON.stringify([server, tool, patterns, unlisted])}`);
+        }
+        if (expected) allowed++;
+      }
+    }
+    expect(allowed).toBeGreaterThan(20_000);
+    expect(allowed).toBeLessThan(180_000);
+  });
+});

@@ -1,0 +1,111 @@
+/**
+ * Decides who may do what, before anything else happens: no lookup, no charge, no connection.
+ * Several guards combine by AND. A guard decides about requests; it never sees arguments or results.
+ * Not here: where roles and patterns come from (config/), what a denied caller is shown (gateway/).
+ *
+ * Invariants: only `{ allow: true }` of every guard lets a request pass; a guard that throws, or answers anything else,
+ * denies; names are compared as whole strings, so nothing that merely looks like a name matches it.
+ */
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Principal, Stage } from './call.js';
+
+export interface GuardRequest {
+  readonly principal: Principal;
+  readonly server: string;
+  /** Undefined when the request is about the server as a whole. */
+  readonly tool: string | undefined;
+  readonly action: 'call' | 'list' | 'spawn';
+}
+
+export type Verdict = { readonly allow: true } | { readonly allow: false; readonly reason: string };
+export type Guard = (request: GuardRequest) => Verdict;
+
+/** The error the request is refused with; undefined when every guard allows it. */
+export function denial(guards: () => readonly Guard[], request: GuardRequest): HostError | undefined {
+  try {
+    for (const guard of guards()) {
+      const verdict = guard(request);
+      if (verdict?.allow !== true) return denied(request, String(verdict?.reason ?? 'the guard gave no answer'));
+    }
+    return undefined;
+  } catch (cause) {
+    // What it threw may hold anything: it stays behind as the cause.
+    return denied(request, 'the guard failed', cause);
+  }
+}
+
+/** The guards are asked for at each call, so that a change counts from the next call on. */
+export const allow =
+  (guards: () => readonly Guard[]): Stage =>
+  (next) =>
+  async (call) => {
+    const { principal, server, tool } = call;
+    const error = denial(guards, { principal, server, tool, action: 'call' });
+    if (error) throw error;
+    return next(call);
+  };
+
+function denied({ server, tool, action }: GuardRequest, reason: string, cause?: unknown): HostError {
+  const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
+  const what = tool === undefined ? action : `${action} of ${shown(`${server}/${tool}`)}`;
+  return new HostError('denied', `server '${shown(server)}': ${what} denied by allowlist: ${shown(reason)}`, {
+    server,
+    ...(tool === undefined ? {} : { tool }),
+    reason: 'allowlist',
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'ask the operator to allow it for your role',
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** Tools by server; `*` stands for every one of either. */
+type Rules = ReadonlyMap<string, ReadonlySet<string>>;
+
+const any = '*';
+
+/**
+ * Patterns are `server/tool`, split at the first slash. A `*` counts only as a whole side: `git*` is the name of a server
+ * with a star in it. A role with an empty list is locked out. No role counts as a role that is not listed.
+ */
+export function roleGuard(roles: ReadonlyMap<string, readonly string[]>, unlistedRole: 'deny' | 'allow'): Guard {
+  const rulesByRole = new Map([...roles].map(([role, patterns]) => [role, compile(role, patterns)]));
+  return ({ principal: { role }, server, tool, action }) => {
+    const rules = role === undefined ? undefined : rulesByRole.get(role);
+    if (!rules) {
+      if (unlistedRole === 'allow') return { allow: true };
+      return deny(role === undefined ? 'the caller has no role' : `role '${role}' is not listed`);
+    }
+    const permits = (tools: ReadonlySet<string> | undefined): boolean => {
+      if (!tools) return false;
+      // One tool of a server is enough to see the server, and not to start another program under its name.
+      if (tool === undefined) return action === 'list' || tools.has(any);
+      return tools.has(any) || tools.has(tool);
+    };
+    if (permits(rules.get(server)) || permits(rules.get(any))) return { allow: true };
+    return deny(rules.size === 0 ? `role '${role}' may use nothing` : `no rule of role '${role}' allows it`);
+  };
+}
+
+const deny = (reason: string): Verdict => ({ allow: false, reason });
+
+function compile(role: string, patterns: readonly string[]): Rules {
+  const rules = new Map<string, Set<string>>();
+  for (const pattern of patterns) {
+    const slash = pattern.indexOf('/');
+    const server = pattern.slice(0, slash);
+    const tool = pattern.slice(slash + 1);
+    if (slash < 1 || tool === '') {
+      throw new HostError('invalid_spec', `role '${role}': '${pattern}' is not of the form server/tool`, {
+        field: `roles.${role}.allow`,
+        hint: 'write server/tool, server/* for all tools of a server, or */* for everything',
+      });
+    }
+    const tools = rules.get(server);
+    if (tools) tools.add(tool);
+    else rules.set(server, new Set([tool]));
+  }
+  return rules;
+}

@@ -1,0 +1,89 @@
+/**
+ * Answers from the cache, fills it, and lets equal calls of one principal that are under way at the same time share one.
+ * Comes after allowlist and budget and before everything that needs the server: a cached answer is given while the server is
+ * away.
+ * Not here: the answers (cache.ts), the sharing (single-flight.ts), what a server allows (cache-hint.ts).
+ *
+ * Invariant: a result is kept under what was asked and configured when the call was sent, and only if neither has changed
+ * when it comes in.
+ */
+import { isHostError } from '../kernel/errors.js';
+import type { Question, ResponseCache } from './cache.js';
+import { cacheHint } from './cache-hint.js';
+import type { Call, CallResult, Send, Stage, ToolTraits } from './call.js';
+import { argumentsHash } from './canonical-json.js';
+import { jointKey } from './joint-key.js';
+import type { SingleFlight } from './single-flight.js';
+
+export interface CacheStageParts {
+  readonly cache: ResponseCache;
+  readonly flights: SingleFlight;
+  /** False when the cache is off for the server, or the call continues an exchange of several rounds: it then goes past all of this. */
+  readonly mayCache: (call: Call) => boolean;
+  /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
+  readonly fingerprintOf: (call: Call) => string;
+  readonly traitsOf: (call: Call) => ToolTraits;
+}
+
+export const cached =
+  ({ cache, flights, mayCache, fingerprintOf, traitsOf }: CacheStageParts): Stage =>
+  (next) => {
+    const keep = (question: Question, call: Call, result: CallResult, epoch: number) => {
+      if (result.isError || result.fromCache) return;
+      const hint = cacheHint(result.bytes);
+      if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result.bytes, hint, epoch);
+    };
+    return async (call) => {
+      if (!mayCache(call)) return next(call);
+      const question = questionOf(call, fingerprintOf(call));
+      const bytes = cache.get(question);
+      if (bytes) return { bytes, isError: false, fromCache: true, run: 0 };
+
+      const epoch = cache.epochOf(call.server);
+      const send: Send = async (sent) => {
+        const result = await next(sent);
+        keep(question, call, result, epoch);
+        return result;
+      };
+      const key = mayShare(call, traitsOf(call)) ? flightKey(question, epoch) : undefined;
+      return key === undefined ? send(call) : flights.join(key, call, send);
+    };
+  };
+
+function questionOf(call: Call, fingerprint: string): Question {
+  const { server, tool, principal } = call;
+  let hash: { readonly value: string | undefined } | undefined;
+  return {
+    server,
+    tool,
+    principal,
+    fingerprint,
+    argumentsHash: () => {
+      hash ??= { value: hashOf(call) };
+      return hash.value;
+    },
+  };
+}
+
+/** Whether arguments without a canonical form may be sent is for others to say; they are equal to nothing. */
+function hashOf({ args }: Call): string | undefined {
+  try {
+    return argumentsHash(args);
+  } catch (error) {
+    if (isHostError(error)) return undefined;
+    throw error;
+  }
+}
+
+/** A call with a key of its own is looked for by that key later: it is made in its own name. */
+const mayShare = ({ idempotencyKey }: Call, { isReadOnly, isTrusted }: ToolTraits): boolean =>
+  isReadOnly && isTrusted && idempotencyKey === undefined;
+
+/** With the epoch: who asks after a reload must not be given what the server said before. */
+function flightKey(question: Question, epoch: number): string | undefined {
+  const hash = question.argumentsHash();
+  if (hash === undefined) return undefined;
+  const { server, tool, fingerprint, principal } = question;
+  const role = principal.role === undefined ? [] : [principal.role];
+  return jointKey(hash, server, tool, fingerprint, String(epoch), principal.id, ...role);
+}

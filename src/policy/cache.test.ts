@@ -1,0 +1,285 @@
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { randomInt, seededRandom } from '../kernel/random.js';
+import { type CachePlan, defaultCachePlan, type Question, ResponseCache } from './cache.js';
+import { fakePrincipal } from './fake-call.js';
+
+const ask = (part: Partial<Question> & { hash?: string } = {}): Question => ({
+  server: 'github',
+  tool: 'get_issue',
+  fingerprint: 'f1',
+  principal: fakePrincipal('ann', 'dev'),
+  argumentsHash: () => part.hash ?? 'h1',
+  ...part,
+});
+const own = (ttlMs = 100) => ({ ttlMs, isPublic: false });
+const forAll = (ttlMs = 100) => ({ ttlMs, isPublic: true });
+
+function setUp(plan: Partial<CachePlan> = {}) {
+  const clock = new FakeClock();
+  const cache = new ResponseCache(clock, { ...defaultCachePlan, ...plan });
+  const put = (question: Question, text = 'answer', hint = own()) =>
+    cache.put(question, Buffer.from(text), hint, cache.epochOf(question.server));
+  const get = (question: Question) => cache.get(question)?.toString();
+  return { clock, cache, put, get };
+}
+
+test('AC-H6 H-CCH-3 an answer is there until its time is over, and not at that moment', () => {
+  const { clock, cache, put, get } = setUp();
+  put(ask());
+  clock.advance(99);
+  expect(get(ask())).toBe('answer');
+  clock.advance(1);
+  expect(get(ask())).toBeUndefined();
+  expect(cache.stats()).toEqual({ hits: 1, misses: 1, entries: 0, bytes: 0 });
+});
+
+test('D-21 freshness counts from when the answer came in', () => {
+  const { clock, cache, get } = setUp();
+  const epoch = cache.epochOf('github');
+  clock.advance(10_000);
+  cache.put(ask(), Buffer.from('answer'), own(5), epoch);
+  clock.advance(4);
+  expect(get(ask())).toBe('answer');
+});
+
+test('a ttl is at most a day', () => {
+  const { clock, put, get } = setUp();
+  put(ask(), 'answer', own(Number.MAX_SAFE_INTEGER));
+  clock.advance(24 * 3_600_000 - 1);
+  expect(get(ask())).toBe('answer');
+  clock.advance(1);
+  expect(get(ask())).toBeUndefined();
+});
+
+describe('D-20 whose answer it is', () => {
+  const bob = fakePrincipal('bob', 'dev');
+
+  test('a private answer is a miss for anybody else', () => {
+    const { put, get } = setUp();
+    put(ask());
+    expect(get(ask())).toBe('answer');
+    expect(get(ask({ principal: bob }))).toBeUndefined();
+  });
+
+  test('a public answer is a hit for everybody', () => {
+    const { put, get } = setUp();
+    put(ask(), 'answer', forAll());
+    expect(get(ask({ principal: bob }))).toBe('answer');
+  });
+
+  test('somebody called public does not own what is public, nor the other way round', () => {
+    const { put, get } = setUp();
+    put(ask({ principal: fakePrincipal('public') }));
+    expect(get(ask({ principal: bob }))).toBeUndefined();
+  });
+
+  test('X9 with another role somebody is somebody else', () => {
+    const { put, get } = setUp();
+    put(ask());
+    expect(get(ask({ principal: fakePrincipal('ann', 'admin') }))).toBeUndefined();
+    expect(get(ask({ principal: fakePrincipal('ann') }))).toBeUndefined();
+  });
+
+  test('the own answer goes before the public one', () => {
+    const { put, get } = setUp();
+    put(ask(), 'own');
+    put(ask(), 'for all', forAll());
+    expect([get(ask()), get(ask({ principal: bob }))]).toEqual(['own', 'for all']);
+  });
+
+  test.each([
+    ['server', { server: 'gitlab' }],
+    ['tool', { tool: 'get_issues' }],
+    ['configuration or pin', { fingerprint: 'f2' }],
+    ['arguments', { hash: 'h2' }],
+  ])('another %s is another question', (_name, part) => {
+    const { put, get } = setUp();
+    put(ask());
+    put(ask(), 'answer', forAll());
+    expect(get(ask(part))).toBeUndefined();
+  });
+
+  test('X9 of 200,000 random questions none gets an answer to another one', () => {
+    const random = seededRandom(9);
+    const { put, cache, clock } = setUp();
+    const pick = (of: readonly string[]) => of[randomInt(random, 0, of.length - 1)] as string;
+    let hits = 0;
+    for (let i = 0; i < 200_000; i++) {
+      const [server, tool, id, fingerprint] = [
+        pick(['a', 'b', 'a:']),
+        pick(['t', 'tt', '1:t']),
+        pick(['p', 'q', '1:p']),
+        pick(['', 'f']),
+      ];
+      const hash = pick(['h', 'hh', 'h1:', 'x']);
+      const question = ask({
+        server,
+        tool,
+        fingerprint,
+        principal: fakePrincipal(id, random() < 0.5 ? 'r' : undefined),
+        hash,
+      });
+      const label = JSON.stringify([server, tool, fingerprint, hash]);
+      const isPublic = random() < 0.3;
+      const found = cache.get(question)?.toString();
+      if (found !== undefined) {
+        hits++;
+        const mine = `${label} ${id} ${question.principal.role}`;
+        if (found !== mine && found !== `${label} public`) expect.fail(`${found} for ${mine}`);
+      }
+      if (random() < 0.5) {
+        put(question, isPublic ? `${label} public` : `${label} ${id} ${question.principal.role}`, {
+          ttlMs: 50,
+          isPublic,
+        });
+      }
+      if (random() < 0.1) clock.advance(1);
+      if (random() < 0.001) cache.drop(server);
+    }
+    expect(hits).toBeGreaterThan(10_000);
+  });
+});
+
+test('D-64 H-CCH-5 nobody can change what another one gets', () => {
+  const { cache, get } = setUp();
+  const given = Buffer.from('answer');
+  cache.put(ask(), given, own(), cache.epochOf('github'));
+  given.fill('x');
+  cache.get(ask())?.fill('y');
+  expect(get(ask())).toBe('answer');
+});
+
+describe('D-22 room', () => {
+  const nth = (n: number, part: Partial<Question> = {}) => ask({ hash: `h${n}`, ...part });
+
+  test('of 64 answers, rewriting one loses none', () => {
+    const { cache, put, get } = setUp();
+    for (let n = 0; n < 64; n++) put(nth(n), `${n}`);
+    put(nth(5), 'new');
+    expect(cache.stats().entries).toBe(64);
+    expect([get(nth(0)), get(nth(5)), get(nth(63))]).toEqual(['0', 'new', '63']);
+  });
+
+  test('H-CCH-4 the 65th takes the place of the oldest insertion', () => {
+    const { cache, put, get } = setUp();
+    for (let n = 0; n < 64; n++) put(nth(n), `${n}`);
+    put(nth(0), 'again');
+    put(nth(64), '64');
+    expect([get(nth(0)), get(nth(1)), get(nth(2)), get(nth(64))]).toEqual(['again', undefined, '2', '64']);
+    expect(cache.entriesOf('github')).toBe(64);
+  });
+
+  test('what has expired goes before what is old', () => {
+    const { clock, put, get } = setUp();
+    for (let n = 0; n < 64; n++) put(nth(n), `${n}`, own(n === 40 ? 5 : 1_000));
+    clock.advance(5);
+    put(nth(64), '64');
+    expect([get(nth(0)), get(nth(40)), get(nth(64))]).toEqual(['0', undefined, '64']);
+  });
+
+  test('another tool has room of its own', () => {
+    const { cache, put } = setUp();
+    for (let n = 0; n < 64; n++) put(nth(n));
+    for (let n = 0; n < 64; n++) put(nth(n, { tool: 'list_issues' }));
+    expect([cache.entriesOf('github'), cache.entriesOf('gitlab')]).toEqual([128, 0]);
+  });
+
+  test('an answer over 1 MiB is not kept', () => {
+    const { put, get } = setUp();
+    expect(put(nth(1), 'x'.repeat(1_048_576))).toBe(true);
+    expect(put(nth(2), 'x'.repeat(1_048_577))).toBe(false);
+    expect([get(nth(1))?.length, get(nth(2))]).toEqual([1_048_576, undefined]);
+  });
+
+  test('all together never take more than the whole, and the oldest of any tool goes first', () => {
+    const { cache, put, get } = setUp({ bytesMax: 10_000 });
+    for (let n = 0; n < 20; n++) {
+      put(nth(n, { tool: `t${n}` }), 'x'.repeat(1_500));
+      expect(cache.stats().bytes).toBeLessThanOrEqual(10_000);
+    }
+    expect(cache.stats().entries).toBe(4);
+    expect([get(nth(15, { tool: 't15' })), get(nth(16, { tool: 't16' }))?.length]).toEqual([undefined, 1_500]);
+  });
+
+  test('here too what has expired goes first', () => {
+    const { clock, put, get } = setUp({ bytesMax: 10_000 });
+    for (let n = 0; n < 4; n++) put(nth(n, { tool: `t${n}` }), 'x'.repeat(1_500), own(n === 2 ? 5 : 1_000));
+    clock.advance(5);
+    put(nth(4, { tool: 't4' }), 'x'.repeat(1_500));
+    expect([get(nth(0, { tool: 't0' }))?.length, get(nth(2, { tool: 't2' }))]).toEqual([1_500, undefined]);
+  });
+
+  test('the books are right after any mixture', () => {
+    const random = seededRandom(22);
+    const { clock, cache, put } = setUp({ bytesMax: 50_000, entriesPerToolMax: 8 });
+    for (let i = 0; i < 20_000; i++) {
+      const question = nth(randomInt(random, 0, 20), {
+        server: `s${randomInt(random, 0, 3)}`,
+        tool: `t${randomInt(random, 0, 3)}`,
+      });
+      if (random() < 0.6) put(question, 'x'.repeat(randomInt(random, 0, 3_000)), own(randomInt(random, 1, 40)));
+      else cache.get(question);
+      if (random() < 0.2) clock.advance(1);
+      if (random() < 0.01) cache.drop(question.server);
+      expect(cache.stats().bytes).toBeLessThanOrEqual(50_000);
+    }
+    const servers = ['s0', 's1', 's2', 's3'];
+    expect(servers.reduce((sum, server) => sum + cache.entriesOf(server), 0)).toBe(cache.stats().entries);
+    for (const server of servers) cache.drop(server);
+    expect(cache.stats()).toMatchObject({ entries: 0, bytes: 0 });
+  });
+});
+
+describe('a dropped server', () => {
+  test('H-CCH-7 loses its answers and nobody else’s', () => {
+    const { cache, put, get } = setUp();
+    put(ask());
+    put(ask({ server: 'gitlab' }));
+    cache.drop('github');
+    expect([get(ask()), get(ask({ server: 'gitlab' }))]).toEqual([undefined, 'answer']);
+  });
+
+  test('D-23 keeps nothing that was asked for before', () => {
+    const { cache, get } = setUp();
+    const before = cache.epochOf('github');
+    const elsewhere = cache.epochOf('gitlab');
+    cache.drop('github');
+    expect(cache.put(ask(), Buffer.from('late'), own(), before)).toBe(false);
+    expect(get(ask())).toBeUndefined();
+    expect(cache.put(ask({ server: 'gitlab' }), Buffer.from('fine'), own(), elsewhere)).toBe(true);
+  });
+
+  test('is remembered as dropped also after thousands of others', () => {
+    const { cache } = setUp();
+    const before = cache.epochOf('github');
+    cache.drop('github');
+    for (let i = 0; i < 3_000; i++) cache.drop(`s${i}`);
+    expect(cache.put(ask(), Buffer.from('late'), own(), before)).toBe(false);
+    expect(cache.put(ask(), Buffer.from('new'), own(), cache.epochOf('github'))).toBe(true);
+  });
+});
+
+test('the arguments are not hashed while there is nothing to compare them with', () => {
+  const { cache, put } = setUp();
+  let hashed = 0;
+  const question = ask({
+    argumentsHash: () => {
+      hashed++;
+      return 'h1';
+    },
+  });
+  cache.get(question);
+  expect(hashed).toBe(0);
+  put(ask({ hash: 'other' }));
+  cache.get(question);
+  expect(hashed).toBe(1);
+});
+
+test('arguments without a canonical form are never kept', () => {
+  const { cache, put } = setUp();
+  const odd = ask({ argumentsHash: () => undefined });
+  expect(put(odd)).toBe(false);
+  put(ask());
+  expect(cache.get(odd)).toBeUndefined();
+});

@@ -1,0 +1,204 @@
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { allow } from './allowlist.js';
+import { pipeline, type Send, type Stage } from './call.js';
+import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
+
+const answer: Send = async () => fakeResult();
+
+function setUp(...inner: Stage[]) {
+  const clock = new FakeClock();
+  const principals = new Map<string, CallCeiling>();
+  const roles = new Map<string, CallCeiling>();
+  const budgets = new CallBudgets(clock, () => ({ principals, roles }));
+  let denies = false;
+  const guard = () => (denies ? ({ allow: false, reason: 'no' } as const) : ({ allow: true } as const));
+  const send = pipeline(
+    allow(() => [guard]),
+    budget(budgets),
+    ...inner,
+  )(answer);
+  return { clock, budgets, principals, roles, send, deny: () => (denies = true) };
+}
+
+describe('around a piece of work', () => {
+  test('AC-BG1 without a budget nothing is counted and nothing refused', async () => {
+    const { budgets, send } = setUp();
+    for (let i = 0; i < 100; i++) await send(fakeCall());
+    expect(budgets.state()).toBeUndefined();
+  });
+
+  test('AC-BG2 of a budget of two the third call is refused, counted, and says so', async () => {
+    const { budgets, send } = setUp();
+    await budgets.withBudget({ calls: 2 }, async () => {
+      await send(fakeCall());
+      await send(fakeCall());
+      const error = await failureOf(send(fakeCall()));
+      expect(error.code).toBe('budget_exceeded');
+      expect(error.message).toBe("server 'github': call 3 is over budget, this work may make 2");
+      expect(error.details).toMatchObject({ reason: 'mcp_calls', limit: 2, actual: 3, execution: 'not_executed' });
+      expect(error.retryable).toBe(false);
+      expect(budgets.state()).toEqual({ calls: 2, spent: 3 });
+    });
+    expect(budgets.state()).toBeUndefined();
+  });
+
+  test('AC-BG3 an inner budget starts at zero, hides the outer one, and gives it back as it was', async () => {
+    const { budgets, send } = setUp();
+    await budgets.withBudget({ calls: 5 }, async () => {
+      await send(fakeCall());
+      await budgets.withBudget({ calls: 1 }, async () => {
+        expect(budgets.state()).toEqual({ calls: 1, spent: 0 });
+        await send(fakeCall());
+        await expect(send(fakeCall())).rejects.toThrow('over budget');
+      });
+      expect(budgets.state()).toEqual({ calls: 5, spent: 1 });
+    });
+  });
+
+  test('the outer budget comes back also when the inner work throws', () => {
+    const { budgets } = setUp();
+    budgets.withBudget({ calls: 5 }, () => {
+      expect(() =>
+        budgets.withBudget({ calls: 1 }, () => {
+          throw new Error('broken');
+        }),
+      ).toThrow('broken');
+      expect(budgets.state()).toEqual({ calls: 5, spent: 0 });
+    });
+  });
+
+  test('AC-BG4 an answer from the cache is charged', async () => {
+    const { budgets, send } = setUp(() => async () => fakeResult('{}', { fromCache: true, run: 0 }));
+    await budgets.withBudget({ calls: 2 }, async () => {
+      await send(fakeCall());
+      await send(fakeCall());
+      await expect(send(fakeCall())).rejects.toThrow('over budget');
+    });
+  });
+
+  test('AC-BG5 a denied call is not charged', async () => {
+    const { budgets, send, deny } = setUp();
+    deny();
+    await budgets.withBudget({ calls: 2 }, async () => {
+      await expect(send(fakeCall())).rejects.toThrow('denied');
+      expect(budgets.state()).toEqual({ calls: 2, spent: 0 });
+    });
+  });
+
+  test('AC-BG6 what is repeated behind the budget is not charged again', async () => {
+    const { budgets, send } = setUp((next) => async (call) => {
+      await next(call);
+      return next(call);
+    });
+    await budgets.withBudget({ calls: 1 }, async () => {
+      await send(fakeCall());
+      expect(budgets.state()).toEqual({ calls: 1, spent: 1 });
+    });
+  });
+
+  test('D-27 interleaved work counts for itself', async () => {
+    const { budgets, send } = setUp();
+    const work = (calls: number) =>
+      budgets.withBudget({ calls }, async () => {
+        let passed = 0;
+        for (let i = 0; i < 6; i++) {
+          await new Promise(setImmediate);
+          await send(fakeCall()).then(
+            () => passed++,
+            () => undefined,
+          );
+        }
+        return [passed, budgets.state()];
+      });
+    expect(await Promise.all([work(2), work(3)])).toEqual([
+      [2, { calls: 2, spent: 6 }],
+      [3, { calls: 3, spent: 6 }],
+    ]);
+  });
+
+  test('a thousand calls at once pass exactly as many as the budget has', async () => {
+    const { budgets, send } = setUp();
+    const outcomes = await budgets.withBudget({ calls: 10 }, () =>
+      Promise.allSettled(Array.from({ length: 1_000 }, () => send(fakeCall()))),
+    );
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
+  });
+
+  test('a budget of nothing refuses the first call', async () => {
+    const { budgets, send } = setUp();
+    await expect(budgets.withBudget({ calls: 0 }, () => send(fakeCall()))).rejects.toThrow('over budget');
+  });
+
+  test.each([-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])('D-29 a budget of %d is refused', (calls) => {
+    const { budgets } = setUp();
+    expect(() => budgets.withBudget({ calls }, () => 1)).toThrow('calls must be a whole number');
+  });
+
+  test('two hosts in one process do not share a budget', async () => {
+    const one = setUp();
+    const other = setUp();
+    await one.budgets.withBudget({ calls: 0 }, async () => {
+      await other.send(fakeCall());
+      expect(other.budgets.state()).toBeUndefined();
+    });
+  });
+});
+
+describe('per principal', () => {
+  const ann = fakeCall();
+  const bob = fakeCall({ principal: fakePrincipal('bob', 'dev') });
+
+  test('a role’s ceiling is counted for each principal alone and is free again after the window', async () => {
+    const { clock, roles, send } = setUp();
+    roles.set('dev', { calls: 2, windowMs: 1_000 });
+    await send(ann);
+    clock.advance(400);
+    await send(ann);
+    const error = await failureOf(send(ann));
+    expect(error.details).toMatchObject({ reason: 'mcp_calls', limit: 2, actual: 3, retryAfterMs: 600 });
+    await send(bob);
+    clock.advance(600);
+    await send(ann);
+  });
+
+  test('a principal’s own ceiling goes before that of its role', async () => {
+    const { principals, roles, send } = setUp();
+    roles.set('dev', { calls: 1, windowMs: 1_000 });
+    principals.set('ann', { calls: 3, windowMs: 1_000 });
+    for (let i = 0; i < 3; i++) await send(ann);
+    await expect(send(ann)).rejects.toThrow('over budget');
+    await send(bob);
+    await expect(send(bob)).rejects.toThrow('over budget');
+  });
+
+  test('a call that the work’s own budget refuses does not use up the window', async () => {
+    const { budgets, roles, send } = setUp();
+    roles.set('dev', { calls: 1, windowMs: 1_000 });
+    await budgets.withBudget({ calls: 0 }, () => failureOf(send(ann)));
+    await send(ann);
+  });
+
+  test('a changed ceiling counts from the next call on', async () => {
+    const { roles, send } = setUp();
+    roles.set('dev', { calls: 1, windowMs: 3_600_000 });
+    await send(ann);
+    await expect(send(ann)).rejects.toThrow('over budget');
+    roles.set('dev', { calls: 1, windowMs: 1_000 });
+    await send(ann);
+    roles.delete('dev');
+    await send(ann);
+  });
+
+  test('of ten thousand and one principals the oldest window is forgotten and the newest still counts', async () => {
+    const { roles, send } = setUp();
+    roles.set('dev', { calls: 1, windowMs: 1_000 });
+    const calls = Array.from({ length: 10_001 }, (_, i) => fakeCall({ principal: fakePrincipal(`p${i}`, 'dev') }));
+    for (const call of calls) await send(call);
+    const [first, second] = calls;
+    await expect(send(calls.at(-1) ?? ann)).rejects.toThrow('over budget');
+    await expect(send(second ?? ann)).rejects.toThrow('over budget');
+    await send(first ?? ann);
+  });
+});

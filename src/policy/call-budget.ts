@@ -1,0 +1,154 @@
+/**
+ * How many calls a piece of work, or a caller in a stretch of time, may make.
+ * Two ceilings: `withBudget` for everything that happens inside one function, however many awaits it takes, and one per
+ * principal over a window. A call is charged once, when it comes in: an answer from the cache costs as much as any other,
+ * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again.
+ * Not here: how many calls run at the same time (concurrency.ts).
+ *
+ * Invariants: charging and deciding happen in one tick; budgets of interleaved work never touch each other; an inner budget
+ * hides the outer one, which comes back with ceiling and count as they were.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Call, Principal, Stage } from './call.js';
+
+export interface BudgetPlan {
+  readonly calls: number;
+}
+
+/** At most `calls` in each window; a window begins with the first call after the one before. */
+export interface CallCeiling extends BudgetPlan {
+  readonly windowMs: number;
+}
+
+/** The principal's own ceiling, else that of its role; counted for each principal alone. */
+export interface CallCeilings {
+  readonly principals: ReadonlyMap<string, CallCeiling>;
+  readonly roles: ReadonlyMap<string, CallCeiling>;
+}
+
+export interface BudgetState {
+  readonly calls: number;
+  /** Refused calls are counted too. */
+  readonly spent: number;
+}
+
+interface Spending {
+  readonly calls: number;
+  spent: number;
+}
+
+interface Window {
+  endsAtMs: number;
+  spent: number;
+}
+
+/** Past it the longest-running window is forgotten, which can only be in its caller's favour. */
+const windowsMax = 10_000;
+
+const noCeilings: CallCeilings = { principals: new Map(), roles: new Map() };
+
+export class CallBudgets {
+  readonly #clock: Clock;
+  readonly #ceilings: () => CallCeilings;
+  readonly #current = new AsyncLocalStorage<Spending>();
+  /** By principal; the oldest first. */
+  readonly #windows = new Map<string, Window>();
+
+  /** The ceilings are asked for at each call, so that a change counts from the next call on. */
+  constructor(clock: Clock, ceilings: () => CallCeilings = () => noCeilings) {
+    this.#clock = clock;
+    this.#ceilings = ceilings;
+  }
+
+  withBudget<T>(plan: BudgetPlan, run: () => T): T {
+    if (!Number.isSafeInteger(plan.calls) || plan.calls < 0) {
+      throw new HostError('invalid_spec', 'calls must be a whole number, 0 or more', {
+        field: 'calls',
+        hint: 'give the number of calls this work may make',
+      });
+    }
+    return this.#current.run({ calls: plan.calls, spent: 0 }, run);
+  }
+
+  /** Of the budget around the caller; undefined without one. */
+  state(): BudgetState | undefined {
+    const current = this.#current.getStore();
+    return current && { calls: current.calls, spent: current.spent };
+  }
+
+  /** Throws when the call is one too many. */
+  charge(call: Call): void {
+    const current = this.#current.getStore();
+    if (current && ++current.spent > current.calls) {
+      throw exceeded(call, current.calls, current.spent, {
+        why: `this work may make ${current.calls}`,
+        hint: 'do it with fewer calls, or give it a larger budget',
+      });
+    }
+    this.#chargeWindow(call);
+  }
+
+  #chargeWindow(call: Call): void {
+    const ceiling = this.#ceilingOf(call.principal);
+    if (!ceiling) return;
+    const nowMs = this.#clock.nowMs();
+    const window = this.#windowOf(call.principal.id, nowMs, ceiling);
+    if (++window.spent <= ceiling.calls) return;
+    throw exceeded(call, ceiling.calls, window.spent, {
+      why: `its caller may make ${ceiling.calls} in ${ceiling.windowMs} ms`,
+      hint: 'wait until the window is over, or ask the operator for a higher ceiling',
+      retryAfterMs: Math.ceil(window.endsAtMs - nowMs),
+    });
+  }
+
+  #ceilingOf({ id, role }: Principal): CallCeiling | undefined {
+    const { principals, roles } = this.#ceilings();
+    return principals.get(id) ?? (role === undefined ? undefined : roles.get(role));
+  }
+
+  #windowOf(id: string, nowMs: number, { windowMs }: CallCeiling): Window {
+    const known = this.#windows.get(id);
+    // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
+    if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
+    this.#windows.delete(id);
+    const oldest = this.#windows.size >= windowsMax ? this.#windows.keys().next().value : undefined;
+    if (oldest !== undefined) this.#windows.delete(oldest);
+    const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
+    this.#windows.set(id, window);
+    return window;
+  }
+}
+
+export const budget =
+  (budgets: CallBudgets): Stage =>
+  (next) =>
+  async (call) => {
+    budgets.charge(call);
+    return next(call);
+  };
+
+interface Excess {
+  readonly why: string;
+  readonly hint: string;
+  readonly retryAfterMs?: number;
+}
+
+const exceeded = (call: Call, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
+  new HostError(
+    'budget_exceeded',
+    `server '${neutraliseLine(call.server, LIMITS.quotedChars)}': call ${actual} is over budget, ${why}`,
+    {
+      server: call.server,
+      tool: call.tool,
+      reason: 'mcp_calls',
+      limit,
+      actual,
+      phase: 'queued',
+      execution: 'not_executed',
+      ...rest,
+    },
+  );

@@ -1,0 +1,224 @@
+/**
+ * The one text (RFC 8785) that stands for a JSON value, however it was written, and its hash: keys sorted by UTF-16 code unit,
+ * no space, arrays in their order.
+ * Two ways in: a value of a program, and JSON text as it came, which is read here once and never through `JSON.parse` as a
+ * whole, because that rounds large integers. Not here: what the hash is used for (cache-stage.ts).
+ *
+ * Invariants: two values have the same text only if they are the same value; what has no such text (not JSON, a key twice,
+ * nested too deep) is refused with the path to it, never guessed.
+ */
+import { isUtf8 } from 'node:buffer';
+import { hash } from 'node:crypto';
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { JsonText } from '../wire/frame.js';
+import { canonicalNumber } from './canonical-number.js';
+
+/** Arrays and objects within each other. */
+export const canonicalDepthMax = 64;
+
+type Key = string | number;
+
+/** Lower-case hex of the SHA-256 over the canonical text. */
+export const argumentsHash = (text: JsonText): string => hash('sha256', canonicalText(text), 'hex');
+
+export const canonicalValue = (value: unknown): string => writeValue(value, [], 0);
+
+/** `text` is one JSON value. */
+export function canonicalText(text: JsonText): string {
+  if (typeof text === 'string') return new Rewriter(text).whole();
+  const bytes = Buffer.from(text.buffer, text.byteOffset, text.byteLength);
+  // Decoding would turn different broken bytes into the same replacement character.
+  if (!isUtf8(bytes)) throw refusal([], 'is not valid UTF-8');
+  return new Rewriter(bytes.toString('utf8')).whole();
+}
+
+function writeValue(value: unknown, path: Key[], depth: number): string {
+  switch (typeof value) {
+    case 'string':
+      return JSON.stringify(value);
+    case 'boolean':
+      return String(value);
+    case 'number':
+      if (!Number.isFinite(value)) throw refusal(path, `is ${value}, which JSON has no word for`);
+      return String(value);
+    case 'object':
+      return value === null ? 'null' : writeContainer(value, path, depth);
+    default:
+      throw refusal(path, `is ${typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`);
+  }
+}
+
+function writeContainer(value: object, path: Key[], depth: number): string {
+  if (depth >= canonicalDepthMax) throw tooDeep(path);
+  const write = (key: Key, member: unknown): string => {
+    path[depth] = key;
+    const text = writeValue(member, path, depth + 1);
+    path.length = depth;
+    return text;
+  };
+  // By index: `map` would pass over holes.
+  if (Array.isArray(value)) return `[${Array.from(value, (item, i) => write(i, item)).join(',')}]`;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // A Date or a Map has no members to show: everything of its kind would look the same.
+  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) throw refusal(path, 'is not a plain object');
+  const members = Object.entries(value).sort(byKey);
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${write(key, member)}`).join(',')}}`;
+}
+
+/** By UTF-16 code unit, as `<` compares strings. */
+const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number =>
+  a < b ? -1 : a > b ? 1 : 0;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const words = ['true', 'false', 'null'] as const;
+const numberPattern = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/;
+
+/** Reads JSON text once, front to back, and writes it canonically. */
+class Rewriter {
+  readonly #text: string;
+  #at = 0;
+  readonly #path: Key[] = [];
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  whole(): string {
+    const text = this.#value(0);
+    if (!Number.isNaN(this.#next())) throw this.#broken();
+    return text;
+  }
+
+  #value(depth: number): string {
+    const first = this.#next();
+    if (first === QUOTE) return this.#string();
+    if (first === OPEN_BRACE) return this.#object(depth);
+    if (first === OPEN_BRACKET) return this.#array(depth);
+    const word = this.#word();
+    // JSON knows three words; each starts with a letter no number starts with.
+    if (words.includes(word as 'null')) return word;
+    if (!numberPattern.test(word)) throw this.#broken();
+    return canonicalNumber(word);
+  }
+
+  #object(depth: number): string {
+    if (depth >= canonicalDepthMax) throw tooDeep(this.#path);
+    const members: [key: string, text: string][] = [];
+    let isSorted = true;
+    this.#at++;
+    if (this.#takes(CLOSE_BRACE)) return '{}';
+    do {
+      if (this.#next() !== QUOTE) throw this.#broken();
+      const quoted = this.#string();
+      // Escapes sort by what they stand for.
+      const key = quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1);
+      if (!this.#takes(COLON)) throw this.#broken();
+      this.#path[depth] = key;
+      const previous = members.at(-1);
+      if (previous && !(previous[0] < key)) isSorted = false;
+      members.push([key, `${quoted}:${this.#value(depth + 1)}`]);
+      this.#path.length = depth;
+    } while (this.#takes(COMMA));
+    if (!this.#takes(CLOSE_BRACE)) throw this.#broken();
+    if (!isSorted) this.#sort(members);
+    return `{${members.map(([, text]) => text).join(',')}}`;
+  }
+
+  #sort(members: [key: string, text: string][]): void {
+    members.sort(byKey);
+    members.forEach(([key], i) => {
+      if (key === members[i + 1]?.[0]) throw refusal([...this.#path, key], 'stands there twice');
+    });
+  }
+
+  #array(depth: number): string {
+    if (depth >= canonicalDepthMax) throw tooDeep(this.#path);
+    const items: string[] = [];
+    this.#at++;
+    if (this.#takes(CLOSE_BRACKET)) return '[]';
+    do {
+      this.#path[depth] = items.length;
+      items.push(this.#value(depth + 1));
+      this.#path.length = depth;
+    } while (this.#takes(COMMA));
+    if (!this.#takes(CLOSE_BRACKET)) throw this.#broken();
+    return `[${items.join(',')}]`;
+  }
+
+  /** A string of plain characters is canonical as it stands; one with escapes or surrogates is spelled anew. */
+  #string(): string {
+    const text = this.#text;
+    const start = this.#at;
+    let isPlain = true;
+    let i = start + 1;
+    for (let code = text.charCodeAt(i); code !== QUOTE; code = text.charCodeAt(i)) {
+      // Also at the end of the text, where there is no code.
+      if (!(code >= 0x20)) throw this.#broken();
+      if (code === BACKSLASH || (code >= 0xd800 && code <= 0xdfff)) isPlain = false;
+      i += code === BACKSLASH ? 2 : 1;
+    }
+    this.#at = i + 1;
+    const quoted = text.slice(start, i + 1);
+    if (isPlain) return quoted;
+    try {
+      return JSON.stringify(JSON.parse(quoted));
+    } catch {
+      throw this.#broken();
+    }
+  }
+
+  /** Up to the next sign that ends a word or a number. */
+  #word(): string {
+    const start = this.#at;
+    for (;;) {
+      const code = this.#text.charCodeAt(this.#at);
+      // Letters, digits, plus, minus and dot; at the end of the text there is no code.
+      if (!(code >= 0x2b) || code === COMMA || code === COLON || code === CLOSE_BRACKET || code === CLOSE_BRACE) break;
+      this.#at++;
+    }
+    return this.#text.slice(start, this.#at);
+  }
+
+  #takes(code: number): boolean {
+    if (this.#next() !== code) return false;
+    this.#at++;
+    return true;
+  }
+
+  /** The next character that is not space, or NaN at the end. */
+  #next(): number {
+    for (;;) {
+      const code = this.#text.charCodeAt(this.#at);
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return code;
+      this.#at++;
+    }
+  }
+
+  #broken(): HostError {
+    return refusal(this.#path, 'is not JSON');
+  }
+}
+
+const tooDeep = (path: readonly Key[]) => refusal(path, `is nested deeper than ${canonicalDepthMax} levels`);
+
+function refusal(path: readonly Key[], what: string): HostError {
+  const steps = path.map((key) =>
+    typeof key === 'number' ? `[${key}]` : /^\w+$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`,
+  );
+  const field = neutraliseLine(`arguments${steps.join('')}`, LIMITS.quotedChars);
+  return new HostError('invalid_arguments', `${field} ${what}`, {
+    field,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'pass plain JSON data in which each key stands once',
+  });
+}

@@ -1,0 +1,193 @@
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { randomInt, seededRandom } from '../kernel/random.js';
+import type { Call, CallResult } from './call.js';
+import { CallSlots, concurrency, defaultConcurrencyPlan } from './concurrency.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
+
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/** A server that answers when told. */
+function setUp(runningMax: number, waitingMax: number) {
+  const clock = new FakeClock();
+  const slots = new CallSlots(clock, { runningMax, waitingMax });
+  const started: Call[] = [];
+  const open: { call: Call; resolve: (result: CallResult) => void; reject: (error: Error) => void }[] = [];
+  const send = concurrency(() => slots)(
+    (call) =>
+      new Promise((resolve, reject) => {
+        started.push(call);
+        open.push({ call, resolve, reject });
+      }),
+  );
+  const from = (id: string, part: Partial<Call> = {}) => send(fakeCall({ principal: fakePrincipal(id), ...part }));
+  const finish = async () => {
+    open.shift()?.resolve(fakeResult());
+    await settle();
+  };
+  return { clock, slots, started, open, send, from, finish };
+}
+
+const callers = (started: readonly Call[]) => started.map(({ principal }) => principal.id);
+const counts = ({ running, waiting }: CallSlots) => ({ running, waiting });
+
+test('as many calls run as there are places, the next ones wait, and what is past that is refused', async () => {
+  const { slots, started, from, finish } = setUp(2, 1);
+  const first = [from('a'), from('a'), from('a')];
+  const error = await failureOf(from('a'));
+  expect([error.code, error.retryable]).toEqual(['overloaded', true]);
+  expect(error.message).toBe("server 'github': 2 calls run and 1 wait already");
+  expect(error.details).toMatchObject({ reason: 'queue', execution: 'not_executed', limit: 1 });
+  expect([started.length, counts(slots)]).toEqual([2, { running: 2, waiting: 1 }]);
+  for (let i = 0; i < 3; i++) await finish();
+  await Promise.all(first);
+  expect(counts(slots)).toEqual({ running: 0, waiting: 0 });
+});
+
+test('the default is 64 running and 1,024 waiting', () => {
+  expect(defaultConcurrencyPlan).toEqual({ runningMax: 64, waitingMax: 1_024 });
+});
+
+test('a call that fails gives its place back', async () => {
+  const { slots, open, started, from } = setUp(1, 1);
+  const failing = from('a');
+  const waiting = from('b');
+  open.shift()?.reject(new Error('broken'));
+  await expect(failing).rejects.toThrow('broken');
+  expect([callers(started), counts(slots)]).toEqual([['a', 'b'], { running: 1, waiting: 0 }]);
+  open.shift()?.resolve(fakeResult());
+  await waiting;
+});
+
+describe('K8 a flood', () => {
+  const nine = Array.from({ length: 9 }, (_, i) => `p${i}`);
+
+  test('of one principal leaves nine others their turn in every round', async () => {
+    const { started, from, finish } = setUp(1, 1_024);
+    const all = [...Array.from({ length: 900 }, () => from('flood'))];
+    for (const id of nine) for (let i = 0; i < 10; i++) all.push(from(id));
+    for (let i = 0; i < 100; i++) await finish();
+    // One of the flood was running already; then ten rounds of ten, each with everybody in it.
+    const order = callers(started).slice(1, 101);
+    for (let round = 0; round < 10; round++) {
+      expect(new Set(order.slice(round * 10, round * 10 + 10)).size).toBe(10);
+    }
+    for (let i = 0; i < 890; i++) await finish();
+    await Promise.all(all);
+  });
+
+  test('D-44 of ten thousand calls does not keep another principal out of a full queue', async () => {
+    const { slots, started, from, finish } = setUp(4, 100);
+    const flood = Array.from({ length: 10_000 }, () => from('flood').catch((error: unknown) => error));
+    expect(counts(slots)).toEqual({ running: 4, waiting: 100 });
+    const other = from('other');
+    expect(counts(slots)).toEqual({ running: 4, waiting: 100 });
+    await finish();
+    await finish();
+    expect(callers(started).slice(4)).toContain('other');
+    for (let i = 0; i < 110; i++) await finish();
+    expect((await other).run).toBe(1);
+    const refused = (await Promise.all(flood)).filter((outcome) => outcome instanceof Error);
+    expect(refused).toHaveLength(10_000 - 4 - 100 + 1);
+  });
+});
+
+describe('a call that waits', () => {
+  test('leaves at its deadline and was not sent', async () => {
+    const { clock, slots, started, from } = setUp(1, 10);
+    void from('a');
+    const waiting = failureOf(from('b', { deadlineAtMs: 100 }));
+    clock.advance(100);
+    const error = await waiting;
+    expect([error.code, error.retryable]).toEqual(['timeout', true]);
+    expect(error.details).toMatchObject({ server: 'github', execution: 'not_executed', reason: 'queue' });
+    expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
+  });
+
+  test('leaves when its caller does and was not sent', async () => {
+    const { clock, slots, started, from } = setUp(1, 10);
+    void from('a');
+    const controller = new AbortController();
+    const waiting = failureOf(from('b', { signal: controller.signal }));
+    controller.abort();
+    const error = await waiting;
+    expect([error.code, error.details.execution]).toEqual(['cancelled', 'not_executed']);
+    expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
+  });
+
+  test('is not sent when its caller leaves in the tick it is given its place', async () => {
+    const { slots, started, from, finish } = setUp(1, 10);
+    const controller = new AbortController();
+    expect(slots.take(fakeCall())).toBeUndefined();
+    const waiting = failureOf(from('b', { signal: controller.signal }));
+    const third = from('c');
+    slots.give();
+    controller.abort();
+    expect((await waiting).code).toBe('cancelled');
+    await finish();
+    await third;
+    expect([callers(started), counts(slots)]).toEqual([['c'], { running: 0, waiting: 0 }]);
+  });
+
+  test('is not sent after its deadline, even if the timer is late', async () => {
+    const clock = new FakeClock();
+    const late = { nowMs: () => clock.nowMs(), date: () => clock.date(), at: () => () => undefined };
+    const slots = new CallSlots(late, { runningMax: 1, waitingMax: 10 });
+    void slots.take(fakeCall());
+    const expired = slots.take(fakeCall({ deadlineAtMs: 100 })) ?? Promise.resolve();
+    const next = slots.take(fakeCall());
+    clock.advance(100);
+    slots.give();
+    expect((await failureOf(expired)).code).toBe('timeout');
+    await next;
+    expect(counts(slots)).toEqual({ running: 1, waiting: 0 });
+  });
+
+  test('leaves no timer and no listener behind once it runs', async () => {
+    const { clock, from, finish } = setUp(1, 10);
+    const controller = new AbortController();
+    const both = [from('a'), from('b', { signal: controller.signal, deadlineAtMs: 1_000 })];
+    await finish();
+    expect(clock.pendingTimers).toBe(0);
+    controller.abort();
+    await finish();
+    expect(await Promise.all(both)).toHaveLength(2);
+  });
+});
+
+test.each([
+  ['timeout', { deadlineAtMs: 0 }],
+  ['cancelled', { signal: AbortSignal.abort() }],
+] as const)('a call that comes too late is not sent: %s', async (code, part) => {
+  const { slots, from } = setUp(1, 1);
+  const error = await failureOf(from('a', part));
+  expect([error.code, error.details.execution, slots.running]).toEqual([code, 'not_executed', 0]);
+});
+
+test('after any mixture of outcomes nothing runs, nothing waits, and each call ended once', async () => {
+  const random = seededRandom(7);
+  const { clock, slots, open, from } = setUp(3, 8);
+  let ended = 0;
+  let mostRunning = 0;
+  const calls: Promise<unknown>[] = [];
+  for (let i = 0; i < 3_000; i++) {
+    const controller = new AbortController();
+    const call = from(`p${randomInt(random, 0, 4)}`, {
+      signal: controller.signal,
+      deadlineAtMs: clock.nowMs() + randomInt(random, 1, 50),
+    });
+    calls.push(call.catch(() => undefined).finally(() => ended++));
+    if (random() < 0.2) controller.abort();
+    if (random() < 0.5) open.shift()?.resolve(fakeResult());
+    if (random() < 0.2) open.shift()?.reject(new Error('broken'));
+    if (random() < 0.3) clock.advance(randomInt(random, 0, 20));
+    if (random() < 0.3) await settle();
+    mostRunning = Math.max(mostRunning, slots.running);
+  }
+  while (open.length > 0 || slots.waiting > 0) {
+    open.shift()?.resolve(fakeResult());
+    await settle();
+  }
+  await Promise.all(calls);
+  expect([ended, mostRunning, counts(slots), clock.pendingTimers]).toEqual([3_000, 3, { running: 0, waiting: 0 }, 0]);
+});

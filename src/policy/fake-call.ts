@@ -1,0 +1,39 @@
+/**
+ * A call, an answer and a failure, for the tests of the stages: each test names only what it is about.
+ */
+import { HostError } from '../kernel/errors.js';
+import type { Call, CallResult, Principal } from './call.js';
+
+export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
+
+export const fakeCall = (part: Partial<Call> = {}): Call => ({
+  requestId: 'r1',
+  principal: fakePrincipal('ann', 'dev'),
+  server: 'github',
+  tool: 'get_issue',
+  args: '{}',
+  deadlineAtMs: Number.MAX_SAFE_INTEGER,
+  signal: undefined,
+  idempotencyKey: undefined,
+  onProgress: undefined,
+  attempt: 0,
+  ...part,
+});
+
+export const fakeResult = (text = '{}', part: Partial<CallResult> = {}): CallResult => ({
+  bytes: Buffer.from(text),
+  isError: false,
+  fromCache: false,
+  run: 1,
+  ...part,
+});
+
+/** The HostError a call ends with; anything else is a failed test. */
+export async function failureOf(outcome: Promise<unknown>): Promise<HostError> {
+  const error: unknown = await outcome.then(
+    () => new Error('it succeeded'),
+    (reason: unknown) => reason,
+  );
+  if (error instanceof HostError) return error;
+  throw error;
+}

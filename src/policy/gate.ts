@@ -1,0 +1,58 @@
+/**
+ * Asks the server's breaker before a call goes any further, and tells it how the call went.
+ * Not here: whether the server runs (the supervisor says so when its connection is acquired).
+ */
+import type { Clock } from '../kernel/clock.js';
+import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
+import type { Breaker } from './breaker.js';
+import type { Call, Stage } from './call.js';
+
+/** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
+const strikes: ReadonlySet<ErrorCode> = new Set([
+  'transport',
+  'connect_failed',
+  'timeout',
+  'outcome_uncertain',
+  'protocol_error',
+]);
+
+export function speaksAgainstServer(error: unknown): boolean {
+  if (!isHostError(error) || !strikes.has(error.code)) return false;
+  const { reason, httpStatus, phase } = error.details;
+  // A refusal in words of HTTP or JSON-RPC is an answer; a caller whose time ran out before anything was sent says nothing.
+  const isAnswer = reason === 'rpc_error' || (httpStatus !== undefined && httpStatus < 500);
+  return !isAnswer && !(error.code === 'timeout' && phase === 'queued');
+}
+
+export const gate =
+  (breakerOf: (server: string) => Breaker, clock: Clock): Stage =>
+  (next) =>
+  async (call) => {
+    const breaker = breakerOf(call.server);
+    const admission = breaker.admit(clock.nowMs(), call.deadlineAtMs);
+    if (!admission.admitted) throw refused(call, admission.failures, admission.retryAfterMs, admission.probeInProgress);
+    const { ticket } = admission;
+    // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
+    const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
+    try {
+      const result = await next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs });
+      breaker.succeeded(ticket, clock.nowMs());
+      return result;
+    } catch (error) {
+      if (speaksAgainstServer(error)) breaker.failed(ticket, clock.nowMs());
+      else breaker.released(ticket, clock.nowMs());
+      throw error;
+    }
+  };
+
+function refused({ server, tool }: Call, failures: number, retryAfterMs: number, probeInProgress: boolean): HostError {
+  const why = probeInProgress ? 'one call is trying it now' : `it failed ${failures} times in a row`;
+  return new HostError('circuit_open', `server '${server}' is unreachable: ${why}`, {
+    server,
+    tool,
+    retryAfterMs,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: `do not call it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
+  });
+}

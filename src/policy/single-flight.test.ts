@@ -1,0 +1,165 @@
+import { describe, expect, test } from 'vitest';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { Call, CallResult } from './call.js';
+import { failureOf, fakeCall, fakeResult } from './fake-call.js';
+import { SingleFlight } from './single-flight.js';
+
+/** A server that answers when told, and gives up when cancelled. */
+function setUp() {
+  const clock = new FakeClock();
+  const flights = new SingleFlight(clock);
+  const sent: { call: Call; resolve: (result: CallResult) => void; reject: (error: Error) => void }[] = [];
+  const send = (call: Call) =>
+    new Promise<CallResult>((resolve, reject) => {
+      sent.push({ call, resolve, reject });
+      call.signal?.addEventListener('abort', () => reject(new Error('aborted')));
+    });
+  const join = (part: Partial<Call> = {}, key = 'k') => flights.join(key, fakeCall(part), send);
+  return { clock, flights, sent, join, answer: (text: string) => sent[0]?.resolve(fakeResult(text)) };
+}
+
+test('X9 a thousand equal calls are one', async () => {
+  const { flights, sent, join, answer } = setUp();
+  const calls = Array.from({ length: 1_000 }, () => join());
+  expect([sent.length, flights.flying, flights.joined]).toEqual([1, 1, 999]);
+  answer('one');
+  const results = await Promise.all(calls);
+  expect(new Set(results.map(({ bytes }) => bytes.toString()))).toEqual(new Set(['one']));
+  expect(flights.flying).toBe(0);
+});
+
+test('calls that are not equal go their own ways', () => {
+  const { sent, join } = setUp();
+  void join({}, 'a');
+  void join({}, 'b');
+  expect(sent).toHaveLength(2);
+});
+
+test('who asks after the answer asks anew', async () => {
+  const { sent, join, answer } = setUp();
+  const first = join();
+  answer('one');
+  await first;
+  void join();
+  expect(sent).toHaveLength(2);
+});
+
+test('D-64 nobody can change what another one gets', async () => {
+  const { join, answer } = setUp();
+  const calls = [join(), join(), join()];
+  const spoil = calls.map((call) =>
+    call.then(({ bytes }) => {
+      const text = bytes.toString();
+      bytes.fill('x');
+      return text;
+    }),
+  );
+  answer('answer');
+  expect(await Promise.all(spoil)).toEqual(['answer', 'answer', 'answer']);
+});
+
+test('an error is shared, each under its own request, and not kept', async () => {
+  const { sent, join } = setUp();
+  const failures = [failureOf(join({ requestId: 'r1' })), failureOf(join({ requestId: 'r2' }))];
+  sent[0]?.reject(new HostError('transport', 'gone', { requestId: 'r1', execution: 'uncertain', hint: 'wait' }));
+  const [first, second] = await Promise.all(failures);
+  expect([first?.details.requestId, second?.details.requestId]).toEqual(['r1', 'r2']);
+  expect([second?.code, second?.hint, second?.details.execution]).toEqual(['transport', 'wait', 'uncertain']);
+  void join();
+  expect(sent).toHaveLength(2);
+});
+
+describe('a caller that leaves', () => {
+  test.each([0, 1])('does not cancel the others: number %i', async (leaver) => {
+    const { clock, sent, join, answer } = setUp();
+    const controllers = [new AbortController(), new AbortController()];
+    const calls = controllers.map(({ signal }) => join({ signal }));
+    const leaving = failureOf(calls[leaver] as Promise<CallResult>);
+    controllers[leaver]?.abort();
+    expect((await leaving).code).toBe('cancelled');
+    expect(sent[0]?.call.signal?.aborted).toBe(false);
+    answer('one');
+    expect((await calls[1 - leaver])?.bytes.toString()).toBe('one');
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('as the last one cancels the call, and who comes then starts another', async () => {
+    const { flights, sent, join } = setUp();
+    const controller = new AbortController();
+    const failure = failureOf(join({ signal: controller.signal }));
+    controller.abort();
+    expect([sent[0]?.call.signal?.aborted, flights.flying]).toEqual([true, 0]);
+    void join();
+    expect((await failure).code).toBe('cancelled');
+    expect([sent.length, sent[1]?.call.signal?.aborted, flights.flying]).toEqual([2, false, 1]);
+  });
+
+  test('before it joined starts nothing', async () => {
+    const { sent, join } = setUp();
+    const error = await failureOf(join({ signal: AbortSignal.abort() }));
+    expect([error.code, error.details.execution, sent.length]).toEqual(['cancelled', 'not_executed', 0]);
+  });
+});
+
+describe('deadlines', () => {
+  test('who has less time than the shared call leaves at its own deadline', async () => {
+    const { clock, sent, join, answer } = setUp();
+    const patient = join({ deadlineAtMs: 1_000 });
+    const hasty = failureOf(join({ deadlineAtMs: 100 }));
+    clock.advance(100);
+    expect((await hasty).code).toBe('timeout');
+    answer('one');
+    expect((await patient).bytes.toString()).toBe('one');
+    expect([sent.length, clock.pendingTimers]).toEqual([1, 0]);
+  });
+
+  test('who has a little more time shares the call all the same', () => {
+    const { sent, join } = setUp();
+    void join({ deadlineAtMs: 1_000 });
+    void join({ deadlineAtMs: 2_000 });
+    expect(sent.map(({ call }) => call.deadlineAtMs)).toEqual([1_000]);
+  });
+
+  test('who has much more time makes a call that later ones join, also after the first has ended', async () => {
+    const { sent, join, answer } = setUp();
+    const first = join({ deadlineAtMs: 1_000 });
+    void join({ deadlineAtMs: 5_000 });
+    answer('one');
+    await first;
+    void join({ deadlineAtMs: 5_500 });
+    expect(sent.map(({ call }) => call.deadlineAtMs)).toEqual([1_000, 5_000]);
+  });
+});
+
+test('progress goes to all who asked for it, to each in bytes of its own', () => {
+  const { sent, join } = setUp();
+  const seen: string[] = [];
+  const onProgress = (params: Buffer) => {
+    seen.push(params.toString());
+    params.fill('x');
+  };
+  const broken = () => {
+    throw new Error('broken');
+  };
+  void join({ onProgress: broken });
+  void join({ onProgress });
+  void join({ onProgress });
+  void join();
+  sent[0]?.call.onProgress?.(Buffer.from('half'));
+  expect(seen).toEqual(['half', 'half']);
+});
+
+test('answers of many bytes are not copied without end: the callers left over share the next call', async () => {
+  const { sent, join } = setUp();
+  const large = fakeResult('x'.repeat(8 * 1024 * 1024));
+  const calls = Array.from({ length: 20 }, () => join());
+  sent[0]?.resolve(large);
+  await Promise.all(calls.slice(0, 9));
+  expect(sent).toHaveLength(2);
+  sent[1]?.resolve(large);
+  await Promise.all(calls.slice(9, 18));
+  sent[2]?.resolve(large);
+  await Promise.all(calls);
+  expect(sent).toHaveLength(3);
+});

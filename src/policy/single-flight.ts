@@ -1,0 +1,171 @@
+/**
+ * One call for many callers who ask the same at the same time. Only for calls that may as well have been made once: whoever
+ * hands them in answers for the tool being read-only and for the key saying everything that makes two calls equal.
+ * The shared call belongs to nobody: a caller that leaves, leaves alone, and the last one cancels it. Errors are shared too.
+ * Not here: keeping the answer for later (cache.ts).
+ *
+ * Invariants: joining and starting are decided in one tick, so that a thousand equal calls are one; each caller gets bytes
+ * that no other caller holds; a caller waits no longer than its own deadline.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { Call, CallResult, Send } from './call.js';
+
+/**
+ * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
+ * own; with less it may be told of a timeout so much too early, which is the price of not sending a thousand.
+ */
+const deadlineSlackMs = 1_000;
+
+/** Past these a call goes alone, to where calls have to queue. */
+const flightsMax = 10_000;
+const callersPerFlightMax = 10_000;
+
+/** So many bytes of copies are made for one answer; the callers left over share the next call. */
+const landingBytesMax = 64 * 1024 * 1024;
+
+interface Caller {
+  readonly call: Call;
+  readonly resolve: (result: CallResult | Promise<CallResult>) => void;
+  readonly reject: (error: unknown) => void;
+  stopWatching(): void;
+}
+
+interface Flight {
+  readonly key: string;
+  readonly send: Send;
+  readonly deadlineAtMs: number;
+  readonly callers: Set<Caller>;
+  readonly abort: AbortController;
+}
+
+export class SingleFlight {
+  readonly #clock: Clock;
+  readonly #flights = new Map<string, Flight>();
+  #joined = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Shared calls under way. */
+  get flying(): number {
+    return this.#flights.size;
+  }
+
+  /** Calls that needed no call of their own. */
+  get joined(): number {
+    return this.#joined;
+  }
+
+  join(key: string, call: Call, send: Send): Promise<CallResult> {
+    if (call.signal?.aborted) return Promise.reject(left(call, 'cancelled', 'not_executed'));
+    const flight = this.#flights.get(key);
+    if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
+      if (flight.callers.size >= callersPerFlightMax) return send(call);
+      this.#joined++;
+      return this.#board(flight, call);
+    }
+    return !flight && this.#flights.size >= flightsMax ? send(call) : this.#start(key, call, send);
+  }
+
+  #start(key: string, call: Call, send: Send): Promise<CallResult> {
+    const { deadlineAtMs } = call;
+    const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort: new AbortController() };
+    this.#flights.set(key, flight);
+    const outcome = this.#board(flight, call);
+    const onProgress = call.onProgress && ((params: Buffer) => tell(flight, params));
+    void this.#fly(flight, { ...call, signal: flight.abort.signal, onProgress });
+    return outcome;
+  }
+
+  async #fly(flight: Flight, shared: Call): Promise<void> {
+    try {
+      const result = await flight.send(shared);
+      this.#land(flight, result);
+    } catch (error) {
+      for (const caller of this.#end(flight)) caller.reject(asOwn(error, caller.call));
+    }
+  }
+
+  #land(flight: Flight, result: CallResult): void {
+    let copiedBytes = 0;
+    let isFirst = true;
+    for (const caller of this.#end(flight)) {
+      // The first one gets the original: nobody has had the time to change it yet, and the copies are made in this tick.
+      if (!isFirst) copiedBytes += result.bytes.length;
+      if (copiedBytes > landingBytesMax) caller.resolve(this.join(flight.key, caller.call, flight.send));
+      else caller.resolve(isFirst ? result : copyOf(result));
+      isFirst = false;
+    }
+  }
+
+  #board(flight: Flight, call: Call): Promise<CallResult> {
+    return new Promise((resolve, reject) => {
+      const leave = (code: 'timeout' | 'cancelled') => {
+        caller.stopWatching();
+        flight.callers.delete(caller);
+        if (flight.callers.size === 0) this.#abandon(flight);
+        reject(left(call, code, 'uncertain'));
+      };
+      const onAbort = () => leave('cancelled');
+      // Who has as much time as the shared call hears of the timeout from it, with all it knows.
+      const isShorter = call.deadlineAtMs < flight.deadlineAtMs;
+      const cancelTimer = isShorter ? this.#clock.at(call.deadlineAtMs, () => leave('timeout')) : undefined;
+      call.signal?.addEventListener('abort', onAbort, { once: true });
+      const stopWatching = () => {
+        cancelTimer?.();
+        call.signal?.removeEventListener('abort', onAbort);
+      };
+      const caller: Caller = { call, resolve, reject, stopWatching };
+      flight.callers.add(caller);
+    });
+  }
+
+  /** Nobody waits any more, and nobody may join what is being cancelled. */
+  #abandon(flight: Flight): void {
+    this.#forget(flight);
+    flight.abort.abort();
+  }
+
+  /** From here on the callers are answered; who asks now asks anew. */
+  #end(flight: Flight): Caller[] {
+    this.#forget(flight);
+    const callers = [...flight.callers];
+    flight.callers.clear();
+    for (const caller of callers) caller.stopWatching();
+    return callers;
+  }
+
+  #forget(flight: Flight): void {
+    if (this.#flights.get(flight.key) === flight) this.#flights.delete(flight.key);
+  }
+}
+
+const copyOf = (result: CallResult): CallResult => ({ ...result, bytes: Buffer.from(result.bytes) });
+
+/** Whoever asked for progress gets its own bytes of it. One that throws at it does not keep it from the others. */
+function tell(flight: Flight, params: Buffer): void {
+  for (const { call } of flight.callers) {
+    try {
+      call.onProgress?.(Buffer.from(params));
+    } catch {
+      // Progress is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
+    }
+  }
+}
+
+/** The same error, under the caller's own request. */
+function asOwn(error: unknown, { requestId }: Call): unknown {
+  if (!(error instanceof HostError)) return error;
+  const { code, message, hint, details } = error;
+  if (details.requestId === undefined || details.requestId === requestId) return error;
+  return new HostError(code, message, { ...details, requestId, cause: error, ...(hint === undefined ? {} : { hint }) });
+}
+
+const left = (call: Call, code: 'timeout' | 'cancelled', execution: 'not_executed' | 'uncertain'): HostError =>
+  new HostError(
+    code,
+    `server '${call.server}': ${code === 'timeout' ? 'no answer by the deadline' : 'the call was cancelled'}`,
+    { server: call.server, tool: call.tool, execution, hint: 'the tool is read-only: the call can be sent again' },
+  );

@@ -1,0 +1,119 @@
+/**
+ * Slows down a caller who gets the same tool to say no, again and again, as a model in a loop does.
+ * Fed by what the tool itself rejects: results with isError, and invalid params. That is no fault of the server, so its breaker
+ * never hears of it, and no other caller or tool is held back.
+ * Not here: servers that do not answer (breaker.ts).
+ *
+ * Invariants: outcomes of calls that were admitted before a pause neither lengthen it nor start the next; any success ends
+ * it all; a refusal says "rejected" and never that the server cannot be reached.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Call, Stage } from './call.js';
+import { jointKey } from './joint-key.js';
+
+export interface ThrottlePlan {
+  /** Rejections in a row that start a pause; 0 and 1 both mean the first. */
+  readonly threshold: number;
+  readonly pauseMs: number;
+  /** The pause doubles while the first call after it is rejected too, up to this. */
+  readonly pauseMsMax: number;
+}
+
+export const defaultThrottlePlan: ThrottlePlan = { threshold: 5, pauseMs: 10_000, pauseMsMax: 60_000 };
+
+interface History {
+  rejections: number;
+  pauses: number;
+  pausedUntilMs: number;
+}
+
+/** Past it the one that was rejected longest ago is forgotten. */
+const historiesMax = 10_000;
+
+/** JSON-RPC's own word for arguments that do not fit. */
+const rpcInvalidParams = -32602;
+
+export class ToolThrottle {
+  readonly #clock: Clock;
+  readonly #plan: ThrottlePlan;
+  /** By principal, server and tool, and only after a rejection; the latest last. */
+  readonly #histories = new Map<string, History>();
+
+  constructor(clock: Clock, plan: ThrottlePlan = defaultThrottlePlan) {
+    this.#clock = clock;
+    this.#plan = plan;
+  }
+
+  get size(): number {
+    return this.#histories.size;
+  }
+
+  /** Throws during a pause. The result goes back with the outcome: how many pauses there had been. */
+  admit(call: Call): number {
+    const history = this.#histories.get(keyOf(call));
+    if (!history) return 0;
+    const leftMs = history.pausedUntilMs - this.#clock.nowMs();
+    if (leftMs > 0) throw throttled(call, history.rejections, Math.ceil(leftMs));
+    return history.pauses;
+  }
+
+  succeeded(call: Call): void {
+    this.#histories.delete(keyOf(call));
+  }
+
+  rejected(call: Call, pausesBefore: number): void {
+    const key = keyOf(call);
+    const history: History = this.#histories.get(key) ?? { rejections: 0, pauses: 0, pausedUntilMs: 0 };
+    if (history.pauses !== pausesBefore) return;
+    history.rejections++;
+    if (history.rejections >= this.#plan.threshold) {
+      const pauseMs = Math.min(this.#plan.pauseMs * 2 ** Math.min(history.pauses, 30), this.#plan.pauseMsMax);
+      history.pauses++;
+      history.pausedUntilMs = this.#clock.nowMs() + pauseMs;
+    }
+    this.#histories.delete(key);
+    const oldest = this.#histories.size >= historiesMax ? this.#histories.keys().next().value : undefined;
+    if (oldest !== undefined) this.#histories.delete(oldest);
+    this.#histories.set(key, history);
+  }
+}
+
+export const throttle =
+  (tools: ToolThrottle): Stage =>
+  (next) =>
+  async (call) => {
+    const pausesBefore = tools.admit(call);
+    try {
+      const result = await next(call);
+      if (result.isError) tools.rejected(call, pausesBefore);
+      else tools.succeeded(call);
+      return result;
+    } catch (error) {
+      // Whatever else went wrong says nothing about the arguments.
+      if (isRejection(error)) tools.rejected(call, pausesBefore);
+      throw error;
+    }
+  };
+
+/** The server's own word: what we refuse ourselves carries no code of a server's. */
+const isRejection = (error: unknown): boolean =>
+  isHostError(error) && (error.code === 'tool_error' || error.details.rpcCode === rpcInvalidParams);
+
+const keyOf = ({ principal, server, tool }: Call): string => jointKey(principal.id, server, tool);
+
+function throttled({ server, tool }: Call, rejections: number, retryAfterMs: number): HostError {
+  const shown = neutraliseLine(tool, LIMITS.quotedChars);
+  return new HostError('tool_throttled', `server '${server}' rejected ${shown} ${rejections} times in a row`, {
+    server,
+    tool,
+    reason: 'rejections',
+    phase: 'queued',
+    execution: 'not_executed',
+    actual: rejections,
+    retryAfterMs,
+    hint: 'read what the tool answered and change the arguments before calling it again',
+  });
+}

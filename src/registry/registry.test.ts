@@ -1,0 +1,223 @@
+import { describe, expect, test } from 'vitest';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { type Registration, Registry } from './registry.js';
+
+interface Spec {
+  readonly command: string;
+  readonly args?: readonly string[];
+}
+
+function setUp() {
+  const clock = new FakeClock();
+  const idle: { name: string; atMs: number }[] = [];
+  const registry = new Registry<Spec>({ clock, onIdle: (name) => idle.push({ name, atMs: clock.nowMs() }) });
+  const register = (name: string, options: Partial<Registration<Spec>> = {}, replace = false) =>
+    registry.register(
+      {
+        name,
+        spec: { command: name },
+        isLazy: true,
+        keepAliveMs: 30_000,
+        card: undefined,
+        origin: 'declared',
+        ...options,
+      },
+      { replace },
+    );
+  const count = (name: string) => registry.snapshot().find((row) => row.name === name)?.ref_count;
+  return { clock, idle, registry, register, count };
+}
+
+const errorOf = (run: () => unknown): HostError => {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof HostError) return error;
+  }
+  return expect.unreachable();
+};
+
+describe('registrations', () => {
+  test('AC-R1 a lazy server with a card is one row: lazy, not active, card kept', () => {
+    const { registry, register } = setUp();
+    register('x', { card: 'https://example.org/card.json' });
+    expect(registry.snapshot()).toEqual([
+      { name: 'x', lazy: true, active: false, ref_count: 0, card: 'https://example.org/card.json' },
+    ]);
+  });
+
+  test('AC-R3 a server is known from its registration to its removal', () => {
+    const { registry, register } = setUp();
+    expect(registry.has('x')).toBe(false);
+    register('x');
+    expect([registry.has('x'), registry.get('x').spec]).toEqual([true, { command: 'x' }]);
+    expect([registry.remove('x'), registry.remove('x'), registry.has('x')]).toEqual([true, false, false]);
+  });
+
+  test('AC-R4 an empty registry has no rows, and names what it does not know', () => {
+    const { registry } = setUp();
+    expect(registry.snapshot()).toEqual([]);
+    const error = errorOf(() => registry.lease('nope'));
+    expect([error.code, error.message]).toEqual(['server_not_found', "no server named 'nope'"]);
+    expect(error.hint).toContain('configuration');
+  });
+
+  test('rows come in the order of names, whatever was registered first, and names are only names', () => {
+    const { registry, register } = setUp();
+    for (const name of ['b', 'constructor', 'a', '__proto__']) register(name);
+    expect(registry.snapshot().map(({ name }) => name)).toEqual(['__proto__', 'a', 'b', 'constructor']);
+    expect(registry.list().map(({ name }) => name)).toEqual(['__proto__', 'a', 'b', 'constructor']);
+  });
+
+  test('D-14 the same definition again changes nothing; another one is refused unless it shall replace', () => {
+    const { registry, register } = setUp();
+    const args = ['--read-only'];
+    expect(register('x', { spec: { command: 'c', args } })).toBe('added');
+    expect(register('x', { spec: { args: [...args], command: 'c' }, origin: 'spawned' })).toBe('unchanged');
+    const error = errorOf(() => register('x', { spec: { command: 'd' } }));
+    expect([error.code, error.details.server, error.details.field]).toEqual(['invalid_spec', 'x', 'name']);
+    expect(registry.get('x').spec).toEqual({ command: 'c', args });
+    expect(register('x', { spec: { command: 'd' } }, true)).toBe('replaced');
+    expect(registry.get('x').spec).toEqual({ command: 'd' });
+  });
+
+  test('more servers than the registry may hold are refused by name', () => {
+    const clock = new FakeClock();
+    const registry = new Registry<Spec>({ clock, onIdle: () => {}, serversMax: 1 });
+    const one = { spec: { command: 'c' }, isLazy: false, keepAliveMs: 0, card: undefined, origin: 'spawned' } as const;
+    registry.register({ name: 'a', ...one });
+    expect(errorOf(() => registry.register({ name: 'b', ...one })).details).toMatchObject({ server: 'b', limit: 1 });
+    registry.clear();
+    expect(registry.register({ name: 'b', ...one })).toBe('added');
+  });
+});
+
+describe('leases', () => {
+  test('AC-R2 giving back twice, or after the server is gone, does nothing', () => {
+    const { clock, registry, register, count, idle } = setUp();
+    register('x');
+    const [a, b] = [registry.lease('x'), registry.lease('x')];
+    a.release();
+    a.release();
+    a[Symbol.dispose]();
+    expect([count('x'), a.isReleased, b.isReleased]).toEqual([1, true, false]);
+    registry.remove('x');
+    register('x');
+    b.release();
+    clock.advance(60_000);
+    expect([count('x'), idle, clock.pendingTimers]).toEqual([0, [], 0]);
+  });
+
+  test('a lease can be used as a resource, either way', async () => {
+    const { registry, register, count } = setUp();
+    register('x');
+    await registry.lease('x')[Symbol.asyncDispose]();
+    registry.lease('x')[Symbol.dispose]();
+    expect(count('x')).toBe(0);
+  });
+
+  test('AC-R6 thirty seconds after the last lease it is idle, not sooner; a lease in between clears that', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x');
+    registry.lease('x').release();
+    clock.advance(29_000);
+    const again = registry.lease('x');
+    clock.advance(60_000);
+    expect([idle, clock.pendingTimers]).toEqual([[], 0]);
+    again.release();
+    clock.advance(29_999);
+    expect(idle).toEqual([]);
+    clock.advance(1);
+    expect(idle).toEqual([{ name: 'x', atMs: 119_000 }]);
+  });
+
+  test('D-10 calls and bindings both hold it open, and after a call the count is what it was', () => {
+    const { clock, registry, register, count, idle } = setUp();
+    register('x', { keepAliveMs: 50 });
+    const binding = registry.lease('x', 'binding');
+    const calls = Array.from({ length: 20 }, () => registry.lease('x', 'call'));
+    expect([count('x'), registry.held('x')]).toEqual([21, { binding: 1, call: 20 }]);
+    for (const call of calls) call.release();
+    clock.advance(1_000);
+    expect([count('x'), idle]).toEqual([1, []]);
+    binding.release();
+    clock.advance(50);
+    expect([count('x'), idle.length]).toEqual([0, 1]);
+  });
+
+  test('D-11 losing the connection takes no lease away, nor does another definition', () => {
+    const { registry, register, count } = setUp();
+    register('x');
+    const leases = [registry.lease('x'), registry.lease('x')];
+    registry.opened('x');
+    registry.closed('x');
+    register('x', { spec: { command: 'other' } }, true);
+    expect([count('x'), leases.some(({ isReleased }) => isReleased)]).toEqual([2, false]);
+  });
+
+  test('D-31 an eager server holds itself open; once it is lazy, it does not', () => {
+    const { clock, registry, register, count, idle } = setUp();
+    register('x', { isLazy: false });
+    registry.opened('x');
+    registry.lease('x').release();
+    clock.advance(86_400_000);
+    expect([count('x'), idle]).toEqual([1, []]);
+    register('x', { isLazy: true }, true);
+    clock.advance(30_000);
+    expect([count('x'), idle.length]).toEqual([0, 1]);
+    register('x', { isLazy: false }, true);
+    expect(count('x')).toBe(1);
+  });
+
+  test('with a keep-alive of 0 it is never idle', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x', { keepAliveMs: 0 });
+    registry.opened('x');
+    registry.lease('x').release();
+    clock.advance(86_400_000);
+    expect([idle, clock.pendingTimers]).toEqual([[], 0]);
+  });
+});
+
+describe('idle time', () => {
+  test('a server that came up with nobody holding it rests again after its keep-alive', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x');
+    clock.advance(100_000);
+    registry.opened('x');
+    expect(registry.snapshot()[0]?.active).toBe(true);
+    clock.advance(30_000);
+    expect(idle).toEqual([{ name: 'x', atMs: 130_000 }]);
+  });
+
+  test('a server that is closed anyway has none', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x');
+    registry.opened('x');
+    registry.closed('x');
+    registry.closed('unknown');
+    clock.advance(60_000);
+    expect([idle, clock.pendingTimers]).toEqual([[], 0]);
+  });
+
+  test('another keep-alive counts from when it was set', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x');
+    registry.lease('x').release();
+    clock.advance(20_000);
+    register('x', { keepAliveMs: 5_000 }, true);
+    clock.advance(5_000);
+    expect(idle).toEqual([{ name: 'x', atMs: 25_000 }]);
+  });
+
+  test('clearing the registry leaves no timer', () => {
+    const { clock, registry, register } = setUp();
+    for (const name of ['a', 'b']) {
+      register(name);
+      registry.lease(name).release();
+    }
+    registry.clear();
+    expect([clock.pendingTimers, registry.snapshot()]).toEqual([0, []]);
+  });
+});

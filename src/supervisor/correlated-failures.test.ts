@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { CorrelatedFailures, type Freeze } from './correlated-failures.js';
+
+function guardOf(servers: number) {
+  const clock = new FakeClock();
+  const freezes: Freeze[] = [];
+  const guard = new CorrelatedFailures(clock, (freeze) => freezes.push(freeze));
+  const names = Array.from({ length: servers }, (_, i) => `s${i}`);
+  for (const name of names) guard.entered(name);
+  const fail = (...which: number[]) => {
+    for (const i of which) guard.failed(`s${i}`);
+  };
+  return { clock, guard, freezes, fail };
+}
+
+describe('servers that fall together', () => {
+  test('S4 more than half of four within ten seconds freeze the budgets for thirty, with one event', () => {
+    const { clock, guard, freezes, fail } = guardOf(4);
+    fail(0);
+    clock.advance(5_000);
+    fail(1);
+    expect(guard.isFrozen).toBe(false);
+    clock.advance(5_000);
+    fail(2, 3);
+    expect(guard.isFrozen).toBe(true);
+    expect(freezes).toEqual([{ untilMs: 40_000, failed: ['s0', 's1', 's2'], inPlay: 4 }]);
+    clock.advance(29_999);
+    expect(guard.isFrozen).toBe(true);
+    clock.advance(1);
+    expect(guard.isFrozen).toBe(false);
+  });
+
+  test.each([
+    ['three servers are too few to tell', 3, [0, 1, 2]],
+    ['half is not more than half', 4, [0, 1]],
+    ['one server that fails ten times is one', 4, Array.from({ length: 10 }, () => 0)],
+  ])('%s', (_title, servers, failures) => {
+    const { guard, fail } = guardOf(servers);
+    fail(...failures);
+    expect(guard.isFrozen).toBe(false);
+  });
+
+  test('failures further apart than ten seconds do not belong together', () => {
+    const { clock, guard, fail } = guardOf(4);
+    fail(0, 1);
+    clock.advance(10_001);
+    fail(2);
+    expect(guard.isFrozen).toBe(false);
+  });
+
+  test('servers at rest do not count, and those that just failed still do', () => {
+    const { guard, fail } = guardOf(100);
+    for (let i = 4; i < 100; i++) guard.left(`s${i}`);
+    fail(0, 1);
+    guard.left('s0');
+    fail(2);
+    expect(guard.isFrozen).toBe(true);
+  });
+
+  test('D-33 broken servers cannot freeze the budgets again until they were proven', () => {
+    const { clock, guard, freezes, fail } = guardOf(4);
+    for (let second = 0; second < 600; second++) {
+      fail(0, 1, 2);
+      clock.advance(1_000);
+    }
+    expect(freezes).toHaveLength(1);
+    for (const name of ['s0', 's1', 's2']) guard.proven(name);
+    fail(0, 1, 2);
+    expect(freezes).toHaveLength(2);
+  });
+
+  test('what was forgotten, or never entered, changes nothing', () => {
+    const { guard, fail } = guardOf(5);
+    fail(0, 1);
+    guard.forget('s0');
+    guard.failed('s0');
+    guard.failed('stranger');
+    guard.proven('stranger');
+    guard.left('stranger');
+    fail(2);
+    expect(guard.isFrozen).toBe(false);
+    guard.forget('s4');
+    guard.entered('s0');
+    fail(0);
+    expect(guard.isFrozen).toBe(true);
+  });
+});

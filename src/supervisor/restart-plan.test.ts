@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest';
+import {
+  charge,
+  defaultPlan,
+  emptyLedger,
+  fullDelayMs,
+  type Ledger,
+  probeDelayMs,
+  restartDelayMs,
+  restartsInWindow,
+} from './restart-plan.js';
+
+const plan = { ...defaultPlan, maxRestarts: 2, windowMs: 60_000, maxUnprovenStarts: 100 };
+
+test('AC-H2 two restarts are granted in the window and the third is refused', () => {
+  let ledger: Ledger = emptyLedger;
+  const granted = [1, 2, 3].map(() => {
+    const charged = charge(ledger, 1_000, true, plan);
+    ledger = charged.ledger;
+    return !charged.exhausted;
+  });
+  expect(granted).toEqual([true, true, false]);
+});
+
+test('AC-H3 delays grow with each restart and stay below their limit', () => {
+  const delays = [1, 2, 3].map((restarts) => fullDelayMs(restarts, defaultPlan));
+  expect(delays).toEqual([100, 200, 400]);
+  expect(fullDelayMs(19, defaultPlan)).toBe(5_000);
+});
+
+describe('the window', () => {
+  test('counts a restart exactly as old as itself, and forgets older ones', () => {
+    const first = charge(emptyLedger, 0, true, plan).ledger;
+    expect(restartsInWindow(first, 60_000, plan)).toBe(1);
+    expect(restartsInWindow(first, 60_001, plan)).toBe(0);
+    const later = charge(charge(first, 30_000, true, plan).ledger, 60_001, true, plan);
+    expect(later.exhausted).toBe(false);
+  });
+
+  test('with no restart allowed, the first failure exhausts it', () => {
+    expect(charge(emptyLedger, 0, true, { ...plan, maxRestarts: 0 }).exhausted).toBe(true);
+  });
+});
+
+test('slow starters that never fill the window are exhausted by their number', () => {
+  let ledger: Ledger = emptyLedger;
+  const outcomes = [1, 2, 3, 4, 5, 6].map((start) => {
+    const charged = charge(ledger, start * 3_600_000, false, defaultPlan);
+    ledger = charged.ledger;
+    return charged.exhausted;
+  });
+  expect(outcomes).toEqual([false, false, false, false, false, true]);
+});
+
+describe('chance', () => {
+  test('the first restart of a proven server comes within a tenth of a second', () => {
+    const { ledger } = charge(emptyLedger, 0, true, defaultPlan);
+    expect(restartDelayMs(ledger, true, defaultPlan, () => 0)).toBe(0);
+    expect(restartDelayMs(ledger, true, defaultPlan, () => 0.999)).toBeLessThan(100);
+  });
+
+  test('others wait between half and all of their delay', () => {
+    const ledger = { ...emptyLedger, restartsAtMs: [1, 2, 3] };
+    expect(restartDelayMs(ledger, true, defaultPlan, () => 0)).toBe(200);
+    expect(restartDelayMs(ledger, false, defaultPlan, () => 1)).toBe(400);
+  });
+
+  test('probes double to their limit, a fifth either way', () => {
+    const full = [0, 1, 2, 3, 50].map((failedProbes) =>
+      probeDelayMs({ ...emptyLedger, failedProbes }, defaultPlan, () => 0.5),
+    );
+    expect(full).toEqual([60_000, 120_000, 240_000, 300_000, 300_000]);
+    expect(probeDelayMs(emptyLedger, defaultPlan, () => 0)).toBe(48_000);
+    expect(probeDelayMs(emptyLedger, defaultPlan, () => 1)).toBe(72_000);
+  });
+});

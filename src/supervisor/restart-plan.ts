@@ -1,0 +1,107 @@
+/**
+ * When a server that failed is started again, and when it is left alone for a while. Pure: time and chance come in.
+ *
+ * Two rules park a server, because one alone can be walked around: more than `maxRestarts` restarts within the window, or
+ * `maxUnprovenStarts` starts in a row that ended before the server was proven. A slow starter never fills the window, and a
+ * server that lives for six seconds each time is never unproven.
+ */
+import type { Random } from '../kernel/random.js';
+
+export interface RestartPlan {
+  readonly maxRestarts: number;
+  readonly windowMs: number;
+  readonly maxUnprovenStarts: number;
+  /** Proven by one successful call and this long alive … */
+  readonly provenByCallMs: number;
+  /** … or by this long alive without any call. */
+  readonly provenByAgeMs: number;
+  /** The first restart of a proven server: anything from 0 to this. */
+  readonly firstDelayMsMax: number;
+  readonly delayMs: number;
+  readonly delayMsMax: number;
+  readonly probeMs: number;
+  readonly probeMsMax: number;
+  /** The probe is moved by up to this share, either way. */
+  readonly probeJitter: number;
+  /** How long a parked server is left alone even if somebody wants it. */
+  readonly wakeAfterMs: number;
+  /** `eject` waits for a reload and probes never. */
+  readonly onExhausted: 'park' | 'eject';
+}
+
+export const defaultPlan: RestartPlan = {
+  maxRestarts: 5,
+  windowMs: 5 * 60_000,
+  maxUnprovenStarts: 6,
+  provenByCallMs: 5_000,
+  provenByAgeMs: 30_000,
+  firstDelayMsMax: 100,
+  delayMs: 100,
+  delayMsMax: 5_000,
+  probeMs: 60_000,
+  probeMsMax: 300_000,
+  probeJitter: 0.2,
+  wakeAfterMs: 5_000,
+  onExhausted: 'park',
+};
+
+/** What is remembered of past failures. Only a proven server empties it. */
+export interface Ledger {
+  /** When restarts were charged, oldest first; at most `maxRestarts + 1` of them. */
+  readonly restartsAtMs: readonly number[];
+  /** Starts in a row that ended before the server was proven. */
+  readonly unprovenStarts: number;
+  /** Probes of a parked server in a row that failed. */
+  readonly failedProbes: number;
+  /** Failures that were not charged: they lengthen the waits and park nobody. */
+  readonly unchargedFailures: number;
+}
+
+export const emptyLedger: Ledger = { restartsAtMs: [], unprovenStarts: 0, failedProbes: 0, unchargedFailures: 0 };
+
+export interface Charge {
+  readonly ledger: Ledger;
+  readonly exhausted: boolean;
+}
+
+/** Charges one restart at `nowMs`. `wasProven`: the run that ended had been proven. */
+export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: RestartPlan): Charge {
+  const restartsAtMs = [...ledger.restartsAtMs.filter((atMs) => nowMs - atMs <= plan.windowMs), nowMs].slice(
+    -(plan.maxRestarts + 1),
+  );
+  const unprovenStarts = wasProven ? 0 : ledger.unprovenStarts + 1;
+  return {
+    ledger: { ...ledger, restartsAtMs, unprovenStarts },
+    exhausted: restartsAtMs.length > plan.maxRestarts || unprovenStarts >= plan.maxUnprovenStarts,
+  };
+}
+
+/** Notes a failure that was a fault of the whole host. */
+export const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
+
+/** Restarts that still count at `nowMs`. */
+export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>
+  restartsAtMs.filter((atMs) => nowMs - atMs <= windowMs).length;
+
+/** How long to wait before the restart just charged, or just forborne. */
+export function restartDelayMs(
+  { restartsAtMs, unchargedFailures }: Ledger,
+  wasProven: boolean,
+  plan: RestartPlan,
+  random: Random,
+): number {
+  const failures = restartsAtMs.length + unchargedFailures;
+  if (wasProven && failures <= 1) return random() * plan.firstDelayMsMax;
+  const full = fullDelayMs(failures, plan);
+  return full / 2 + (random() * full) / 2;
+}
+
+/** Before chance: doubles with each restart in the window, to a limit. */
+export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
+  Math.min(delayMs * 2 ** Math.max(0, Math.min(restarts - 1, 30)), delayMsMax);
+
+/** How long a parked server waits for its next probe. */
+export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
+  const full = Math.min(plan.probeMs * 2 ** Math.min(failedProbes, 30), plan.probeMsMax);
+  return full * (1 + plan.probeJitter * (2 * random() - 1));
+}

@@ -1,0 +1,404 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { defaultPlan, emptyLedger, type RestartPlan } from './restart-plan.js';
+import {
+  type Effect,
+  initialState,
+  type ServerEvent,
+  type ServerState,
+  type StepContext,
+  step,
+} from './server-state.js';
+
+const reason = { code: 'transport', message: 'exited with code 1' };
+
+/** Drives one server; the timer fires when its time has come. */
+function drive({
+  plan = {},
+  isLazy = true,
+  isEnabled = true,
+}: {
+  plan?: Partial<RestartPlan>;
+  isLazy?: boolean;
+  isEnabled?: boolean;
+} = {}) {
+  let nowMs = 0;
+  let state: ServerState = initialState(0, isEnabled);
+  let armedAtMs: number | undefined;
+  const opened: number[] = [];
+  const closing = new Set<number>();
+  const apply = (effects: readonly Effect[]) => {
+    for (const effect of effects) {
+      if (effect.do === 'open') opened.push(effect.run);
+      else if (effect.do === 'close') closing.add(effect.run);
+      else armedAtMs = effect.do === 'arm' ? effect.atMs : undefined;
+    }
+  };
+  const context = (): StepContext => ({ nowMs, plan: { ...defaultPlan, ...plan }, random: () => 0.5, isLazy });
+  const on = (event: ServerEvent) => {
+    const [next, effects] = step(state, event, context());
+    state = next;
+    apply(effects);
+    return state;
+  };
+  const advance = (byMs: number) => {
+    const untilMs = nowMs + byMs;
+    while (armedAtMs !== undefined && armedAtMs <= untilMs) {
+      nowMs = Math.max(nowMs, armedAtMs);
+      armedAtMs = undefined;
+      on({ kind: 'woke' });
+    }
+    nowMs = untilMs;
+    return state;
+  };
+  const run = () => state.run;
+  const self = {
+    on,
+    advance,
+    run,
+    opened,
+    closing,
+    state: () => state,
+    armedAtMs: () => armedAtMs,
+    nowMs: () => nowMs,
+    failToOpen: (failure: 'transient' | 'permanent' | 'auth' = 'transient', isFree = false) =>
+      on({ kind: 'open_failed', run: run(), failure, reason, isFree }),
+    up: () => on({ kind: 'opened', run: run() }),
+    lose: (failure: 'transient' | 'auth' = 'transient') => {
+      on({ kind: 'lost', run: run(), failure, reason });
+      return on({ kind: 'closed', run: run() });
+    },
+  };
+  return self;
+}
+
+describe('starting', () => {
+  test('a lazy server waits until it is wanted, and is opened once however many want it', () => {
+    const server = drive();
+    expect(server.state().kind).toBe('registered');
+    for (let i = 0; i < 10; i++) server.on({ kind: 'wanted' });
+    expect([server.state().kind, server.opened]).toEqual(['connecting', [1]]);
+  });
+
+  test('a failed start is tried again after a while, not at the next call', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.failToOpen();
+    for (let i = 0; i < 100; i++) server.on({ kind: 'wanted' });
+    expect([server.state().kind, server.opened]).toEqual(['backing_off', [1]]);
+    server.advance(100);
+    expect(server.opened).toEqual([1, 2]);
+  });
+
+  test('the first start of a package runner is not charged', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.failToOpen('transient', true);
+    expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: emptyLedger });
+  });
+
+  test('what can never work is parked after one try, with its reason', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.failToOpen('permanent');
+    expect(server.state()).toMatchObject({ kind: 'parked', reason });
+    server.advance(1_000);
+    expect(server.opened).toEqual([1]);
+  });
+});
+
+describe('losing a run', () => {
+  test('charges one restart, closes the old run, and opens the next only when that is done', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    for (let i = 0; i < 50; i++) server.on({ kind: 'lost', run: 1, failure: 'transient', reason });
+    expect(server.state()).toMatchObject({ kind: 'closing', ledger: { restartsAtMs: [0] } });
+    server.advance(60_000);
+    expect(server.opened).toEqual([1]);
+    server.on({ kind: 'closed', run: 1 });
+    server.advance(0);
+    expect(server.opened).toEqual([1, 2]);
+  });
+
+  test('D-08 what an older run says changes nothing', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    server.lose();
+    server.advance(100);
+    server.up();
+    const before = server.state();
+    for (const event of [
+      { kind: 'lost', run: 1, failure: 'transient', reason },
+      { kind: 'opened', run: 1 },
+      { kind: 'closed', run: 1 },
+      { kind: 'call_succeeded', run: 1 },
+      { kind: 'open_failed', run: 1, failure: 'permanent', reason },
+    ] as const) {
+      expect(server.on(event)).toBe(before);
+    }
+  });
+
+  test('a fault of the whole host charges nobody, but is not answered with ever the same short wait', () => {
+    let nowMs = 0;
+    const frozen = () => ({ nowMs, plan: defaultPlan, random: () => 1, isLazy: true, isFrozen: true });
+    let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen());
+    const waits = [1, 2, 3, 4, 5, 6, 7, 8].map((run) => {
+      [state] = step(state, { kind: 'open_failed', run, failure: 'transient', reason }, frozen());
+      const waitMs = state.kind === 'backing_off' ? state.retryAtMs - nowMs : -1;
+      nowMs += waitMs;
+      [state] = step(state, { kind: 'woke' }, frozen());
+      return waitMs;
+    });
+    expect(waits).toEqual([100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    expect(state.ledger).toMatchObject({ restartsAtMs: [], unprovenStarts: 0, failedProbes: 0 });
+  });
+
+  test('a fault of the whole host does not slow down the first restart of a proven server', () => {
+    const frozen = (nowMs: number) => ({ nowMs, plan: defaultPlan, random: () => 0.5, isLazy: true, isFrozen: true });
+    let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen(0));
+    [state] = step(state, { kind: 'opened', run: 1 }, frozen(0));
+    [state] = step(state, { kind: 'woke' }, frozen(30_000));
+    [state] = step(state, { kind: 'lost', run: 1, failure: 'transient', reason }, frozen(30_000));
+    expect(state).toMatchObject({ kind: 'closing', next: { kind: 'backing_off', retryAtMs: 30_050 } });
+    expect(state.ledger.restartsAtMs).toEqual([]);
+  });
+});
+
+describe('proving', () => {
+  test.each([
+    ['30 s alive', (server: ReturnType<typeof drive>) => server.advance(30_000), true],
+    ['29 s alive', (server: ReturnType<typeof drive>) => server.advance(29_000), false],
+    [
+      'a call and 5 s alive',
+      (server: ReturnType<typeof drive>) => {
+        server.on({ kind: 'call_succeeded', run: 1 });
+        server.advance(5_000);
+      },
+      true,
+    ],
+    [
+      'a call and 4 s alive',
+      (server: ReturnType<typeof drive>) => {
+        server.on({ kind: 'call_succeeded', run: 1 });
+        server.advance(4_000);
+      },
+      false,
+    ],
+  ])('%s', (_how, live, isProven) => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    live(server);
+    expect(server.state()).toMatchObject({ kind: 'ready', isProven });
+  });
+
+  test('D-33 a server that comes up and dies a second later for an hour is parked, not restarted for ever', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    while (server.nowMs() < 3_600_000) {
+      if (server.state().kind === 'connecting') {
+        server.up();
+        server.on({ kind: 'call_succeeded', run: server.run() });
+        server.advance(1_000);
+        if (server.state().kind === 'ready') server.lose();
+      } else {
+        server.advance(1_000);
+      }
+    }
+    expect(server.state().kind).toBe('parked');
+    // Six within the budget, then probes at 60, 120, 240 and each 300 seconds.
+    expect(server.opened.length).toBeLessThanOrEqual(6 + 3 + Math.ceil(3_600 / 240));
+  });
+});
+
+describe('parked', () => {
+  function parked(plan: Partial<RestartPlan> = {}) {
+    const server = drive({ plan });
+    server.on({ kind: 'wanted' });
+    while (server.state().kind === 'connecting') {
+      server.failToOpen();
+      if (server.state().kind === 'backing_off') server.advance(5_000);
+    }
+    return server;
+  }
+
+  test('after the sixth start in a row that was never proven', () => {
+    expect(parked().opened).toHaveLength(6);
+  });
+
+  test('D-34 it is probed by itself, more and more slowly, for ever', () => {
+    const server = parked();
+    const probes: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      const before = server.nowMs();
+      server.advance((server.armedAtMs() as number) - before);
+      probes.push(Math.round((server.nowMs() - before) / 1_000));
+      server.failToOpen();
+    }
+    expect(probes.slice(1)).toEqual([120, 240, 300, 300, 300]);
+  });
+
+  test('a call wakes it, but not within five seconds and only once between two probes', () => {
+    const server = parked();
+    const starts = () => server.opened.length;
+    const before = starts();
+    server.on({ kind: 'wanted' });
+    expect(starts()).toBe(before);
+    server.advance(5_000);
+    server.on({ kind: 'wanted' });
+    expect(starts()).toBe(before + 1);
+    server.failToOpen();
+    for (let i = 0; i < 40; i++) {
+      server.advance(1_000);
+      server.on({ kind: 'wanted' });
+    }
+    expect(starts()).toBe(before + 1);
+  });
+
+  test('a probe that succeeds makes it ready; one that then dies parks it again at once', () => {
+    const server = parked();
+    server.advance(72_000);
+    server.up();
+    expect(server.state().kind).toBe('ready');
+    server.lose();
+    expect(server.state().kind).toBe('parked');
+  });
+
+  test('a reload and a new token wake it', () => {
+    for (const kind of ['start', 'token_changed'] as const) {
+      const server = parked();
+      server.on({ kind });
+      expect(server.state().kind).toBe('connecting');
+    }
+  });
+
+  test('AC-H2 with onExhausted "eject" only a reload brings it back', () => {
+    const server = parked({ onExhausted: 'eject' });
+    expect([server.state().kind, server.armedAtMs()]).toEqual(['ejected', undefined]);
+    server.advance(86_400_000);
+    server.on({ kind: 'wanted' });
+    expect(server.state().kind).toBe('ejected');
+    server.on({ kind: 'reload' });
+    expect(server.state()).toMatchObject({ kind: 'registered', ledger: emptyLedger });
+  });
+});
+
+describe('authorization', () => {
+  test('a refused token waits for a new one, and asks by itself only slowly', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.failToOpen('auth');
+    expect(server.state().kind).toBe('auth_required');
+    server.on({ kind: 'wanted' });
+    expect(server.opened).toEqual([1]);
+    server.on({ kind: 'token_changed' });
+    expect(server.opened).toEqual([1, 2]);
+  });
+});
+
+describe('stopping', () => {
+  test('D-13 stopped is sticky: neither calls nor timers bring it back', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    server.on({ kind: 'stop' });
+    server.on({ kind: 'closed', run: 1 });
+    server.on({ kind: 'wanted' });
+    server.on({ kind: 'token_changed' });
+    server.advance(86_400_000);
+    expect([server.state().kind, server.opened]).toEqual(['stopped', [1]]);
+    server.on({ kind: 'start' });
+    expect(server.opened).toEqual([1, 2]);
+  });
+
+  test('a stop while connecting ends the attempt, and its late success changes nothing', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.on({ kind: 'stop' });
+    server.up();
+    expect([server.state().kind, [...server.closing]]).toEqual(['stopping', [1]]);
+    server.on({ kind: 'closed', run: 1 });
+    expect(server.state().kind).toBe('stopped');
+  });
+
+  test('a start during the stop follows it', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    server.on({ kind: 'stop' });
+    server.on({ kind: 'start' });
+    expect(server.opened).toEqual([1]);
+    server.on({ kind: 'closed', run: 1 });
+    expect(server.opened).toEqual([1, 2]);
+  });
+
+  test('an idle server is closed without a charge and wakes when wanted', () => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.up();
+    server.on({ kind: 'idle' });
+    server.on({ kind: 'closed', run: 1 });
+    expect(server.state()).toMatchObject({ kind: 'registered', ledger: emptyLedger });
+    server.on({ kind: 'wanted' });
+    expect(server.opened).toEqual([1, 2]);
+  });
+
+  test.each(['start', 'stop', 'reload'] as const)('a %s while it is being disabled leaves it disabled', (kind) => {
+    const server = drive({ isLazy: false });
+    server.on({ kind: 'start' });
+    server.up();
+    server.on({ kind: 'disable' });
+    server.on({ kind });
+    server.on({ kind: 'closed', run: 1 });
+    expect([server.state().kind, server.opened]).toEqual(['disabled', [1]]);
+  });
+
+  test('a disabled server does nothing until it is enabled', () => {
+    const server = drive({ isEnabled: false, isLazy: false });
+    for (const kind of ['wanted', 'start', 'reload', 'token_changed'] as const) server.on({ kind });
+    expect(server.opened).toEqual([]);
+    server.on({ kind: 'enable' });
+    expect(server.opened).toEqual([1]);
+  });
+});
+
+describe('C-INV whatever happens in whatever order', () => {
+  const kinds = [
+    ...['wanted', 'start', 'stop', 'reload', 'disable', 'enable', 'token_changed', 'idle', 'advance'],
+    ...['opened', 'closed', 'call_succeeded', 'missed', 'answered', 'open_failed', 'lost'],
+  ] as const;
+  const event = fc.record({
+    kind: fc.constantFrom(...kinds),
+    age: fc.nat({ max: 2 }),
+    failure: fc.constantFrom('transient', 'permanent', 'auth'),
+    byMs: fc.constantFrom(0, 10, 1_000, 6_000, 31_000, 400_000),
+  });
+
+  test('something armed can bring the server back, runs never overlap, and run numbers only grow', () => {
+    fc.assert(
+      fc.property(fc.array(event, { maxLength: 60 }), fc.boolean(), fc.boolean(), (events, isLazy, ejects) => {
+        const server = drive({ isLazy, plan: { onExhausted: ejects ? 'eject' : 'park' } });
+        let open = 0;
+        for (const { kind, age, failure, byMs } of events) {
+          const run = Math.max(0, server.run() - age);
+          if (kind === 'advance') server.advance(byMs);
+          else if (kind === 'open_failed' || kind === 'lost') server.on({ kind, run, failure, reason } as ServerEvent);
+          else server.on({ kind, run } as ServerEvent);
+          const state = server.state();
+          expect(server.opened).toEqual(server.opened.map((_, i) => i + 1));
+          open = server.opened.length;
+          expect(state.run).toBe(open);
+          const isOut = ['disabled', 'stopped', 'ejected'].includes(state.kind);
+          const hasRun = ['connecting', 'ready', 'suspect', 'closing', 'stopping'].includes(state.kind);
+          const isArmed = server.armedAtMs() !== undefined;
+          // A registered server is brought back by whoever wants it: `wanted` opens it at once.
+          if (!isOut && !hasRun && state.kind !== 'registered') expect(isArmed).toBe(true);
+          if (isOut) expect(isArmed).toBe(false);
+        }
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+});

@@ -1,0 +1,398 @@
+/**
+ * The life of one supervised server, as a pure function of state, event, time, plan and chance.
+ * Not here: opening and closing connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry/).
+ *
+ * Invariants (server-state.test.ts checks them over random event sequences):
+ * - An event of an older run changes nothing, so a late reply can neither revive nor kill anything.
+ * - A run is opened only when its predecessor is closed: `closing` stands between them.
+ * - Unless the server is disabled, stopped, stopping or ejected, something is armed that can bring it back: an open run, a
+ *   run being closed, or a timer.
+ * - One restart is charged per run, whatever fails with it.
+ */
+import type { Random } from '../kernel/random.js';
+import {
+  charge,
+  emptyLedger,
+  type Ledger,
+  probeDelayMs,
+  type RestartPlan,
+  restartDelayMs,
+  uncharged,
+} from './restart-plan.js';
+
+/** Why a server is not running, in words a person can act on; never a secret. */
+export interface Reason {
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface Common {
+  /** The newest run that was ever opened; 0 before the first. */
+  readonly run: number;
+  readonly ledger: Ledger;
+  readonly sinceMs: number;
+}
+
+export type ServerState = Common &
+  (
+    | { readonly kind: 'disabled' | 'stopped' }
+    /** Known, not started: lazy, or idle for long enough. */
+    | { readonly kind: 'registered' }
+    | { readonly kind: 'connecting'; readonly probe: Probe | undefined }
+    | ({ readonly kind: 'ready' } & Trial)
+    /** Missed a sign of life: verified before the next call. */
+    | ({ readonly kind: 'suspect' } & Trial)
+    /** The old run is being closed; `next` is what follows. */
+    | { readonly kind: 'closing'; readonly next: Following }
+    | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
+    | {
+        readonly kind: 'parked';
+        readonly reason: Reason;
+        readonly nextProbeAtMs: number;
+        readonly nextWakeAtMs: number;
+      }
+    | { readonly kind: 'ejected'; readonly reason: Reason }
+    | { readonly kind: 'auth_required'; readonly reason: Reason; readonly nextProbeAtMs: number }
+    | { readonly kind: 'stopping'; readonly next: 'stopped' | 'disabled' | 'registered' | 'connecting' }
+  );
+
+/** What a run that is up has shown so far. */
+interface Trial {
+  readonly wasCalled: boolean;
+  readonly isProven: boolean;
+  /** It came of a probe: until it is proven, its loss is a failed probe. */
+  readonly probe: Probe | undefined;
+}
+
+/** One attempt at a parked server. One that a call asked for does not move the schedule of the others. */
+type Probe = { readonly by: 'timer' | 'operator' } | { readonly by: 'call'; readonly nextProbeAtMs: number };
+
+/** Where a run that is being closed leads. */
+type Following =
+  | { readonly kind: 'registered' }
+  | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
+  | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly nextWakeAtMs: number }
+  | { readonly kind: 'ejected'; readonly reason: Reason }
+  | { readonly kind: 'auth_required'; readonly reason: Reason; readonly nextProbeAtMs: number };
+
+export type FailureKind =
+  | 'transient'
+  /** Command missing, not MCP, bad definition: trying again at once cannot help. */
+  | 'permanent'
+  | 'auth';
+
+export type ServerEvent =
+  /** Somebody wants to use it: a call, a lease. */
+  | { readonly kind: 'wanted' }
+  | { readonly kind: 'start' | 'stop' | 'reload' | 'disable' | 'enable' | 'token_changed' | 'woke' | 'idle' }
+  | { readonly kind: 'opened' | 'closed' | 'call_succeeded' | 'missed' | 'answered'; readonly run: number }
+  | {
+      readonly kind: 'open_failed';
+      readonly run: number;
+      readonly failure: FailureKind;
+      readonly reason: Reason;
+      /** The first start of a package runner may only be filling its cache: not charged. */
+      readonly isFree?: boolean;
+    }
+  | { readonly kind: 'lost'; readonly run: number; readonly failure: FailureKind; readonly reason: Reason };
+
+export type Effect =
+  | { readonly do: 'open'; readonly run: number }
+  /** Ends a run, or the attempt to open it; `closed` must follow. */
+  | { readonly do: 'close'; readonly run: number }
+  /** One timer per server; arming replaces the one before. */
+  | { readonly do: 'arm'; readonly atMs: number }
+  | { readonly do: 'disarm' };
+
+export interface StepContext {
+  readonly nowMs: number;
+  readonly plan: RestartPlan;
+  readonly random: Random;
+  /** True while many servers fail together: nobody is charged for a fault of the host. */
+  readonly isFrozen?: boolean;
+  /** A lazy server waits to be wanted after a reload; others start. */
+  readonly isLazy: boolean;
+}
+
+export type Step = readonly [ServerState, readonly Effect[]];
+
+export const initialState = (nowMs: number, isEnabled: boolean, ledger: Ledger = emptyLedger): ServerState => ({
+  kind: isEnabled ? 'registered' : 'disabled',
+  run: 0,
+  ledger,
+  sinceMs: nowMs,
+});
+
+export function step(state: ServerState, event: ServerEvent, context: StepContext): Step {
+  if ('run' in event && event.run !== state.run) return unchanged(state);
+  switch (event.kind) {
+    case 'wanted':
+      return wanted(state, context);
+    case 'woke':
+      return woke(state, context);
+    case 'start':
+      return isDisabled(state) ? unchanged(state) : start(state, context);
+    case 'reload':
+      return isDisabled(state) ? unchanged(state) : reload(state, context);
+    case 'stop':
+      return isDisabled(state) ? unchanged(state) : end(state, 'stopped', context);
+    case 'disable':
+      return end(state, 'disabled', context);
+    case 'enable':
+      return enable(state, context);
+    case 'token_changed':
+      return tokenChanged(state, context);
+    case 'idle':
+      return idle(state, context);
+    case 'opened':
+      return state.kind === 'connecting' ? becomeReady(state, context) : unchanged(state);
+    case 'open_failed':
+      return state.kind === 'connecting' ? openFailed(state, event, context) : unchanged(state);
+    case 'lost':
+      return isUp(state) ? lost(state, event, context) : unchanged(state);
+    case 'closed':
+      return closed(state, context);
+    case 'call_succeeded':
+      return isUp(state) ? prove({ ...state, kind: 'ready', wasCalled: true }, context) : unchanged(state);
+    case 'missed':
+      return state.kind === 'ready' ? [{ ...state, kind: 'suspect' }, []] : unchanged(state);
+    case 'answered':
+      return state.kind === 'suspect' ? [{ ...state, kind: 'ready' }, []] : unchanged(state);
+    default:
+      return event satisfies never;
+  }
+}
+
+type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
+type Connecting = Extract<ServerState, { kind: 'connecting' }>;
+
+const unchanged = (state: ServerState): Step => [state, []];
+/** Disabled, or about to be: only `enable` changes that. */
+const isDisabled = (state: ServerState): boolean =>
+  state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
+const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
+
+function open({ run, ledger }: Common, { nowMs }: StepContext, probe?: Probe): Step {
+  const next = run + 1;
+  return [
+    { kind: 'connecting', run: next, ledger, sinceMs: nowMs, probe },
+    [{ do: 'disarm' }, { do: 'open', run: next }],
+  ];
+}
+
+/** Lazy servers wait to be wanted. */
+const openOrWait = (common: Common, context: StepContext): Step =>
+  context.isLazy ? [at('registered', common, context), [{ do: 'disarm' }]] : open(common, context);
+
+const at = <Kind extends 'registered' | 'stopped' | 'disabled'>(
+  kind: Kind,
+  { run, ledger }: Common,
+  { nowMs }: StepContext,
+): ServerState => ({ kind, run, ledger, sinceMs: nowMs });
+
+// --- what people and callers want
+
+function wanted(state: ServerState, context: StepContext): Step {
+  if (state.kind === 'registered') return open(state, context);
+  if (state.kind !== 'parked' || context.nowMs < state.nextWakeAtMs) return unchanged(state);
+  return open(state, context, { by: 'call', nextProbeAtMs: state.nextProbeAtMs });
+}
+
+function start(state: ServerState, context: StepContext): Step {
+  const forgiven = { ...state, ledger: emptyLedger };
+  switch (state.kind) {
+    case 'connecting':
+    case 'ready':
+    case 'suspect':
+      return unchanged(state);
+    case 'closing':
+    case 'stopping':
+      return [stopping(forgiven, 'connecting', context), []];
+    default:
+      return open(forgiven, context);
+  }
+}
+
+function reload(state: ServerState, context: StepContext): Step {
+  const forgiven = { ...state, ledger: emptyLedger };
+  const then = context.isLazy ? 'registered' : 'connecting';
+  switch (state.kind) {
+    case 'connecting':
+    case 'ready':
+    case 'suspect':
+      return [stopping(forgiven, then, context), [{ do: 'disarm' }, { do: 'close', run: state.run }]];
+    case 'closing':
+    case 'stopping':
+      return [stopping(forgiven, then, context), []];
+    default:
+      return openOrWait(forgiven, context);
+  }
+}
+
+function end(state: ServerState, then: 'stopped' | 'disabled', context: StepContext): Step {
+  switch (state.kind) {
+    case 'disabled':
+      return unchanged(state);
+    case 'connecting':
+    case 'ready':
+    case 'suspect':
+      return [stopping(state, then, context), [{ do: 'disarm' }, { do: 'close', run: state.run }]];
+    case 'closing':
+    case 'stopping':
+      return [stopping(state, then, context), [{ do: 'disarm' }]];
+    case 'stopped':
+      return then === 'stopped' ? unchanged(state) : [at(then, state, context), []];
+    default:
+      return [at(then, state, context), [{ do: 'disarm' }]];
+  }
+}
+
+function enable(state: ServerState, context: StepContext): Step {
+  if (state.kind === 'disabled') return openOrWait({ ...state, ledger: emptyLedger }, context);
+  if (state.kind !== 'stopping' || state.next !== 'disabled') return unchanged(state);
+  return [{ ...state, next: context.isLazy ? 'registered' : 'connecting' }, []];
+}
+
+function tokenChanged(state: ServerState, context: StepContext): Step {
+  return state.kind === 'auth_required' || state.kind === 'parked'
+    ? open(state, context, { by: 'operator' })
+    : unchanged(state);
+}
+
+function idle(state: ServerState, context: StepContext): Step {
+  return isUp(state) ? close(state, { kind: 'registered' }, context) : unchanged(state);
+}
+
+const stopping = (
+  { run, ledger }: Common,
+  then: Extract<ServerState, { kind: 'stopping' }>['next'],
+  { nowMs }: StepContext,
+): ServerState => ({ kind: 'stopping', run, ledger, sinceMs: nowMs, next: then });
+
+// --- what happens to a run
+
+function becomeReady({ run, ledger, probe }: Connecting, { nowMs, plan }: StepContext): Step {
+  const ready: ServerState = { kind: 'ready', run, ledger, sinceMs: nowMs, wasCalled: false, isProven: false, probe };
+  return [ready, [{ do: 'arm', atMs: nowMs + plan.provenByAgeMs }]];
+}
+
+/** Only a proven server gets its budget back: one that dies a second after each start must not run for ever. */
+function prove(state: Up, { nowMs, plan }: StepContext): Step {
+  if (state.isProven) return unchanged(state);
+  const provenAtMs = state.sinceMs + (state.wasCalled ? plan.provenByCallMs : plan.provenByAgeMs);
+  if (nowMs < provenAtMs) return [state, [{ do: 'arm', atMs: provenAtMs }]];
+  return [{ ...state, isProven: true, ledger: emptyLedger }, [{ do: 'disarm' }]];
+}
+
+function openFailed(
+  state: Connecting,
+  event: Extract<ServerEvent, { kind: 'open_failed' }>,
+  context: StepContext,
+): Step {
+  const { reason } = event;
+  if (event.failure === 'auth') return enter(state, needsAuth(reason, context), context);
+  if (state.probe) return enter(...probeFailed(state, state.probe, reason, context), context);
+  if (event.failure === 'permanent') return enter(state, park(state.ledger, reason, context), context);
+  if (event.isFree) return enter(state, retry(state.ledger, false, reason, context), context);
+  if (context.isFrozen) return enter(...forborne(state, false, reason, context), context);
+  return enter(...charged(state, false, reason, context), context);
+}
+
+function lost(state: Up, event: Extract<ServerEvent, { kind: 'lost' }>, context: StepContext): Step {
+  const { reason } = event;
+  if (event.failure === 'auth') return close(state, needsAuth(reason, context), context);
+  if (context.isFrozen) {
+    const [common, following] = forborne(state, state.isProven, reason, context);
+    return close(common, following, context);
+  }
+  if (state.probe && !state.isProven) {
+    const [common, following] = probeFailed(state, { by: 'timer' }, reason, context);
+    return close(common, following, context);
+  }
+  const [common, following] = charged(state, state.isProven, reason, context);
+  return close(common, following, context);
+}
+
+function closed(state: ServerState, context: StepContext): Step {
+  if (state.kind === 'closing') return enter(state, state.next, context);
+  if (state.kind !== 'stopping') return unchanged(state);
+  if (state.next === 'connecting') return open(state, context);
+  return [at(state.next, state, context), []];
+}
+
+function woke(state: ServerState, context: StepContext): Step {
+  const { nowMs } = context;
+  switch (state.kind) {
+    case 'backing_off':
+      return nowMs >= state.retryAtMs ? open(state, context) : [state, [{ do: 'arm', atMs: state.retryAtMs }]];
+    case 'parked':
+    case 'auth_required':
+      if (nowMs < state.nextProbeAtMs) return [state, [{ do: 'arm', atMs: state.nextProbeAtMs }]];
+      return open(state, context, { by: 'timer' });
+    case 'ready':
+    case 'suspect':
+      return prove(state, context);
+    default:
+      return unchanged(state);
+  }
+}
+
+// --- where a failure leads
+
+const close = (common: Common, then: Following, { nowMs }: StepContext): Step => [
+  { kind: 'closing', run: common.run, ledger: common.ledger, sinceMs: nowMs, next: then },
+  [{ do: 'disarm' }, { do: 'close', run: common.run }],
+];
+
+function enter({ run, ledger }: Common, following: Following, { nowMs }: StepContext): Step {
+  const state: ServerState = { ...following, run, ledger, sinceMs: nowMs };
+  if (following.kind === 'backing_off') return [state, [{ do: 'arm', atMs: following.retryAtMs }]];
+  if (following.kind === 'registered' || following.kind === 'ejected') return [state, [{ do: 'disarm' }]];
+  return [state, [{ do: 'arm', atMs: following.nextProbeAtMs }]];
+}
+
+function charged(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
+  const { ledger, exhausted } = charge(common.ledger, context.nowMs, wasProven, context.plan);
+  const following = exhausted ? park(ledger, reason, context) : retry(ledger, wasProven, reason, context);
+  return [{ ...common, ledger }, following];
+}
+
+/** A failure that is not the server's fault: no charge, but the waits grow as if there were one. */
+function forborne(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
+  const ledger = uncharged(common.ledger);
+  return [{ ...common, ledger }, retry(ledger, wasProven, reason, context)];
+}
+
+const retry = (
+  ledger: Ledger,
+  wasProven: boolean,
+  reason: Reason,
+  { nowMs, plan, random }: StepContext,
+): Following => ({
+  kind: 'backing_off',
+  retryAtMs: nowMs + restartDelayMs(ledger, wasProven, plan, random),
+  reason,
+});
+
+function park(ledger: Ledger, reason: Reason, { nowMs, plan, random }: StepContext): Following {
+  if (plan.onExhausted === 'eject') return { kind: 'ejected', reason };
+  const nextProbeAtMs = nowMs + probeDelayMs(ledger, plan, random);
+  return { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs };
+}
+
+/** A call may try a parked server once between two probes, so that impatient callers cannot hammer it. */
+function probeFailed(common: Common, probe: Probe, reason: Reason, context: StepContext): [Common, Following] {
+  if (probe.by === 'call' && probe.nextProbeAtMs > context.nowMs) {
+    const { nextProbeAtMs } = probe;
+    return [common, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nextProbeAtMs + context.plan.wakeAfterMs }];
+  }
+  const ledger = { ...common.ledger, failedProbes: common.ledger.failedProbes + 1 };
+  return [{ ...common, ledger }, park(ledger, reason, context)];
+}
+
+/** Asked again only slowly: what helps is a new token, which wakes it at once. */
+const needsAuth = (reason: Reason, { nowMs, plan }: StepContext): Following => ({
+  kind: 'auth_required',
+  reason,
+  nextProbeAtMs: nowMs + plan.probeMsMax,
+});

@@ -1,0 +1,58 @@
+/**
+ * One server as `status` shows it: what its state machine knows, and nothing that is not true at this instant.
+ * Times are on the host's clock; whoever shows them to people turns them into dates.
+ */
+import type { HostError } from '../kernel/errors.js';
+import type { Reason, ServerState } from './server-state.js';
+
+export interface Snapshot {
+  readonly server: string;
+  readonly state: ServerState['kind'];
+  readonly sinceMs: number;
+  /** The newest run that was ever opened. */
+  readonly run: number;
+  /** In the window. */
+  readonly restarts: number;
+  /** Why it is not running; undefined while it is, or rests. */
+  readonly reason: Reason | undefined;
+  readonly nextProbeAtMs: number | undefined;
+  readonly retryAtMs: number | undefined;
+  /** Taken out of use by policy: parked or ejected. */
+  readonly ejected: boolean;
+  readonly isProven: boolean;
+  /** Callers that wait for it. */
+  readonly waiting: number;
+  readonly lastError: { readonly code: string; readonly message: string; readonly atMs: number } | undefined;
+  readonly lastSuccessAtMs: number | undefined;
+}
+
+export interface SnapshotFacts {
+  readonly server: string;
+  readonly restarts: number;
+  readonly waiting: number;
+  readonly lastError: { readonly error: HostError; readonly atMs: number } | undefined;
+  readonly lastSuccessAtMs: number | undefined;
+}
+
+export function snapshotOf(state: ServerState, facts: SnapshotFacts): Snapshot {
+  const { server, restarts, waiting, lastError, lastSuccessAtMs } = facts;
+  return {
+    server,
+    state: state.kind,
+    sinceMs: state.sinceMs,
+    run: state.run,
+    restarts,
+    reason: 'reason' in state ? state.reason : undefined,
+    nextProbeAtMs: 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined,
+    retryAtMs: state.kind === 'backing_off' ? state.retryAtMs : undefined,
+    ejected: state.kind === 'ejected' || state.kind === 'parked',
+    isProven: (state.kind === 'ready' || state.kind === 'suspect') && state.isProven,
+    waiting,
+    lastError: lastError && {
+      code: lastError.error.code,
+      message: lastError.error.message,
+      atMs: lastError.atMs,
+    },
+    lastSuccessAtMs,
+  };
+}

@@ -1,0 +1,108 @@
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { StartGate, type StartGateOptions } from './start-gate.js';
+
+/** A gate whose starts end by themselves after `startMs`; never, if that is undefined. */
+function gateOf({ startMs, ...options }: StartGateOptions & { startMs?: number } = {}) {
+  const clock = new FakeClock();
+  const gate = new StartGate(clock, options);
+  const begun: { name: string; atMs: number }[] = [];
+  let mostRunning = 0;
+  const enter = (name: string, isWanted = () => true) =>
+    gate.enter({
+      isWanted,
+      begin: (done) => {
+        begun.push({ name, atMs: clock.nowMs() });
+        mostRunning = Math.max(mostRunning, gate.running);
+        if (startMs !== undefined) clock.at(clock.nowMs() + startMs, done);
+      },
+    });
+  return { clock, gate, begun, enter, names: () => begun.map(({ name }) => name), mostRunning: () => mostRunning };
+}
+
+/** The most starts in any span of one second. */
+const mostInOneSecond = (begun: readonly { atMs: number }[]) =>
+  Math.max(...begun.map(({ atMs }) => begun.filter((other) => other.atMs >= atMs && other.atMs < atMs + 1_000).length));
+
+describe('the gate', () => {
+  test('lets a lone start through in the same tick', () => {
+    const { enter, names } = gateOf();
+    enter('a');
+    expect(names()).toEqual(['a']);
+  });
+
+  test('S4 a hundred starts at once take ten seconds, never more than ten in one second, four at a time', () => {
+    const { clock, gate, enter, begun, mostRunning } = gateOf({ concurrent: 4, startMs: 300 });
+    for (let i = 0; i < 100; i++) enter(`s${i}`);
+    clock.advance(60_000);
+    expect(begun.map(({ name }) => name)).toEqual(Array.from({ length: 100 }, (_, i) => `s${i}`));
+    expect([mostInOneSecond(begun), mostRunning()]).toEqual([10, 4]);
+    expect(begun.at(-1)?.atMs).toBeLessThanOrEqual(10_000);
+    expect([gate.running, gate.waiting, clock.pendingTimers]).toEqual([0, 0, 0]);
+  });
+
+  test('S4 ten at once are no licence for ten more within the same second', () => {
+    const { clock, enter, begun } = gateOf({ concurrent: 100, startMs: 0 });
+    for (let i = 0; i < 5; i++) enter('early');
+    clock.advance(900);
+    for (let i = 0; i < 25; i++) enter('late');
+    clock.advance(10_000);
+    expect([begun.length, mostInOneSecond(begun)]).toEqual([30, 10]);
+  });
+
+  test('a start that is no longer wanted when its turn comes is passed over and costs nothing', () => {
+    const { clock, enter, names } = gateOf({ concurrent: 1, startMs: 100 });
+    let isWanted = true;
+    enter('a');
+    enter('b', () => isWanted);
+    enter('c');
+    isWanted = false;
+    clock.advance(100);
+    expect(names()).toEqual(['a', 'c']);
+  });
+
+  test('a start can be withdrawn until it has begun', () => {
+    const { clock, gate, enter, names } = gateOf({ concurrent: 1, startMs: 100 });
+    const withdrawBegun = enter('a');
+    const withdraw = enter('b');
+    expect([withdrawBegun(), withdraw(), withdraw()]).toEqual([false, true, false]);
+    clock.advance(10_000);
+    expect([names(), gate.running, clock.pendingTimers]).toEqual([['a'], 0, 0]);
+  });
+
+  test('withdrawing the last one that waits for its second leaves no timer', () => {
+    const { clock, enter } = gateOf({ concurrent: 100, startsPerSecond: 1, startMs: 0 });
+    enter('a');
+    const withdraw = enter('b');
+    withdraw();
+    clock.advance(0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('servers that hang in their start hold up the others for ten seconds at most', () => {
+    const { clock, enter, names } = gateOf({ concurrent: 2 });
+    for (const name of ['hung1', 'hung2', 'well']) enter(name);
+    clock.advance(9_999);
+    expect(names()).toEqual(['hung1', 'hung2']);
+    clock.advance(1);
+    expect(names()).toEqual(['hung1', 'hung2', 'well']);
+  });
+
+  test('a start that ends, and asks again, in the same breath waits its turn', () => {
+    const clock = new FakeClock();
+    const gate = new StartGate(clock, { concurrent: 1 });
+    const begun: string[] = [];
+    const request = (name: string, again: boolean) => ({
+      isWanted: () => true,
+      begin: (done: () => void) => {
+        begun.push(name);
+        if (again) gate.enter(request(`${name}'`, false));
+        done();
+        done();
+      },
+    });
+    gate.enter(request('a', true));
+    gate.enter(request('b', false));
+    expect([begun, gate.running]).toEqual([['a', "a'", 'b'], 0]);
+  });
+});

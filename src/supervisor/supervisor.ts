@@ -1,0 +1,355 @@
+/**
+ * The shell around one server's state machine: holds the state, performs the effects, feeds back what happened, and lets
+ * callers wait for a connection.
+ * Not here: every decision about the state (server-state.ts), one attempt to connect (run.ts), what refused callers are told
+ * (refusals.ts), who needs the server at all (registry/).
+ *
+ * Invariants: events are taken one at a time, in order, each in the tick it arrives in; there is at most one run, one timer
+ * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.
+ */
+import type { Cancel, Clock } from '../kernel/clock.js';
+import type { Emitter } from '../kernel/emitter.js';
+import type { HostError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import type { CorrelatedFailures } from './correlated-failures.js';
+import { HealthCheck } from './health-check.js';
+import { type Connect, type Connection, classifyFailure, type Verify } from './ports.js';
+import { cancelled, notYet, type Refused, refusalOf, tooManyWait, unresponsive } from './refusals.js';
+import { defaultPlan, type RestartPlan, restartsInWindow } from './restart-plan.js';
+import { Run } from './run.js';
+import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
+import { type Snapshot, snapshotOf } from './snapshot.js';
+import type { StartGate } from './start-gate.js';
+import { Narrator, type SupervisorEvents, type Told } from './supervisor-events.js';
+import { Waiters } from './waiters.js';
+
+export interface SupervisorOptions<C extends Connection> {
+  readonly name: string;
+  readonly connect: Connect<C>;
+  readonly verify: Verify<C>;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Shared by all servers of the host, as are the guard and the events. */
+  readonly gate: StartGate;
+  readonly guard: CorrelatedFailures;
+  readonly events: Emitter<SupervisorEvents>;
+  readonly plan?: RestartPlan;
+  readonly isLazy: boolean;
+  readonly isEnabled?: boolean;
+  /** The first start of a package runner may only be filling its cache. */
+  readonly isFirstStartFree?: boolean;
+  /** How long a caller waits for a server that is not ready. */
+  readonly waitMs?: number;
+  /** For the health check of a suspect. */
+  readonly verifyMs?: number;
+  readonly waitersMax?: number;
+}
+
+export interface Acquired<C> {
+  readonly connection: C;
+  /** Hand it back with every report about this connection. */
+  readonly run: number;
+}
+
+type RunEvent = Extract<ServerEvent, { run: number }>;
+type Plain = Exclude<ServerEvent, { kind: 'open_failed' | 'lost' }>;
+type Queued = Plain | { readonly kind: 'open_failed' | 'lost'; readonly run: number; readonly error: HostError };
+
+export class Supervisor<C extends Connection> {
+  readonly name: string;
+  readonly #options: SupervisorOptions<C>;
+  readonly #clock: Clock;
+  readonly #plan: RestartPlan;
+  readonly #waiters: Waiters<Acquired<C>>;
+  readonly #check: HealthCheck<C>;
+  readonly #narrator = new Narrator();
+  readonly #queue: Queued[] = [];
+  readonly #untold: Told[] = [];
+  #isTaking = false;
+  #isTelling = false;
+  #isDisposed = false;
+  #state: ServerState;
+  #run: Run<C> | undefined;
+  #acquired: Acquired<C> | undefined;
+  #cancelTimer: Cancel | undefined;
+  #stopping: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+  /** A token came while this run was connecting, up or closing: worth one more try if it ends for want of a token. */
+  #newTokenRun: number | undefined;
+  /** That one more try. It gets none itself, or a token that is renewed in vain each time would make a loop. */
+  #graceRun: number | undefined;
+  #lastError: { readonly error: HostError; readonly atMs: number } | undefined;
+  #lastSuccessAtMs: number | undefined;
+
+  constructor(options: SupervisorOptions<C>) {
+    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000, waitersMax = 16_384 } = options;
+    this.name = name;
+    this.#options = options;
+    this.#clock = clock;
+    this.#plan = plan;
+    this.#state = initialState(clock.nowMs(), isEnabled);
+    this.#check = new HealthCheck(clock, options.verify, verifyMs);
+    this.#waiters = new Waiters(clock, waitersMax, {
+      late: () => notYet(this.#state, this.#refused()),
+      cancelled: () => cancelled(name),
+      full: () => tooManyWait(name, waitersMax),
+    });
+  }
+
+  // --- for callers
+
+  /** A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. */
+  acquire(deadlineAtMs: number, signal?: AbortSignal): Promise<Acquired<C>> {
+    const acquired = this.#acquired;
+    // It may be over although nobody has told us yet.
+    const closedBy = acquired?.connection.closedBy;
+    if (acquired && closedBy) this.lost(acquired.run, closedBy);
+    else if (acquired && this.#state.kind === 'ready') return Promise.resolve(acquired);
+    if (signal?.aborted) return Promise.reject(cancelled(this.name));
+    this.#on({ kind: 'wanted' });
+    const refusal = refusalOf(this.#state, this.#refused());
+    if (refusal) return Promise.reject(refusal);
+    if (this.#state.kind === 'suspect' && acquired) this.#check.begin(acquired.connection, this.#concluded(acquired));
+    const { waitMs = 5_000 } = this.#options;
+    return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
+  }
+
+  /** The connection of this run is of no more use. Of an older run: nothing happens. */
+  lost(run: number, error: HostError): void {
+    this.#on({ kind: 'lost', run, error });
+  }
+
+  /** A call was answered. */
+  succeeded(run: number): void {
+    const state = this.#state;
+    if (run !== state.run) return;
+    this.#lastSuccessAtMs = this.#clock.nowMs();
+    // Nothing more to learn, on the path of every call.
+    if (state.kind === 'ready' && state.wasCalled) return;
+    this.#on({ kind: 'call_succeeded', run });
+  }
+
+  missed(run: number): void {
+    this.#on({ kind: 'missed', run });
+  }
+
+  answered(run: number): void {
+    this.#on({ kind: 'answered', run });
+  }
+
+  // --- for operators
+
+  start(): void {
+    this.#on({ kind: 'start' });
+  }
+
+  /** Resolves when nothing of the server runs any more. */
+  stop(): Promise<void> {
+    return this.#onAndStopped('stop');
+  }
+
+  /** Resolves when the old run is gone; a lazy server then waits to be wanted. */
+  reload(): Promise<void> {
+    return this.#onAndStopped('reload');
+  }
+
+  disable(): Promise<void> {
+    return this.#onAndStopped('disable');
+  }
+
+  enable(): void {
+    this.#on({ kind: 'enable' });
+  }
+
+  tokenChanged(): void {
+    this.#newTokenRun = this.#state.run;
+    this.#on({ kind: 'token_changed' });
+  }
+
+  /** Nobody has needed it for long enough. */
+  idle(): void {
+    if (this.#waiters.size === 0) this.#on({ kind: 'idle' });
+  }
+
+  snapshot(): Snapshot {
+    return snapshotOf(this.#state, {
+      server: this.name,
+      restarts: restartsInWindow(this.#state.ledger, this.#clock.nowMs(), this.#plan),
+      waiting: this.#waiters.size,
+      lastError: this.#lastError,
+      lastSuccessAtMs: this.#lastSuccessAtMs,
+    });
+  }
+
+  /** Stops it for good. Resolves when nothing of it runs and no timer is left. */
+  dispose(): Promise<void> {
+    this.#on({ kind: 'stop' });
+    this.#isDisposed = true;
+    this.#options.guard.forget(this.name);
+    return this.#stopped();
+  }
+
+  // --- one event at a time
+
+  #on(event: Queued): void {
+    if (this.#isDisposed && !('run' in event)) return;
+    this.#queue.push(event);
+    if (this.#isTaking) return;
+    this.#isTaking = true;
+    for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
+    this.#isTaking = false;
+    this.#tell();
+  }
+
+  #take(queued: Queued): void {
+    const before = this.#state;
+    const event = 'error' in queued ? this.#failure(queued) : queued;
+    const [after, effects] = step(before, event, {
+      nowMs: this.#clock.nowMs(),
+      plan: this.#plan,
+      random: this.#options.random,
+      isFrozen: this.#options.guard.isFrozen,
+      isLazy: this.#options.isLazy,
+    });
+    this.#state = after;
+    for (const effect of effects) this.#perform(effect);
+    if (after !== before) this.#changed(before, after);
+  }
+
+  /** An error in the machine's words. What happened to the current run is remembered on the way. */
+  #failure({ kind, run, error }: Extract<Queued, { error: HostError }>): RunEvent {
+    const { name } = this;
+    const failure = classifyFailure(error);
+    const isFree = kind === 'open_failed' && run === 1 && this.#options.isFirstStartFree === true;
+    const counts = kind === 'lost' ? this.#acquired?.run === run : this.#state.kind === 'connecting';
+    if (counts && run === this.#state.run) {
+      this.#lastError = { error, atMs: this.#clock.nowMs() };
+      if (failure === 'transient' && !isFree) this.#options.guard.failed(name);
+    }
+    const reason = { code: error.code, message: error.message };
+    return kind === 'lost' ? { kind, run, failure, reason } : { kind, run, failure, reason, isFree };
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.do) {
+      case 'open':
+        this.#open(effect.run);
+        break;
+      case 'close':
+        this.#run?.close();
+        break;
+      case 'arm':
+        this.#cancelTimer?.();
+        this.#cancelTimer = this.#clock.at(effect.atMs, () => {
+          this.#cancelTimer = undefined;
+          this.#on({ kind: 'woke' });
+        });
+        break;
+      case 'disarm':
+        this.#cancelTimer?.();
+        this.#cancelTimer = undefined;
+        break;
+      default:
+        effect satisfies never;
+    }
+  }
+
+  #open(number: number): void {
+    const run = new Run<C>(this.name, {
+      opened: (connection) => {
+        this.#acquired = { connection, run: number };
+        this.#on({ kind: 'opened', run: number });
+      },
+      failed: (error) => this.#on({ kind: 'open_failed', run: number, error }),
+      lost: (error) => this.lost(number, error),
+      closed: () => this.#on({ kind: 'closed', run: number }),
+      closeFailed: (error) => {
+        this.#untold.push({ kind: 'close_failed', run: number, error });
+        this.#tell();
+      },
+    });
+    this.#run = run;
+    run.open(number, this.#options.gate, this.#options.connect);
+  }
+
+  // --- after a change
+
+  #changed(before: ServerState, after: ServerState): void {
+    const nowMs = this.#clock.nowMs();
+    const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);
+    const told = this.#narrator.tell(before, after, nowMs, restarts);
+    this.#untold.push(...told);
+    if (told.some(({ kind }) => kind === 'proven')) this.#options.guard.proven(this.name);
+    if (before.kind === after.kind) return;
+    if (after.kind !== 'suspect') this.#check.end();
+    if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
+    // What has ended is not kept: a server at rest costs as little as it can.
+    if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
+    this.#tellGuard(after);
+    this.#settle(after);
+  }
+
+  #tellGuard({ kind }: ServerState): void {
+    const { guard } = this.#options;
+    if (kind === 'connecting') guard.entered(this.name);
+    else if (isAtRest(kind)) guard.left(this.name);
+  }
+
+  #settle(state: ServerState): void {
+    if (state.kind !== 'stopping') {
+      this.#stopping?.resolve();
+      this.#stopping = undefined;
+    }
+    if (state.kind === 'ready' && this.#acquired) this.#waiters.resolveAll(this.#acquired);
+    if (this.#waiters.size > 0) {
+      const refusal = refusalOf(state, this.#refused());
+      if (refusal) this.#waiters.rejectAll(refusal);
+      // It came to rest while somebody waited: they still want it.
+      else if (state.kind === 'registered') this.#queue.push({ kind: 'wanted' });
+    }
+    if (state.kind === 'auth_required' && state.run === this.#newTokenRun && state.run !== this.#graceRun) {
+      this.#graceRun = state.run + 1;
+      this.#queue.push({ kind: 'token_changed' });
+    }
+  }
+
+  #tell(): void {
+    // A listener may cause the next event: it is told after this one, to everybody.
+    if (this.#isTelling || this.#isTaking) return;
+    this.#isTelling = true;
+    const { events } = this.#options;
+    for (let next = this.#untold.shift(); next; next = this.#untold.shift())
+      events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
+    this.#isTelling = false;
+  }
+
+  #concluded({ run }: Acquired<C>): (isAlive: boolean) => void {
+    return (isAlive) => (isAlive ? this.answered(run) : this.lost(run, unresponsive(this.name)));
+  }
+
+  #onAndStopped(kind: 'stop' | 'reload' | 'disable'): Promise<void> {
+    this.#on({ kind });
+    return this.#stopped();
+  }
+
+  #stopped(): Promise<void> {
+    if (this.#state.kind !== 'stopping') return Promise.resolve();
+    this.#stopping ??= withResolver();
+    return this.#stopping.promise;
+  }
+
+  #refused(): Refused {
+    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error };
+  }
+}
+
+/** Nothing runs and nothing is being brought up. */
+const isAtRest = (kind: ServerState['kind']): boolean =>
+  ['registered', 'stopped', 'disabled', 'parked', 'ejected', 'auth_required'].includes(kind);
+
+function withResolver(): { promise: Promise<void>; resolve: () => void } {
+  let resolve: () => void = () => {};
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}

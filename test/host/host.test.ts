@@ -1,0 +1,325 @@
+/**
+ * The host over real children: spawn, call, list, discover, status, and what becomes of servers that die.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createHost, type Host, type HostConfig } from '../../src/host/host.js';
+import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
+import { eventually } from '../contract/eventually.js';
+import { stdioFixtures } from '../fixtures/fixture-servers.js';
+
+const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
+if (!raw) throw new Error('no fixture');
+
+let folder: string;
+let host: Host;
+let events: SupervisorEvent[];
+const problems: unknown[] = [];
+
+const entry = (more: Record<string, unknown> = {}) => ({
+  command: raw.command,
+  args: raw.args,
+  env: { ...raw.env, LEDGER: path.join(folder, 'ledger') },
+  ...more,
+});
+const ledger = () => {
+  const file = path.join(folder, 'ledger');
+  return existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
+};
+const open = async (config: HostConfig = {}) => {
+  host = await createHost(config, { stateDir: path.join(folder, 'state'), onProblem: (error) => problems.push(error) });
+  events = [];
+  host.on((event) => events.push(event));
+  return host;
+};
+const row = (name: string) => host.status().find((each) => each.name === name);
+const textOf = (result: { json(): unknown }) => (result.json() as { content: { text: string }[] }).content[0]?.text;
+const failureOf = async (promise: Promise<unknown>): Promise<HostError> => {
+  const error = await promise.then(
+    () => new Error('it succeeded'),
+    (thrown: unknown) => thrown,
+  );
+  if (!isHostError(error)) throw error;
+  return error;
+};
+
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-host-'));
+  problems.length = 0;
+});
+afterEach(async () => {
+  await host?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('spawning', () => {
+  test('AC-H12 a good server is spawned, listed, called and stopped', async () => {
+    await open();
+    expect(await host.spawn({ name: 'good', ...entry() })).toBe('good');
+    const tools = await host.tools('good');
+    expect(tools.find(({ name }) => name === 'echo')?.server).toBe('good');
+    expect(textOf(await host.call('good', 'echo', { text: 'hello' }))).toBe('hello');
+    await host.stop('good');
+    expect((await failureOf(host.call('good', 'echo', { text: 'x' }))).code).toBe('server_stopped');
+  });
+
+  test('AC-H13 an eager server is active with nothing counted against it, and inactive once stopped', async () => {
+    await open();
+    await host.spawn({ name: 'good', ...entry() });
+    expect(row('good')).toMatchObject({
+      active: true,
+      restart_count: 0,
+      consecutive_failures: 0,
+      circuit: 'closed',
+      ejected: false,
+    });
+    await host.stop('good');
+    expect(row('good')).toMatchObject({ active: false, state: 'stopped' });
+  });
+
+  test('AC-H16 a guard that admits only one name refuses another, and nothing of it is registered', async () => {
+    await open();
+    host.setAllowlist(({ server }) =>
+      server === 'permitted' ? { allow: true } : { allow: false, reason: 'not on the list' },
+    );
+    const error = await failureOf(host.spawn({ name: 'blocked', ...entry() }));
+    expect(error.message).toContain('denied by allowlist');
+    expect(error.message).toContain('blocked');
+    expect(host.status()).toEqual([]);
+  });
+
+  test('AC-H18 a lazy server at a dead address is accepted, and not active', async () => {
+    await open();
+    await host.spawn({ name: 'far', url: 'http://127.0.0.1:9/mcp', lazy: true });
+    expect(row('far')).toMatchObject({ lazy: true, active: false, state: 'registered' });
+  });
+
+  test('D-14 a server that cannot start is not there afterwards', async () => {
+    await open();
+    expect((await failureOf(host.spawn({ name: 'bad', command: 'no-such-command' }))).code).toBe('server_parked');
+    expect(host.status()).toEqual([]);
+  });
+
+  test('the same definition again changes nothing, another one needs to be told so', async () => {
+    await open();
+    await host.spawn({ name: 'one', ...entry() });
+    await host.spawn({ name: 'one', ...entry() });
+    expect(row('one')?.run).toBe(1);
+    expect((await failureOf(host.spawn({ name: 'one', ...entry({ concurrency: 1 }) }))).code).toBe('invalid_spec');
+    await host.spawn({ name: 'one', ...entry({ concurrency: 1 }) }, { replace: true });
+    expect(textOf(await host.call('one', 'echo', { text: 'new' }))).toBe('new');
+  });
+});
+
+describe('the configuration', () => {
+  test('a bad entry is named by its path and costs nobody else', async () => {
+    await open({ mcpServers: { bad: { command: 5 }, odd: { ...entry(), allowed_tools: [] }, good: entry() } });
+    expect(host.status().map(({ name }) => name)).toEqual(['good']);
+    expect(problems.map((problem) => (problem as HostError).details.field)).toEqual([
+      'mcpServers.bad.command',
+      'mcpServers.odd',
+    ]);
+  });
+
+  test('servers of the configuration start when they are first needed', async () => {
+    await open({ mcpServers: { a: entry(), b: entry() } });
+    expect(host.status().map(({ state }) => state)).toEqual(['registered', 'registered']);
+    await host.call('a', 'echo', { text: 'x' });
+    expect(host.status().map(({ state }) => state)).toEqual(['ready', 'registered']);
+  });
+});
+
+describe('order', () => {
+  test('AC-H8 the guard comes before any look at the server', async () => {
+    await open();
+    host.setAllowlist(({ tool }) =>
+      tool === 'delete_repo' ? { allow: false, reason: 'too dangerous' } : { allow: true },
+    );
+    const error = await failureOf(host.call('github', 'delete_repo'));
+    expect([error.code, error.message.includes('denied by allowlist')]).toEqual(['denied', true]);
+  });
+
+  test('AC-H9 what is not there is named', async () => {
+    await open();
+    for (const error of [await failureOf(host.stop('nope')), await failureOf(host.call('nope', 'x'))]) {
+      expect(error.message).toContain("no server named 'nope'");
+    }
+  });
+
+  test('AC-H19 a denied call is not charged; a call over budget does not reach the server', async () => {
+    await open({ mcpServers: { a: entry() } });
+    host.setAllowlist(({ tool }) => (tool === 'fail' ? { allow: false, reason: 'no' } : { allow: true }));
+    await host.withBudget({ calls: 1 }, async () => {
+      await failureOf(host.call('a', 'fail'));
+      await host.call('a', 'count', { nonce: 'in' });
+      expect((await failureOf(host.call('a', 'count', { nonce: 'over' }))).code).toBe('budget_exceeded');
+    });
+    expect(ledger()).toEqual(['in']);
+  });
+
+  test('AC-H15 after a reload the counters are zero, and the next call reconnects by itself', async () => {
+    await open({ mcpServers: { a: entry() } });
+    await host.call('a', 'echo', { text: 'one' });
+    await host.reload('a');
+    expect(row('a')).toMatchObject({ restart_count: 0, consecutive_failures: 0 });
+    expect(textOf(await host.call('a', 'echo', { text: 'two' }))).toBe('two');
+    expect(row('a')?.run).toBe(2);
+  });
+});
+
+test('AC-H14 discover finds the tools of every server, and one that fails disturbs nobody', async () => {
+  await open({ mcpServers: { a: entry(), b: entry(), dead: { command: 'no-such-command' } } });
+  const found = await host.discover({ wake: true });
+  const echo = found.filter((each) => 'tool' in each && each.tool === 'echo');
+  expect(echo.map(({ server }) => server)).toEqual(['a', 'b']);
+  expect(found.filter((each) => 'error' in each).map(({ server }) => server)).toEqual(['dead']);
+});
+
+describe('a server that dies', () => {
+  test('D-04 in a call that may have changed something: the call is uncertain, and nothing is sent again', async () => {
+    await open({ mcpServers: { a: entry() } });
+    await host.tools('a');
+    const counted = host.call('a', 'sleep', { ms: 60_000, nonce: 'n', begun: true });
+    counted.catch(() => {});
+    await eventually('the call runs', () => ledger().includes('begun n'));
+    await failureOf(host.call('a', 'exit', { code: 3 }));
+    expect((await failureOf(counted)).toJSON()).toMatchObject({
+      code: 'outcome_uncertain',
+      execution: 'uncertain',
+      retryable: false,
+    });
+    expect(ledger()).toEqual(['begun n']);
+  });
+
+  test('D-02 D-07 in many read-only calls of a trusted server: one restart, one charge, and every call succeeds', async () => {
+    await open({ mcpServers: { a: entry({ trustAnnotations: true }) } });
+    await host.tools('a');
+    const calls = Array.from({ length: 50 }, (_, i) => host.call('a', 'echo', { text: `${i}` }));
+    await failureOf(host.call('a', 'exit', { code: 3 }));
+    expect((await Promise.all(calls)).map(textOf)).toEqual(Array.from({ length: 50 }, (_, i) => `${i}`));
+    expect(textOf(await host.call('a', 'echo', { text: 'after' }))).toBe('after');
+    expect(row('a')).toMatchObject({ restart_count: 1, run: 2, ejected: false });
+  });
+
+  test('comes back by itself, and calls made meanwhile wait for it', async () => {
+    await open({ mcpServers: { a: entry() } });
+    await host.call('a', 'echo', { text: 'x' });
+    await failureOf(host.call('a', 'exit', { code: 3 }));
+    expect(textOf(await host.call('a', 'echo', { text: 'again' }))).toBe('again');
+    expect(events.filter(({ kind }) => kind === 'restart')).toHaveLength(1);
+  });
+
+  test('D-03 and never starts is tried a bounded number of times, however many call it', async () => {
+    await open({ mcpServers: { broken: { command: 'sh', args: ['-c', 'echo gone >&2; exit 1'] } } });
+    const codes = new Set<string>();
+    for (let i = 0; i < 100; i++) codes.add((await failureOf(host.call('broken', 'x', {}, { timeoutMs: 50 }))).code);
+    expect(
+      [...codes].every((code) => ['reconnecting', 'timeout', 'server_parked', 'circuit_open'].includes(code)),
+    ).toBe(true);
+    await eventually('it is parked', () => row('broken')?.state === 'parked', 20_000);
+    expect(row('broken')?.run).toBeLessThanOrEqual(7);
+    expect(row('broken')?.lastError?.message).toContain('gone');
+  });
+
+  test('S6 for a reason that will not pass is parked after one try, with the reason', async () => {
+    await open({ mcpServers: { none: { command: 'no-such-command' } } });
+    const error = await failureOf(host.call('none', 'x'));
+    expect(error.toJSON()).toMatchObject({ code: 'server_parked', execution: 'not_executed' });
+    expect(row('none')).toMatchObject({ run: 1, state: 'parked' });
+  });
+});
+
+describe('answers that may be kept', () => {
+  const counting = (hint: string) => ({
+    command: 'perl',
+    args: [fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url))],
+    env: { LEDGER: path.join(folder, 'ledger'), HINT: hint },
+  });
+  const as = (id: string) => ({ principal: { id, role: undefined, scopes: [] } });
+
+  test('AC-H17 a second equal call is answered from the cache, with an equal answer', async () => {
+    await open({ mcpServers: { a: counting('"ttlMs":60000') } });
+    const first = await host.call('a', 'count', { nonce: 'n', x: [1, 2] });
+    const second = await host.call('a', 'count', { x: [1, 2], nonce: 'n' });
+    expect(second.bytes.equals(first.bytes)).toBe(true);
+    expect(ledger()).toEqual(['n']);
+    expect(host.cacheStats()).toMatchObject({ hits: 1, misses: 1 });
+  });
+
+  test('D-20 a private answer is not given to another principal, a public one is', async () => {
+    await open({
+      mcpServers: { own: counting('"ttlMs":60000'), all: counting('"ttlMs":60000,"cacheScope":"public"') },
+    });
+    for (const server of ['own', 'all']) {
+      await host.call(server, 'count', { nonce: server }, as('ada'));
+      await host.call(server, 'count', { nonce: server }, as('bob'));
+    }
+    expect(ledger().sort()).toEqual(['all', 'own', 'own']);
+  });
+
+  test('D-23 a reload forgets them, and so does cache: off', async () => {
+    await open({ mcpServers: { a: counting('"ttlMs":60000'), off: { ...counting('"ttlMs":60000'), cache: 'off' } } });
+    await host.call('a', 'count', { nonce: 'n' });
+    await host.reload('a');
+    await host.call('a', 'count', { nonce: 'n' });
+    await host.call('off', 'count', { nonce: 'o' });
+    await host.call('off', 'count', { nonce: 'o' });
+    expect(ledger()).toEqual(['n', 'n', 'o', 'o']);
+  });
+});
+
+test('D-05 a tool that keeps failing pauses its caller, and neither the server nor anybody else', async () => {
+  await open({ mcpServers: { a: entry() } });
+  const outcomes: string[] = [];
+  for (let i = 0; i < 20; i++)
+    outcomes.push(
+      await host.call('a', 'fail').then(
+        ({ isError }) => `${isError}`,
+        (error: HostError) => error.code,
+      ),
+    );
+  expect(outcomes.slice(0, 5)).toEqual(['true', 'true', 'true', 'true', 'true']);
+  expect(new Set(outcomes.slice(5))).toEqual(new Set(['tool_throttled']));
+  expect(row('a')).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+  const other = { principal: { id: 'somebody else', role: undefined, scopes: [] } };
+  expect((await host.call('a', 'fail', {}, other)).isError).toBe(true);
+});
+
+describe('leases', () => {
+  test('D-09 D-10 twenty at once start one process, and calls leave none behind', async () => {
+    await open({ mcpServers: { a: entry() } });
+    const leases = await Promise.all(Array.from({ length: 20 }, () => host.lease('a')));
+    expect(row('a')).toMatchObject({ ref_count: 20, run: 1 });
+    await host.call('a', 'echo', { text: 'x' });
+    expect(row('a')?.ref_count).toBe(20);
+    for (const lease of leases) lease.release();
+    expect(row('a')?.ref_count).toBe(0);
+  });
+
+  test('D-12 a stop ends the process whoever holds it', async () => {
+    await open();
+    await host.spawn({ name: 'a', ...entry() });
+    await host.lease('a');
+    await host.stop('a');
+    expect(row('a')).toMatchObject({ state: 'stopped', active: false });
+  });
+
+  test('a server nobody needs rests after its time, and wakes for the next call', async () => {
+    await open({ mcpServers: { a: entry({ keepAlive: '50ms' }) } });
+    await host.call('a', 'echo', { text: 'x' });
+    await eventually('it rests', () => row('a')?.state === 'registered');
+    expect(textOf(await host.call('a', 'echo', { text: 'y' }))).toBe('y');
+    expect(row('a')).toMatchObject({ run: 2, restart_count: 0 });
+  });
+});
+
+test('close leaves nothing running, and is one act however often it is asked for', async () => {
+  await open({ mcpServers: { a: entry(), b: entry() } });
+  await Promise.all([host.call('a', 'echo', { text: 'x' }), host.call('b', 'echo', { text: 'x' })]);
+  await Promise.all([host.close(), host.close()]);
+  expect(host.status()).toEqual([]);
+});
