@@ -8,6 +8,7 @@ export {
   type HostConfig,
   type HostOptions,
   type HostTool,
+  type SpawnOptions,
   type ToolResult,
 } from './host/host.js';
 export type { StatusRow } from './host/status.js';

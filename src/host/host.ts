@@ -21,12 +21,14 @@ import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
+import type { ListedItem } from '../session/lists.js';
 import type { Session, ToolArguments } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
 import { ManagedServer } from './managed-server.js';
 import { type StatusRow, statusRow } from './status.js';
@@ -49,8 +51,8 @@ export interface HostOptions {
 export interface HostCallOptions {
   readonly principal?: Principal;
   readonly signal?: AbortSignal;
-  /** From now; 60 s when absent. */
-  readonly timeoutMs?: number;
+  /** How long it may take from now, waiting included; 60 s when absent. */
+  readonly deadlineMs?: number;
   readonly idempotencyKey?: string;
   readonly onProgress?: (params: Buffer) => void;
   readonly attempt?: number;
@@ -71,14 +73,26 @@ export interface HostTool {
 }
 
 export type Discovered =
-  | { readonly server: string; readonly tool: string; readonly raw: Buffer }
+  | { readonly server: string; readonly tool: string; readonly schema: unknown }
   | { readonly server: string; readonly error: HostError };
+
+/** Beside how the server is reached. */
+export interface SpawnOptions {
+  /** False when absent: a spawned server is started at once. */
+  readonly lazy?: boolean;
+  readonly keepAliveMs?: number;
+  readonly circuitThreshold?: number;
+  readonly circuitResetMs?: number;
+  readonly maxRestarts?: number;
+  readonly restartWindowMs?: number;
+  readonly replace?: boolean;
+}
 
 /** Whoever embeds the host without roles acts as this. */
 export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
 
-const callTimeoutMs = 60_000;
-const discoverTimeoutMs = 10_000;
+const callDeadlineMs = 60_000;
+const listDeadlineMs = 10_000;
 
 export class Host {
   readonly #clock: Clock;
@@ -152,7 +166,7 @@ export class Host {
    */
   async spawn(
     entry: { readonly name: string } & Readonly<Record<string, unknown>>,
-    { replace = false } = {},
+    options: SpawnOptions = {},
   ): Promise<string> {
     const { name, ...rest } = entry;
     if (typeof name !== 'string' || name === '') {
@@ -160,8 +174,8 @@ export class Host {
     }
     const refused = denial(() => this.#guards, { principal: embedder, server: name, tool: undefined, action: 'spawn' });
     if (refused) throw refused;
-    const definition = parseServerDefinition(name, rest, false);
-    const isNew = await this.#add(definition, replace);
+    const definition = parseServerDefinition(name, { ...rest, ...treatmentOf(options) }, false);
+    const isNew = await this.#add(definition, options.replace ?? false);
     if (definition.isLazy || !definition.isEnabled) return name;
     try {
       await this.#server(name).supervisor.acquire(this.#clock.nowMs() + definition.timeouts.startMs);
@@ -184,7 +198,7 @@ export class Host {
       server,
       tool,
       args: typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args),
-      deadlineAtMs: this.#clock.nowMs() + (options.timeoutMs ?? callTimeoutMs),
+      deadlineAtMs: this.#clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
       signal: options.signal,
       idempotencyKey: options.idempotencyKey,
       onProgress: options.onProgress,
@@ -195,12 +209,12 @@ export class Host {
   }
 
   /** The tools of one server, as far as the principal may call them. */
-  async tools(server: string, { principal = embedder, timeoutMs = discoverTimeoutMs } = {}): Promise<HostTool[]> {
+  async tools(server: string, { principal = embedder, deadlineMs = listDeadlineMs } = {}): Promise<HostTool[]> {
     const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
     if (refused) throw refused;
     const managed = this.#server(server);
     using _lease = managed.lease();
-    const deadlineAtMs = this.#clock.nowMs() + timeoutMs;
+    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     const { connection } = await managed.supervisor.acquire(deadlineAtMs);
     const { items } = await connection.list('tools/list', { deadlineAtMs });
     managed.learn(items);
@@ -216,9 +230,9 @@ export class Host {
         if (denial(() => this.#guards, { principal, server: name, tool: undefined, action: 'list' })) return [];
         const managed = this.#server(name);
         const isUp = managed.supervisor.snapshot().state === 'ready';
-        if (!wake && !isUp) return managed.tools.map(({ key, raw }) => ({ server: name, tool: key, raw }));
+        if (!wake && !isUp) return managed.tools.map((item) => described(name, item));
         try {
-          return (await this.tools(name, { principal })).map(({ name: tool, raw }) => ({ server: name, tool, raw }));
+          return (await this.tools(name, { principal })).map(({ name: key, raw }) => described(name, { key, raw }));
         } catch (error) {
           if (!isHostError(error)) throw error;
           return [{ server: name, error }];
@@ -280,8 +294,11 @@ export class Host {
     return this.#budgets.withBudget(plan, run);
   }
 
-  on(listener: Listener<SupervisorEvent>): () => void {
-    return this.#events.on('supervisor', listener);
+  /** `any` hears every event. Returns the function that takes the listener off again. */
+  on(kind: SupervisorEvent['kind'] | 'any', listener: Listener<SupervisorEvent>): () => void {
+    return this.#events.on('supervisor', (event) => {
+      if (kind === 'any' || event.kind === kind) listener(event);
+    });
   }
 
   /** Stops every server; resolves when nothing of this host runs. */
@@ -366,6 +383,25 @@ export class Host {
       if (event.to !== 'suspect') this.#registry.closed(event.server);
     }
   }
+}
+
+/** Options of `spawn` as the keys of a configuration entry. */
+function treatmentOf(options: SpawnOptions): Record<string, unknown> {
+  const { lazy, keepAliveMs, circuitThreshold, circuitResetMs, maxRestarts, restartWindowMs } = options;
+  const given = (entries: Record<string, unknown>) =>
+    Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
+  const breaker = given({ threshold: circuitThreshold, reset: circuitResetMs });
+  const restart = given({ max: maxRestarts, window: restartWindowMs });
+  return {
+    ...given({ lazy, keepAlive: keepAliveMs }),
+    ...(Object.keys(breaker).length > 0 ? { breaker } : {}),
+    ...(Object.keys(restart).length > 0 ? { restart } : {}),
+  };
+}
+
+function described(server: string, { key, raw }: ListedItem): Discovered {
+  const schema = memberText(raw, 'inputSchema');
+  return { server, tool: key, schema: schema === undefined ? undefined : (JSON.parse(schema) as unknown) };
 }
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {

@@ -33,7 +33,7 @@ const ledger = () => {
 const open = async (config: HostConfig = {}) => {
   host = await createHost(config, { stateDir: path.join(folder, 'state'), onProblem: (error) => problems.push(error) });
   events = [];
-  host.on((event) => events.push(event));
+  host.on('any', (event) => events.push(event));
   return host;
 };
 const row = (name: string) => host.status().find((each) => each.name === name);
@@ -94,7 +94,7 @@ describe('spawning', () => {
 
   test('AC-H18 a lazy server at a dead address is accepted, and not active', async () => {
     await open();
-    await host.spawn({ name: 'far', url: 'http://127.0.0.1:9/mcp', lazy: true });
+    await host.spawn({ name: 'far', url: 'http://127.0.0.1:9/mcp' }, { lazy: true });
     expect(row('far')).toMatchObject({ lazy: true, active: false, state: 'registered' });
   });
 
@@ -113,6 +113,28 @@ describe('spawning', () => {
     await host.spawn({ name: 'one', ...entry({ concurrency: 1 }) }, { replace: true });
     expect(textOf(await host.call('one', 'echo', { text: 'new' }))).toBe('new');
   });
+});
+
+test('options of spawn are those of a configuration entry, and are checked like them', async () => {
+  await open();
+  const options = {
+    lazy: true,
+    keepAliveMs: 1_000,
+    circuitThreshold: 2,
+    circuitResetMs: 50,
+    maxRestarts: 1,
+    restartWindowMs: 1_000,
+  };
+  await host.spawn({ name: 'a', ...entry() }, options);
+  expect(row('a')).toMatchObject({ lazy: true, state: 'registered' });
+  expect((await failureOf(host.spawn({ name: 'b', ...entry() }, { circuitThreshold: 0 }))).details.field).toBe(
+    'mcpServers.b.breaker.threshold',
+  );
+  const heard: string[] = [];
+  const off = host.on('state', ({ server }) => heard.push(server));
+  await host.call('a', 'echo', { text: 'x' });
+  expect(heard).toEqual(['a', 'a']);
+  off();
 });
 
 describe('the configuration', () => {
@@ -175,7 +197,7 @@ test('AC-H14 discover finds the tools of every server, and one that fails distur
   await open({ mcpServers: { a: entry(), b: entry(), dead: { command: 'no-such-command' } } });
   const found = await host.discover({ wake: true });
   const echo = found.filter((each) => 'tool' in each && each.tool === 'echo');
-  expect(echo.map(({ server }) => server)).toEqual(['a', 'b']);
+  expect(echo).toMatchObject(['a', 'b'].map((server) => ({ server, tool: 'echo', schema: { type: 'object' } })));
   expect(found.filter((each) => 'error' in each).map(({ server }) => server)).toEqual(['dead']);
 });
 
@@ -216,7 +238,7 @@ describe('a server that dies', () => {
   test('D-03 and never starts is tried a bounded number of times, however many call it', async () => {
     await open({ mcpServers: { broken: { command: 'sh', args: ['-c', 'echo gone >&2; exit 1'] } } });
     const codes = new Set<string>();
-    for (let i = 0; i < 100; i++) codes.add((await failureOf(host.call('broken', 'x', {}, { timeoutMs: 50 }))).code);
+    for (let i = 0; i < 100; i++) codes.add((await failureOf(host.call('broken', 'x', {}, { deadlineMs: 50 }))).code);
     expect(
       [...codes].every((code) => ['reconnecting', 'timeout', 'server_parked', 'circuit_open'].includes(code)),
     ).toBe(true);

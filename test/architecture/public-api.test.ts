@@ -1,0 +1,44 @@
+/**
+ * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
+ */
+import { expect, test } from 'vitest';
+import * as hostler from '../../src/index.js';
+import * as testing from '../../src/testing.js';
+
+test('the names of hostler', () => {
+  expect(Object.keys(hostler).sort()).toEqual([
+    'Connector',
+    'ERRORS',
+    'Host',
+    'HostError',
+    'createHost',
+    'createMemoryLink',
+    'parseServerSpec',
+    'systemClock',
+  ]);
+});
+
+test('the names of hostler/testing', () => {
+  expect(Object.keys(testing).sort()).toEqual(['FakeClock', 'randomInt', 'seededRandom']);
+});
+
+test('the methods of a host', () => {
+  const methods = Object.getOwnPropertyNames(hostler.Host.prototype).filter((name) => name !== 'constructor');
+  expect(methods.sort()).toEqual([
+    ...[
+      'cacheStats',
+      'call',
+      'close',
+      'discover',
+      'lease',
+      'on',
+      'open',
+      'reload',
+      'setAllowlist',
+      'spawn',
+      'start',
+      'status',
+    ],
+    ...['stop', 'tools', 'withBudget'],
+  ]);
+});
