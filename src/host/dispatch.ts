@@ -7,22 +7,25 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Call, CallResult, Send, ToolTraits } from '../policy/call.js';
 import { mayReplay, toOutcome } from '../policy/replay.js';
-import { readRpcError } from '../session/answers.js';
+import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import { memberText } from '../wire/json-members.js';
 import type { ManagedServer } from './managed-server.js';
+
+/** Redacts and neutralises what a server said before it is quoted. */
+type Clean = (text: string) => string;
 
 /** Progress may keep a call going, but not for longer than this. */
 const callMsMax = 10 * 60_000;
 
 export const dispatch =
-  (serverOf: (name: string) => ManagedServer, clock: Clock): Send =>
+  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean): Send =>
   async (call) => {
     const server = serverOf(call.server);
     using _lease = server.lease();
     const traits = server.traitsOf(call.tool);
     for (let attempt = 0; ; attempt++) {
-      const outcome = await attemptOnce(server, call, clock);
+      const outcome = await attemptOnce(server, call, clock, clean);
       if (!(outcome instanceof HostError)) {
         server.retries.succeeded();
         return outcome;
@@ -42,10 +45,15 @@ function again(server: ManagedServer, call: Call, error: HostError, traits: Tool
   return server.retries.take();
 }
 
-async function attemptOnce(server: ManagedServer, call: Call, clock: Clock): Promise<CallResult | HostError> {
+async function attemptOnce(
+  server: ManagedServer,
+  call: Call,
+  clock: Clock,
+  clean: Clean,
+): Promise<CallResult | HostError> {
   try {
     const { connection, run } = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
-    return await callOnce(server, connection, run, call, clock);
+    return await callOnce(server, connection, run, call, clock, clean);
   } catch (error) {
     if (isHostError(error)) return error;
     throw error;
@@ -58,6 +66,7 @@ async function callOnce(
   run: number,
   call: Call,
   clock: Clock,
+  clean: Clean,
 ): Promise<CallResult> {
   const { callMs } = server.definition.timeouts;
   const nowMs = clock.nowMs();
@@ -68,7 +77,7 @@ async function callOnce(
     extend: { byMs: callMs, untilMs: Math.min(call.deadlineAtMs, nowMs + callMsMax) },
   });
   server.supervisor.succeeded(run);
-  if (answer.kind === 'error') throw answered(call, answer.bytes);
+  if (answer.kind === 'error') throw answered(call, answer.bytes, clean);
   const isError = memberText(answer.bytes, 'isError') === 'true';
   return { bytes: answer.bytes, isError, fromCache: false, run };
 }
@@ -76,11 +85,11 @@ async function callOnce(
 const invalidParams = -32602;
 
 /** The server answered, if only with an error: it is alive, and the call is over. */
-function answered({ server, tool }: Call, bytes: Buffer): HostError {
+function answered({ server, tool }: Call, bytes: Buffer, clean: Clean): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
     code === invalidParams ? 'invalid_arguments' : 'tool_error',
-    `${server}/${tool}: ${message.slice(0, 2_048)}`,
+    `${server}/${tool}: ${quote(message, clean)}`,
     {
       server,
       tool,

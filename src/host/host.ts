@@ -145,7 +145,7 @@ export class Host {
       throttle(new ToolThrottle(clock)),
       gate(breakerOf, clock),
       concurrency(slotsOf),
-    )(dispatch((server) => this.#server(server), clock));
+    )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */

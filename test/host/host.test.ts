@@ -294,6 +294,21 @@ describe('answers that may be kept', () => {
   });
 });
 
+test('what a server says in an error is quoted without secrets and without power over a terminal', async () => {
+  const answer = '{"code":-32000,"message":"no \\u001b[31m token=abcdefgh12345678 sk-abcdefghijklmnopqrstu"}';
+  const script = `
+    process.stdin.setEncoding('utf8').on('data', (text) => text.split('\\n').filter(Boolean).forEach((line) => {
+      const { id, method } = JSON.parse(line);
+      if (id === undefined) return;
+      const ok = method === 'initialize' && '{"protocolVersion":"2025-11-25","capabilities":{}}';
+      console.log('{"jsonrpc":"2.0","id":' + id + (ok ? ',"result":' + ok : ',"error":' + process.env.ANSWER) + '}');
+    }));`;
+  await open({ mcpServers: { rude: { command: process.execPath, args: ['-e', script], env: { ANSWER: answer } } } });
+  const { message } = await failureOf(host.call('rude', 'x'));
+  expect(message).toContain('\\u{1b}[31m');
+  expect(message).not.toMatch(/abcdefgh|\u001b/);
+});
+
 test('D-05 a tool that keeps failing pauses its caller, and neither the server nor anybody else', async () => {
   await open({ mcpServers: { a: entry() } });
   const outcomes: string[] = [];
