@@ -32,6 +32,7 @@ import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
 import { ManagedServer } from './managed-server.js';
 import { type StatusRow, statusRow } from './status.js';
+import { ToolLearner } from './tool-learner.js';
 
 /** As in `hostler.json`, already parsed. */
 export interface HostConfig {
@@ -91,6 +92,7 @@ export interface SpawnOptions {
 /** Whoever embeds the host without roles acts as this. */
 export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
 
+const listChanged = 'notifications/tools/list_changed';
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
 
@@ -362,12 +364,21 @@ export class Host {
       isEnabled: definition.isEnabled,
       isFirstStartFree: isPackageRunner(spec),
       plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
-      connect: (_run, signal, onLost) =>
-        this.#connector.connect(spec, {
+      connect: async (_run, signal, onLost) => {
+        const deadlineAtMs = this.#clock.nowMs() + timeouts.startMs;
+        const learner = new ToolLearner(this.#clock, (tools) => this.#servers.get(name)?.learn(tools), this.#onProblem);
+        const session = await this.#connector.connect(spec, {
           startTimeoutMs: timeouts.startMs,
           signal,
-          handlers: { closed: onLost, handlerError: this.#onProblem },
-        }),
+          handlers: {
+            closed: onLost,
+            handlerError: this.#onProblem,
+            notification: ({ method }) => method === listChanged && learner.changed(),
+          },
+        });
+        await learner.begin(session, deadlineAtMs);
+        return session;
+      },
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
   }

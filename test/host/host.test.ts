@@ -193,6 +193,18 @@ describe('order', () => {
   });
 });
 
+test('D-19 tools are known when a server is ready, and read again when it says that they changed', async () => {
+  await open({ mcpServers: { a: entry() } });
+  await host.call('a', 'echo', { text: 'x' });
+  const count = row('a')?.tools;
+  expect(count).toBeGreaterThan(10);
+  await host.reload('a');
+  await host.call('a', 'notify');
+  expect(row('a')?.tools).toBe(count);
+  expect((await host.discover()).length).toBe(count);
+  expect(problems).toEqual([]);
+});
+
 test('AC-H14 discover finds the tools of every server, and one that fails disturbs nobody', async () => {
   await open({ mcpServers: { a: entry(), b: entry(), dead: { command: 'no-such-command' } } });
   const found = await host.discover({ wake: true });
@@ -219,7 +231,7 @@ describe('a server that dies', () => {
 
   test('D-02 D-07 in many read-only calls of a trusted server: one restart, one charge, and every call succeeds', async () => {
     await open({ mcpServers: { a: entry({ trustAnnotations: true }) } });
-    await host.tools('a');
+    await host.call('a', 'echo', { text: 'first' });
     const calls = Array.from({ length: 50 }, (_, i) => host.call('a', 'echo', { text: `${i}` }));
     await failureOf(host.call('a', 'exit', { code: 3 }));
     expect((await Promise.all(calls)).map(textOf)).toEqual(Array.from({ length: 50 }, (_, i) => `${i}`));

@@ -1,0 +1,66 @@
+/**
+ * Keeps what is known of one connection's tools: reads them when it opens, and again when the server says they changed.
+ * A server without its tools known is not ready: its read-only tools could not be told from the others.
+ * Not here: what follows from them (managed-server.ts).
+ *
+ * Invariant: at most one reading at a time, and one more when something changed meanwhile; a reading that fails leaves what
+ * was known before.
+ */
+import { type Clock, sleep } from '../kernel/clock.js';
+import { isHostError } from '../kernel/errors.js';
+import type { ListedItem } from '../session/lists.js';
+import type { Session } from '../session/session.js';
+
+/** Servers announce each of many changes; they are read once when things have settled. */
+const settleMs = 100;
+const readMsMax = 30_000;
+
+export class ToolLearner {
+  readonly #clock: Clock;
+  readonly #learn: (tools: readonly ListedItem[]) => void;
+  readonly #onProblem: (error: unknown) => void;
+  #session: Session | undefined;
+  #state: 'idle' | 'reading' | 'reading, changed again' = 'idle';
+
+  constructor(clock: Clock, learn: (tools: readonly ListedItem[]) => void, onProblem: (error: unknown) => void) {
+    this.#clock = clock;
+    this.#learn = learn;
+    this.#onProblem = onProblem;
+  }
+
+  /** Resolves when the tools are known, or the server has said that it cannot tell; rejects when the connection is lost. */
+  async begin(session: Session, deadlineAtMs: number): Promise<void> {
+    this.#session = session;
+    try {
+      this.#learn((await session.list('tools/list', { deadlineAtMs })).items);
+    } catch (error) {
+      // A server that answers, if only with an error, can still be called.
+      if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
+        await session.close();
+        throw error;
+      }
+      this.#onProblem(error);
+    }
+  }
+
+  changed(): void {
+    if (this.#state !== 'idle') this.#state = 'reading, changed again';
+    else if (this.#session) void this.#read(this.#session);
+  }
+
+  async #read(session: Session): Promise<void> {
+    this.#state = 'reading';
+    try {
+      await sleep(this.#clock, settleMs);
+      this.#state = 'reading';
+      if (session.closedBy) return;
+      this.#learn((await session.list('tools/list', { deadlineAtMs: this.#clock.nowMs() + readMsMax })).items);
+    } catch (error) {
+      this.#onProblem(error);
+    } finally {
+      const isStale = (this.#state as string) === 'reading, changed again';
+      this.#state = 'idle';
+      if (isStale && !session.closedBy) this.changed();
+    }
+  }
+}
