@@ -85,14 +85,15 @@ export function reencoded(random: Random, value: Json): string {
 
 function spelled(random: Random, text: string): string {
   let out = '';
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charAt(i);
-    if (random() < 0.1) out += `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    else if (unit === '/' && random() < 0.5) out += '\\/';
-    else out += unit === '"' || unit === '\\' ? `\\${unit}` : unit;
+  for (const sign of text) {
+    if (random() < 0.1) for (let i = 0; i < sign.length; i++) out += escaped(sign.charCodeAt(i));
+    else if (sign === '/' && random() < 0.5) out += '\\/';
+    else out += JSON.stringify(sign).slice(1, -1);
   }
   return `"${out}"`;
 }
+
+const escaped = (code: number): string => `\\u${code.toString(16).padStart(4, '0')}`;
 
 function numbered(random: Random, value: number): string {
   const plain = String(value);
