@@ -116,7 +116,7 @@ export function withOtherSilence(random: Random, tool: { [key: string]: Json }):
 /** One change, somewhere; never one that says the same. */
 export function mutated(random: Random, kind: PinKind, value: Json): Json {
   for (;;) {
-    const copy = structuredClone(value);
+    const copy = JSON.parse(JSON.stringify(value)) as Json;
     const after = mutateAt(random, copy);
     if (!isDeepStrictEqual(meaning(kind, after), meaning(kind, value))) return after;
   }

@@ -247,53 +247,55 @@ test('pins outlive the host, and a list that brings nothing new is not written a
 
 describe('X11', () => {
   const kinds = Object.keys(samples) as PinKind[];
-  const bystander = itemOf('tool', '{"name":"bystander","uri":"by:stander","uriTemplate":"by:stander"}');
+  const bystander = itemOf('tool', '{"name":"bystander","uri":"bystander","uriTemplate":"bystander"}');
   const keyed = (kind: PinKind, text: string): PinItem[] => [
     itemOf(kind, text),
     kind === 'instructions' ? { ...bystander, key: 'bystander' } : itemOf(kind, bystander.raw.toString()),
   ];
 
-  test('10,000 changes of any field are all caught before a call is admitted', () => {
+  // 10,000 in all, most of them tools.
+  const share = (kind: PinKind) => (kind === 'tool' ? 4_000 : 1_500);
+
+  test.each(kinds)('of 10,000 changes of any field, those of a %s are all caught before a call is admitted', (kind) => {
     const seed = 11;
     const random = seededRandom(seed);
-    let nameless = 0;
+    const original = keyed(kind, JSON.stringify(samples[kind]));
+    const store = memoryPinStore();
+    new Pins({ store, kind }).observe(server, original, day(1));
+    const pinnedRecords = store.load(server);
     const missed: string[] = [];
-    for (let i = 0; i < 10_000; i++) {
-      // Half of them are tools.
-      const kind = i % 2 === 0 ? 'tool' : (kinds[i % kinds.length] as PinKind);
-      const store = memoryPinStore();
-      const before = new Pins({ store, kind });
-      before.observe(server, keyed(kind, JSON.stringify(samples[kind])), day(1));
+    let nameless = 0;
+    for (let i = 0; i < share(kind); i++) {
+      const pins = new Pins({ store: { load: () => pinnedRecords, save: () => {} }, kind });
       // Either the server lists anew, or the host has been restarted in between.
-      const after = random() < 0.5 ? before : new Pins({ store, kind });
+      if (i % 8 === 0) pins.observe(server, original, day(2));
       const items = keyed(kind, reencoded(random, mutated(random, kind, samples[kind])));
-      const { tools } = after.observe(server, shuffled(random, items), day(2));
+      const { tools } = pins.observe(server, shuffled(random, items), day(3));
       const key = items[0]?.key ?? '';
       if (key === '') {
+        // Nobody can call what has no name.
         nameless++;
         continue;
       }
-      const isCaught = pinRefusal(after.statusOf(server, key), defaultPinPolicy) !== undefined;
-      const agrees = tools.get(key) === after.statusOf(server, key) && tools.get(items[1]?.key ?? '') === 'approved';
-      if (!isCaught || !agrees) missed.push(`${kind} ${tools.get(key)} ${items[0]?.raw}`);
+      const status = pins.statusOf(server, key);
+      const isCaught = pinRefusal(status, defaultPinPolicy) !== undefined;
+      const isOnlyThat = tools.get('bystander') === 'approved' && !pins.recordOf(server, key)?.isAmbiguous;
+      if (!isCaught || !isOnlyThat || tools.get(key) !== status) missed.push(`${kind} ${status} ${items[0]?.raw}`);
     }
     expect(missed, `seed ${seed}`).toEqual([]);
-    // Nobody can call what has no name.
-    expect(nameless).toBeLessThan(1_000);
+    expect(nameless).toBeLessThan(share(kind) / 4);
   });
 
-  test('10,000 other spellings of the same raise no alarm', () => {
+  test.each(kinds)('of 10,000 other spellings of the same, those of a %s raise no alarm', (kind) => {
     const seed = 12;
     const random = seededRandom(seed);
     const alarms: string[] = [];
-    const byKind = new Map(kinds.map((kind) => [kind, new Pins({ store: memoryPinStore(), kind })]));
-    for (const [kind, pins] of byKind) pins.observe(server, keyed(kind, JSON.stringify(samples[kind])), day(1));
-    for (let i = 0; i < 10_000; i++) {
-      const kind = i % 2 === 0 ? 'tool' : (kinds[i % kinds.length] as PinKind);
+    const pins = new Pins({ store: memoryPinStore(), kind });
+    pins.observe(server, keyed(kind, JSON.stringify(samples[kind])), day(1));
+    for (let i = 0; i < share(kind); i++) {
       const same = kind === 'tool' ? withOtherSilence(random, sampleTool) : samples[kind];
       const items = shuffled(random, keyed(kind, reencoded(random, same)));
-      const report = byKind.get(kind)?.observe(server, items, day(2));
-      if (report?.changes.length !== 0) alarms.push(`${kind} ${items[0]?.raw}`);
+      if (pins.observe(server, items, day(2)).changes.length > 0) alarms.push(`${kind} ${items[0]?.raw}`);
     }
     expect(alarms, `seed ${seed}`).toEqual([]);
   });
