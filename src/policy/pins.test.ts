@@ -245,7 +245,7 @@ test('pins outlive the host, and a list that brings nothing new is not written a
   expect(pinsOf({ store }).pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
-describe('X11', () => {
+describe('a server that changes its mind', () => {
   const kinds = Object.keys(samples) as PinKind[];
   const bystander = itemOf('tool', '{"name":"bystander","uri":"bystander","uriTemplate":"bystander"}');
   const keyed = (kind: PinKind, text: string): PinItem[] => [
@@ -253,46 +253,47 @@ describe('X11', () => {
     kind === 'instructions' ? { ...bystander, key: 'bystander' } : itemOf(kind, bystander.raw.toString()),
   ];
 
-  // 10,000 in all, most of them tools.
-  const share = (kind: PinKind) => (kind === 'tool' ? 4_000 : 1_500);
+  // 10,000 in all, most of them of tools; in parts, to keep each short.
+  const parts: ReadonlyArray<readonly [PinKind, seed: number, count: number]> = [
+    ['tool', 11, 2_000],
+    ['tool', 12, 2_000],
+    ...kinds.filter((kind) => kind !== 'tool').map((kind) => [kind, 13, 1_500] as const),
+  ];
 
-  test.each(kinds)('of 10,000 changes of any field, those of a %s are all caught before a call is admitted', (kind) => {
-    const seed = 11;
-    const random = seededRandom(seed);
-    const original = keyed(kind, JSON.stringify(samples[kind]));
-    const store = memoryPinStore();
-    new Pins({ store, kind }).observe(server, original, day(1));
-    const pinnedRecords = store.load(server);
-    const missed: string[] = [];
-    let nameless = 0;
-    for (let i = 0; i < share(kind); i++) {
-      const pins = new Pins({ store: { load: () => pinnedRecords, save: () => {} }, kind });
-      // Either the server lists anew, or the host has been restarted in between.
-      if (i % 8 === 0) pins.observe(server, original, day(2));
-      const items = keyed(kind, reencoded(random, mutated(random, kind, samples[kind])));
-      const { tools } = pins.observe(server, shuffled(random, items), day(3));
-      const key = items[0]?.key ?? '';
-      if (key === '') {
-        // Nobody can call what has no name.
-        nameless++;
-        continue;
+  test.each(parts)(
+    'X11 any field of a %s changed (seed %i): all of %i are caught before a call',
+    (kind, seed, count) => {
+      const random = seededRandom(seed);
+      const original = keyed(kind, JSON.stringify(samples[kind]));
+      const store = memoryPinStore();
+      new Pins({ store, kind }).observe(server, original, day(1));
+      const pinnedRecords = store.load(server);
+      const missed: string[] = [];
+      for (let i = 0; i < count; ) {
+        const pins = new Pins({ store: { load: () => pinnedRecords, save: () => {} }, kind });
+        // Either the server lists anew, or the host has been restarted in between.
+        if (i % 8 === 0) pins.observe(server, original, day(2));
+        const items = keyed(kind, reencoded(random, mutated(random, kind, samples[kind])));
+        const { tools } = pins.observe(server, shuffled(random, items), day(3));
+        const key = items[0]?.key ?? '';
+        // Nobody can call what has lost its name: that is not one of the count.
+        if (key === '') continue;
+        i++;
+        const status = pins.statusOf(server, key);
+        const isCaught = pinRefusal(status, defaultPinPolicy) !== undefined;
+        const isOnlyThat = tools.get('bystander') === 'approved' && !pins.recordOf(server, key)?.isAmbiguous;
+        if (!isCaught || !isOnlyThat || tools.get(key) !== status) missed.push(`${kind} ${status} ${items[0]?.raw}`);
       }
-      const status = pins.statusOf(server, key);
-      const isCaught = pinRefusal(status, defaultPinPolicy) !== undefined;
-      const isOnlyThat = tools.get('bystander') === 'approved' && !pins.recordOf(server, key)?.isAmbiguous;
-      if (!isCaught || !isOnlyThat || tools.get(key) !== status) missed.push(`${kind} ${status} ${items[0]?.raw}`);
-    }
-    expect(missed, `seed ${seed}`).toEqual([]);
-    expect(nameless).toBeLessThan(share(kind) / 4);
-  });
+      expect(missed, `seed ${seed}`).toEqual([]);
+    },
+  );
 
-  test.each(kinds)('of 10,000 other spellings of the same, those of a %s raise no alarm', (kind) => {
-    const seed = 12;
+  test.each(parts)('X11 a %s in other spellings (seed %i): none of %i raises an alarm', (kind, seed, count) => {
     const random = seededRandom(seed);
     const alarms: string[] = [];
     const pins = new Pins({ store: memoryPinStore(), kind });
     pins.observe(server, keyed(kind, JSON.stringify(samples[kind])), day(1));
-    for (let i = 0; i < share(kind); i++) {
+    for (let i = 0; i < count; i++) {
       const same = kind === 'tool' ? withOtherSilence(random, sampleTool) : samples[kind];
       const items = shuffled(random, keyed(kind, reencoded(random, same)));
       if (pins.observe(server, items, day(2)).changes.length > 0) alarms.push(`${kind} ${items[0]?.raw}`);
