@@ -1,0 +1,93 @@
+import { describe, expect, test } from 'vitest';
+import { seededRandom } from '../kernel/random.js';
+import { type PinKind, pinHash } from './pin-hash.js';
+import { reencoded, samples, sampleTool } from './pin-samples.js';
+
+const hashOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.hash;
+const bodyOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.bodyHash;
+const bare = { name: 'a', inputSchema: { type: 'object' } };
+
+describe('what has one hash', () => {
+  test('the hash of a tool is what it always was', () => {
+    expect(pinHash('tool', JSON.stringify(bare))).toEqual({
+      hash: '317600401279a00fc07c31c36b1a01dbc4c9ba8f5636f38752bcba58cf01dbe5',
+      bodyHash: '06132322177f553140042aed3b694abd5605b46f8b5ab9a4dc68dd7bfb84f820',
+    });
+  });
+
+  test.each([
+    ['other order', '{"inputSchema":{"type":"object"},"name":"a"}'],
+    ['white space', ' { "name" : "a" ,\n"inputSchema": {"type":"object"} } '],
+    ['escapes', '{"n\\u0061me":"\\u0061","inputSchema":{"type":"object"}}'],
+    ['empty annotations', '{"name":"a","inputSchema":{"type":"object"},"annotations":{}}'],
+    ['an explicit default', '{"name":"a","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}'],
+  ])('%s changes nothing', (_name, text) => {
+    expect(pinHash('tool', text)).toEqual(pinHash('tool', JSON.stringify(bare)));
+    expect(pinHash('tool', Buffer.from(text))).toEqual(pinHash('tool', text));
+  });
+
+  test('all four hints may be written out', () => {
+    const annotations = { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true };
+    expect(hashOf({ ...bare, annotations })).toBe(hashOf(bare));
+  });
+
+  test.each(Object.keys(samples) as PinKind[])('a %s keeps its hash however it is written', (kind) => {
+    const random = seededRandom(7);
+    const wanted = hashOf(samples[kind], kind);
+    for (let i = 0; i < 100; i++) expect(pinHash(kind, reencoded(random, samples[kind]))?.hash).toBe(wanted);
+  });
+});
+
+describe('what has another hash', () => {
+  test.each(Object.keys(sampleTool))('D-25 a tool without its %s', (field) => {
+    const { [field]: _, ...rest } = sampleTool;
+    expect(hashOf(rest)).not.toBe(hashOf(sampleTool));
+  });
+
+  test.each([
+    ['readOnlyHint', true],
+    ['destructiveHint', false],
+    ['idempotentHint', true],
+    ['openWorldHint', false],
+    ['readOnlyHint', null],
+    ['title', ''],
+  ])('an annotation %s that is %s', (hint, value) => {
+    expect(hashOf({ ...bare, annotations: { [hint]: value } })).not.toBe(hashOf(bare));
+  });
+
+  test.each([[null], [[]], [''], [false]])('annotations that are no object: %j', (annotations) => {
+    expect(hashOf({ ...bare, annotations })).not.toBe(hashOf(bare));
+  });
+
+  test('integers beyond what a double holds', () => {
+    expect(pinHash('tool', '{"name":"a","max":9007199254740993}')).not.toEqual(
+      pinHash('tool', '{"name":"a","max":9007199254740992}'),
+    );
+  });
+
+  test('the same text as another kind, and a body that looks like a whole', () => {
+    const text = JSON.stringify({ name: 'a' });
+    const kinds = Object.keys(samples) as PinKind[];
+    const all = kinds.flatMap((kind) => [pinHash(kind, text)?.hash, pinHash(kind, text)?.bodyHash]);
+    expect(new Set(all).size).toBe(2 * kinds.length);
+  });
+});
+
+describe('the body', () => {
+  test('is the same under another name, and only then', () => {
+    expect(bodyOf({ ...sampleTool, name: 'other' })).toBe(bodyOf(sampleTool));
+    expect(bodyOf({ ...sampleTool, title: 'other' })).not.toBe(bodyOf(sampleTool));
+    expect(bodyOf({ uri: 'a', name: 'n' }, 'resource')).toBe(bodyOf({ uri: 'b', name: 'n' }, 'resource'));
+    expect(bodyOf({ uri: 'a', name: 'n' }, 'resource')).not.toBe(bodyOf({ uri: 'a', name: 'm' }, 'resource'));
+  });
+});
+
+test.each([
+  ['broken', '{"name":'],
+  ['a key twice', '{"name":"a","name":"b"}'],
+  ['a key twice in disguise', '{"name":"a","n\\u0061me":"b"}'],
+  ['nested too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
+])('a text that is %s has no hash', (_name, text) => {
+  expect(pinHash('tool', text)).toBeUndefined();
+  expect(pinHash('tool', Buffer.from([0x22, 0xff, 0x22]))).toBeUndefined();
+});

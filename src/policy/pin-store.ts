@@ -1,0 +1,55 @@
+/**
+ * What is remembered of a server's definitions between lists and between runs of the host, and the port it is kept behind.
+ * Not here: how a record comes to change (pins.ts).
+ *
+ * Invariant: the status is a function of the record alone, so listing and calling cannot be told two things.
+ */
+
+export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'removed';
+
+/** One definition as it was seen. */
+export interface PinVersion {
+  readonly hash: string;
+  readonly bodyHash: string;
+  /** The server's own text; undefined once a version that nobody approved is no longer listed. */
+  readonly raw: string | undefined;
+  /** ISO 8601: when it was approved, or first seen while it waits for that. */
+  readonly at: string;
+}
+
+export interface PinRecord {
+  readonly name: string;
+  readonly approved: PinVersion | undefined;
+  /** What the server lists instead of the approved version. */
+  readonly pending: PinVersion | undefined;
+  /** The hash it had when it was new; a name that never was approved counts as changed once it differs. */
+  readonly firstHash: string | undefined;
+  /** The name under which its body was known before. */
+  readonly renamedFrom: string | undefined;
+  /** Listed twice at once, or in a text without one meaning: there is nothing to approve. */
+  readonly isAmbiguous: boolean;
+  readonly isListed: boolean;
+}
+
+export interface PinStore {
+  /** Undefined for a server that was never seen, which is not the same as one that had nothing to list. */
+  load(server: string): readonly PinRecord[] | undefined;
+  save(server: string, records: readonly PinRecord[]): void;
+}
+
+export function memoryPinStore(): PinStore {
+  const byServer = new Map<string, readonly PinRecord[]>();
+  return {
+    load: (server) => byServer.get(server),
+    save: (server, records) => void byServer.set(server, records),
+  };
+}
+
+/** A version that waits for approval still waits when the server stops listing it: vanishing is no way out. */
+export function pinStatus(record: PinRecord): PinStatus {
+  const { approved, pending, firstHash, renamedFrom } = record;
+  if (record.isAmbiguous) return 'changed';
+  if (!pending) return record.isListed ? 'approved' : 'removed';
+  if (approved || pending.hash !== firstHash) return 'changed';
+  return renamedFrom === undefined ? 'new' : 'renamed';
+}

@@ -1,0 +1,326 @@
+/**
+ * Which of a server's definitions an operator has agreed to, and which differ from that.
+ * Each list a server gives is compared with what is pinned; a difference stays flagged, list after list, until exactly the
+ * version that is now listed gets approved. The approved text is kept, so that it can be shown beside the new one.
+ * Not here: what a flag means for a call (pin-stage.ts), where pins are kept (pin-store.ts).
+ *
+ * Invariants: only `approve` and first sight make a version approved; what cannot be pinned counts as changed; the report
+ * and `statusOf` give every name the same status.
+ */
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type PinHash, type PinKind, pinHash } from './pin-hash.js';
+import { type PinRecord, type PinStatus, type PinStore, type PinVersion, pinStatus } from './pin-store.js';
+
+/** `block` refuses calls, `warn` only reports, `off` asks nobody. */
+export type PinMode = 'block' | 'warn' | 'off';
+
+export interface PinPolicy {
+  /** A server, or a tool of a known server, that was never seen. */
+  readonly onFirstSight: PinMode;
+  /** A definition that differs from the approved one, or goes by another name. */
+  readonly onChange: PinMode;
+}
+
+export const defaultPinPolicy: PinPolicy = { onFirstSight: 'warn', onChange: 'block' };
+
+export interface PinOptions {
+  readonly store: PinStore;
+  /** Asked each time, so that a change of the configuration counts at once. */
+  readonly policyOf?: (server: string) => PinPolicy;
+  /** A trusted server is never flagged and nothing of it is pinned. */
+  readonly isTrusted?: (server: string) => boolean;
+  readonly kind?: PinKind;
+  readonly pinsMax?: number;
+}
+
+/** One listed definition; the key is empty when the server gave it no name. */
+export interface PinItem {
+  readonly key: string;
+  readonly raw: Buffer;
+}
+
+export interface PinChange {
+  readonly tool: string;
+  readonly status: PinStatus;
+  /** Whether this list brought it; false when the one before had the same to say. */
+  readonly isFresh: boolean;
+  /** Undefined when the name is beyond the number of pins kept. */
+  readonly record: PinRecord | undefined;
+}
+
+export interface PinReport {
+  readonly isFirstSight: boolean;
+  /** Every name that is listed or pinned. */
+  readonly tools: ReadonlyMap<string, PinStatus>;
+  /** What an operator should see: all that is not approved, and on first sight what was approved unseen. */
+  readonly changes: readonly PinChange[];
+}
+
+type Records = Map<string, PinRecord>;
+
+/** A name's one definition in a list; no hash when it stands there twice or has none. */
+interface Listed {
+  readonly hashes: PinHash | undefined;
+  readonly raw: Buffer;
+}
+
+export class Pins {
+  readonly #store: PinStore;
+  readonly #policyOf: (server: string) => PinPolicy;
+  readonly #isTrusted: (server: string) => boolean;
+  readonly #kind: PinKind;
+  readonly #pinsMax: number;
+  readonly #byServer = new Map<string, Records>();
+  /** Servers whose records the store has not taken yet. */
+  readonly #unsaved = new Set<string>();
+
+  constructor({ store, policyOf, isTrusted, kind, pinsMax }: PinOptions) {
+    this.#store = store;
+    this.#policyOf = policyOf ?? (() => defaultPinPolicy);
+    this.#isTrusted = isTrusted ?? (() => false);
+    this.#kind = kind ?? 'tool';
+    this.#pinsMax = pinsMax ?? 10_000;
+  }
+
+  /** `items` is one whole list. Items without a name are passed over: nobody can call them. */
+  observe(server: string, items: readonly PinItem[], now: Date): PinReport {
+    if (this.#isTrusted(server)) {
+      const names = items.filter(({ key }) => key !== '').map(({ key }) => [key, 'approved'] as const);
+      return { isFirstSight: false, tools: new Map(names), changes: [] };
+    }
+    const known = this.#recordsOf(server);
+    const before: ReadonlyMap<string, PinRecord> = new Map(known);
+    const records: Records = known ?? new Map();
+    const listed = this.#listedOf(items);
+    const at = now.toISOString();
+
+    for (const record of before.values()) {
+      const item = listed.get(record.name);
+      // Only ever seen without one meaning: what it is now, it is for the first time.
+      if (item?.hashes && !record.approved && record.firstHash === undefined) records.delete(record.name);
+      else records.set(record.name, item ? relisted(record, item, at) : vanished(record));
+    }
+    const { onFirstSight } = this.#policyOf(server);
+    const bodies = known ? bodiesOf(records) : new Map<string, string>();
+    const isApproved = onFirstSight === 'off' || (!known && onFirstSight === 'warn');
+    const added = [...listed].filter(([name]) => !records.has(name));
+    this.#makeRoom(records, added.length);
+    for (const [name, item] of added) {
+      if (records.size >= this.#pinsMax) break;
+      records.set(name, firstSeen(name, item, bodies, isApproved, at));
+    }
+
+    // In memory first: a store that fails must not leave a changed tool looking clean.
+    this.#byServer.set(server, records);
+    if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
+    const report = this.#report(listed, before, records, !known, onFirstSight);
+    this.#save(server, records);
+    return report;
+  }
+
+  /** Approves the version that is listed now, if that is the one with this hash. */
+  approve(server: string, tool: string, hash: string, now: Date): void {
+    const records = this.#recordsOf(server);
+    const record = records?.get(tool);
+    if (!records || !record) throw notPinned(server, tool);
+    const { approved, pending, isAmbiguous, isListed } = record;
+    if (!isAmbiguous && !pending && approved?.hash === hash) return;
+    if (isAmbiguous || !isListed || pending?.hash !== hash) throw notThatVersion(server, tool, record);
+    const next = new Map(records).set(tool, agreed(record, { ...pending, at: now.toISOString() }));
+    // To the store first: an approval that is not kept would be gone after a restart.
+    this.#store.save(server, [...next.values()]);
+    this.#byServer.set(server, next);
+    this.#unsaved.delete(server);
+  }
+
+  /** A name nobody has listed yet is new. */
+  statusOf(server: string, tool: string): PinStatus {
+    if (this.#isTrusted(server)) return 'approved';
+    const records = this.#recordsOf(server);
+    const record = records?.get(tool);
+    return record ? pinStatus(record) : this.#unpinned(records);
+  }
+
+  /** Both versions with their texts, to show what changed. */
+  recordOf(server: string, tool: string): PinRecord | undefined {
+    return this.#recordsOf(server)?.get(tool);
+  }
+
+  /** The definition that was agreed to, whatever the server lists now. */
+  approvedRaw(server: string, tool: string): string | undefined {
+    return this.recordOf(server, tool)?.approved?.raw;
+  }
+
+  #recordsOf(server: string): Records | undefined {
+    const held = this.#byServer.get(server);
+    if (held) return held;
+    const loaded = this.#store.load(server);
+    if (!loaded) return undefined;
+    const records = new Map(loaded.map((record) => [record.name, record]));
+    this.#byServer.set(server, records);
+    return records;
+  }
+
+  #listedOf(items: readonly PinItem[]): Map<string, Listed> {
+    const listed = new Map<string, Listed>();
+    for (const { key, raw } of items) {
+      if (key === '') continue;
+      // Which of two a caller means, nobody can say.
+      const hashes = listed.has(key) ? undefined : pinHash(this.#kind, raw);
+      listed.set(key, { hashes, raw });
+    }
+    return listed;
+  }
+
+  /** Names that were never approved and are gone make way; they would only come back as new. */
+  #makeRoom(records: Records, wanted: number): void {
+    let surplus = records.size + wanted - this.#pinsMax;
+    for (const { name, approved, isListed } of [...records.values()]) {
+      if (surplus <= 0) return;
+      if (approved || isListed) continue;
+      records.delete(name);
+      surplus--;
+    }
+  }
+
+  /** When there is no room to pin a name, a change of it could not be seen. */
+  #unpinned(records: ReadonlyMap<string, PinRecord> | undefined): PinStatus {
+    return records && records.size >= this.#pinsMax ? 'changed' : 'new';
+  }
+
+  #report(
+    listed: ReadonlyMap<string, Listed>,
+    before: ReadonlyMap<string, PinRecord>,
+    records: Records,
+    isFirstSight: boolean,
+    onFirstSight: PinMode,
+  ): PinReport {
+    const tools = new Map<string, PinStatus>();
+    const changes: PinChange[] = [];
+    for (const tool of new Set([...listed.keys(), ...records.keys()])) {
+      const record = records.get(tool);
+      const status = record ? pinStatus(record) : this.#unpinned(records);
+      tools.set(tool, status);
+      if (status === 'approved' && !(isFirstSight && onFirstSight === 'warn')) continue;
+      const old = before.get(tool);
+      const isFresh = !old || pinStatus(old) !== status || old.pending?.hash !== record?.pending?.hash;
+      changes.push({ tool, status, isFresh, record });
+    }
+    return { isFirstSight, tools, changes };
+  }
+
+  #save(server: string, records: Records): void {
+    if (!this.#unsaved.has(server)) return;
+    this.#store.save(server, [...records.values()]);
+    this.#unsaved.delete(server);
+  }
+}
+
+/** The record after a list that has the name. The same object when nothing is different. */
+function relisted(record: PinRecord, { hashes, raw }: Listed, at: string): PinRecord {
+  const { approved, pending } = record;
+  if (!hashes) {
+    if (record.isAmbiguous && record.isListed && !pending) return record;
+    return { ...record, pending: undefined, isAmbiguous: true, isListed: true };
+  }
+  const isSettled = record.isListed && !record.isAmbiguous;
+  if (hashes.hash === approved?.hash) {
+    if (isSettled && !pending) return record;
+    return { ...record, pending: undefined, isAmbiguous: false, isListed: true };
+  }
+  const isSame = hashes.hash === pending?.hash;
+  if (isSettled && isSame) return record;
+  return {
+    ...record,
+    pending: version(hashes, raw, isSame ? pending.at : at),
+    isAmbiguous: false,
+    isListed: true,
+  };
+}
+
+/** The record after a list without the name. The text nobody approved goes, or a server could fill the store with them. */
+function vanished(record: PinRecord): PinRecord {
+  if (!record.isListed) return record;
+  const { pending } = record;
+  return { ...record, pending: pending && { ...pending, raw: undefined }, isListed: false };
+}
+
+function firstSeen(
+  name: string,
+  { hashes, raw }: Listed,
+  bodies: ReadonlyMap<string, string>,
+  isApproved: boolean,
+  at: string,
+): PinRecord {
+  const renamedFrom = hashes && bodies.get(hashes.bodyHash);
+  const record: PinRecord = {
+    name,
+    approved: undefined,
+    pending: hashes && version(hashes, raw, at),
+    firstHash: hashes?.hash,
+    renamedFrom,
+    isAmbiguous: !hashes,
+    isListed: true,
+  };
+  return record.pending && isApproved && renamedFrom === undefined ? agreed(record, record.pending) : record;
+}
+
+const agreed = (record: PinRecord, approved: PinVersion): PinRecord => ({
+  ...record,
+  approved,
+  pending: undefined,
+  firstHash: undefined,
+  renamedFrom: undefined,
+});
+
+/** As text of its own: the bytes are a view of a whole page. */
+const version = ({ hash, bodyHash }: PinHash, raw: Buffer, at: string): PinVersion => ({
+  hash,
+  bodyHash,
+  raw: raw.toString('utf8'),
+  at,
+});
+
+/** Names by body: what is approved, and what waits in its place, so that a changed tool cannot pass under a new name. */
+function bodiesOf(records: ReadonlyMap<string, PinRecord>): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const { name, approved, pending } of records.values()) {
+    if (!approved) continue;
+    names.set(approved.bodyHash, name);
+    if (pending) names.set(pending.bodyHash, name);
+  }
+  return names;
+}
+
+function sameRecords(a: ReadonlyMap<string, PinRecord>, b: ReadonlyMap<string, PinRecord>): boolean {
+  if (a.size !== b.size) return false;
+  for (const [name, record] of a) if (b.get(name) !== record) return false;
+  return true;
+}
+
+const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
+
+const notPinned = (server: string, tool: string): HostError =>
+  new HostError('tool_not_found', `server '${shown(server)}': nothing is pinned for '${shown(tool)}'`, {
+    server,
+    tool,
+    hint: 'list the tools of the server first',
+  });
+
+function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, pending }: PinRecord): HostError {
+  const why = isAmbiguous
+    ? 'is listed with more than one meaning'
+    : !isListed
+      ? 'is not listed now'
+      : pending
+        ? `is now listed with hash ${pending.hash}`
+        : 'has no change to approve';
+  return new HostError('schema_changed', `server '${shown(server)}': tool '${shown(tool)}' ${why}`, {
+    server,
+    tool,
+    reason: 'changed',
+    hint: 'look at the definition that is listed now, then approve its hash',
+  });
+}
