@@ -15,6 +15,7 @@ test('a plain entry has every default', () => {
     timeouts: { startMs: 30_000, callMs: 60_000 },
     concurrency: 64,
     cache: 'on',
+    pins: { onFirstSight: 'warn', onChange: 'block' },
     trustAnnotations: false,
   });
 });

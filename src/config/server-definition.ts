@@ -7,6 +7,8 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { parseDuration } from './duration.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 
+export type PinMode = 'block' | 'warn' | 'off';
+
 export interface ServerDefinition {
   readonly name: string;
   readonly spec: ServerSpec;
@@ -20,6 +22,8 @@ export interface ServerDefinition {
   readonly concurrency: number;
   /** Whether answers that the server allows to keep are kept. */
   readonly cache: 'on' | 'off';
+  /** What becomes of calls to tools that are new, and of tools that have changed. */
+  readonly pins: { readonly onFirstSight: PinMode; readonly onChange: PinMode };
   /** The operator vouches for the annotations of this server's tools. */
   readonly trustAnnotations: boolean;
 }
@@ -43,6 +47,7 @@ const treatment = z.object({
   timeouts: z.strictObject({ start: duration.optional(), call: duration.default('60s') }).prefault({}),
   concurrency: count(1, 10_000).default(64),
   cache: z.enum(['on', 'off']).default('on'),
+  pins: z.enum(['block', 'warn', 'off']).optional(),
   trustAnnotations: z.boolean().default(false),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
@@ -63,7 +68,8 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     const [issue] = parsed.error.issues;
     throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid');
   }
-  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, trustAnnotations } = parsed.data;
+  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations } =
+    parsed.data;
   const ms = (value: string | number, field: string) => within(name, () => parseDuration(value, field));
   return Object.freeze({
     name,
@@ -83,6 +89,7 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     }),
     concurrency,
     cache,
+    pins: Object.freeze({ onFirstSight: pins ?? 'warn', onChange: pins ?? 'block' }),
     trustAnnotations,
   });
 }

@@ -16,6 +16,9 @@ import { pipeline } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
+import { pinned } from '../policy/pin-stage.js';
+import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
+import { Pins } from '../policy/pins.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
@@ -105,6 +108,7 @@ export class Host {
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #pins: Pins;
   readonly #startGate: StartGate;
   readonly #correlated: CorrelatedFailures;
   readonly #send: Send;
@@ -128,6 +132,7 @@ export class Host {
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
     this.#budgets = new CallBudgets(clock);
     this.#cache = new ResponseCache(clock);
+    this.#pins = new Pins({ store: memoryPinStore(), policyOf: (server) => this.#server(server).definition.pins });
     this.#startGate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
     this.#correlated = new CorrelatedFailures(clock);
     this.#events.on('supervisor', (event) => this.#observe(event));
@@ -136,6 +141,10 @@ export class Host {
     // The order is part of the contract: who is refused early changes nothing that comes later.
     this.#send = pipeline(
       allow(() => this.#guards),
+      pinned(
+        (server, tool) => this.#pins.statusOf(server, tool),
+        (server) => this.#server(server).definition.pins,
+      ),
       budget(this.#budgets),
       cached({
         cache: this.#cache,
@@ -219,7 +228,7 @@ export class Host {
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     const { connection } = await managed.supervisor.acquire(deadlineAtMs);
     const { items } = await connection.list('tools/list', { deadlineAtMs });
-    managed.learn(items);
+    this.#learn(server, items);
     return items.flatMap(({ key, raw }) =>
       denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
     );
@@ -281,6 +290,19 @@ export class Host {
     managed.breaker.reset();
     this.#cache.drop(server);
     await managed.supervisor.reload();
+  }
+
+  /** What the definition of a tool is held against, and what is listed now; undefined for a tool that was never seen. */
+  pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
+    const record = this.#pins.recordOf(server, tool);
+    return record && { status: this.#pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
+  }
+
+  /** From now on this very version of the tool is the one to hold it against. */
+  approve(server: string, tool: string, hash: string): void {
+    this.#pins.approve(server, tool, hash, this.#clock.date());
+    const managed = this.#server(server);
+    this.#learn(server, managed.tools);
   }
 
   cacheStats(): CacheStats {
@@ -366,7 +388,7 @@ export class Host {
       plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
       connect: async (_run, signal, onLost) => {
         const deadlineAtMs = this.#clock.nowMs() + timeouts.startMs;
-        const learner = new ToolLearner(this.#clock, (tools) => this.#servers.get(name)?.learn(tools), this.#onProblem);
+        const learner = new ToolLearner(this.#clock, (tools) => this.#learn(name, tools), this.#onProblem);
         const session = await this.#connector.connect(spec, {
           startTimeoutMs: timeouts.startMs,
           signal,
@@ -381,6 +403,15 @@ export class Host {
       },
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
+  }
+
+  #learn(name: string, tools: readonly ListedItem[]): void {
+    const managed = this.#servers.get(name);
+    if (!managed) return;
+    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
+    // What old answers were given for is no longer there.
+    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
+    managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
   }
 
   #observe(event: SupervisorEvent): void {

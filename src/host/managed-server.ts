@@ -46,9 +46,11 @@ export class ManagedServer {
     return this.#tools;
   }
 
-  learn(tools: readonly ListedItem[]): void {
+  /** Annotations are believed only where the operator vouches for the server and the tool is the one that was approved. */
+  learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
+    const { trustAnnotations } = this.definition;
     this.#tools = tools;
-    this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, this.definition.trustAnnotations)]));
+    this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, trustAnnotations && isApproved(key))]));
   }
 
   /** What was never listed is taken for a tool that changes something. */

@@ -26,6 +26,7 @@ test('the methods of a host', () => {
   const methods = Object.getOwnPropertyNames(hostler.Host.prototype).filter((name) => name !== 'constructor');
   expect(methods.sort()).toEqual([
     ...[
+      'approve',
       'cacheStats',
       'call',
       'close',
@@ -33,12 +34,11 @@ test('the methods of a host', () => {
       'lease',
       'on',
       'open',
+      'pin',
       'reload',
       'setAllowlist',
       'spawn',
-      'start',
-      'status',
     ],
-    ...['stop', 'tools', 'withBudget'],
+    ...['start', 'status', 'stop', 'tools', 'withBudget'],
   ]);
 });
