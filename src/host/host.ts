@@ -34,6 +34,7 @@ import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor
 import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
 import { ManagedServer } from './managed-server.js';
+import { StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
 import { ToolLearner } from './tool-learner.js';
 
@@ -109,6 +110,7 @@ export class Host {
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
+  readonly #state: StateFile | undefined;
   readonly #startGate: StartGate;
   readonly #correlated: CorrelatedFailures;
   readonly #send: Send;
@@ -132,7 +134,11 @@ export class Host {
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
     this.#budgets = new CallBudgets(clock);
     this.#cache = new ResponseCache(clock);
-    this.#pins = new Pins({ store: memoryPinStore(), policyOf: (server) => this.#server(server).definition.pins });
+    this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#pins = new Pins({
+      store: this.#state?.pins ?? memoryPinStore(),
+      policyOf: (server) => this.#server(server).definition.pins,
+    });
     this.#startGate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
     this.#correlated = new CorrelatedFailures(clock);
     this.#events.on('supervisor', (event) => this.#observe(event));
@@ -335,6 +341,7 @@ export class Host {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
     this.#registry.clear();
     await this.#connector.close();
+    this.#state?.close();
   }
 
   #server(name: string): ManagedServer {
@@ -361,6 +368,9 @@ export class Host {
       this.#clock,
     );
     this.#servers.set(name, managed);
+    // So that it can be described without being started.
+    const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
+    managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
     if (!isLazy && definition.isEnabled) managed.supervisor.start();
     await old?.supervisor.dispose();
     return outcome === 'added';
@@ -412,6 +422,7 @@ export class Host {
     // What old answers were given for is no longer there.
     if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
     managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
+    this.#state?.manifests.save(name, managed.fingerprint, tools);
   }
 
   #observe(event: SupervisorEvent): void {
@@ -424,6 +435,16 @@ export class Host {
     } else if (event.from === 'ready' || event.from === 'suspect') {
       if (event.to !== 'suspect') this.#registry.closed(event.server);
     }
+  }
+}
+
+/** Without a usable file the host runs, and remembers nothing. */
+function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
+  try {
+    return StateFile.open(folder, onProblem);
+  } catch (error) {
+    onProblem(error);
+    return undefined;
   }
 }
 

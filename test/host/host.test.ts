@@ -1,7 +1,7 @@
 /**
  * The host over real children: spawn, call, list, discover, status, and what becomes of servers that die.
  */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -246,6 +246,17 @@ describe('D-25 a tool that changes', () => {
     expect(textOf(await host.call('shop', 'pay'))).toContain('sends the card');
   });
 
+  test('is still held against the old version by the next host', async () => {
+    const { file, definition } = changing();
+    await open({ mcpServers: { shop: definition } });
+    await host.call('shop', 'pay');
+    await host.close();
+    writeFileSync(file, 'changed behind our back');
+    await open({ mcpServers: { shop: definition } });
+    await host.tools('shop');
+    expect((await failureOf(host.call('shop', 'pay'))).code).toBe('schema_changed');
+  });
+
   test('passes with pins: warn, and is told', async () => {
     const { file, definition } = changing();
     await open({ mcpServers: { shop: { ...definition, pins: 'warn' } } });
@@ -415,6 +426,37 @@ describe('leases', () => {
     await eventually('it rests', () => row('a')?.state === 'registered');
     expect(textOf(await host.call('a', 'echo', { text: 'y' }))).toBe('y');
     expect(row('a')).toMatchObject({ run: 2, restart_count: 0 });
+  });
+});
+
+describe('what outlives the host', () => {
+  test('a server is described by the next host without being started, to the byte', async () => {
+    await open({ mcpServers: { a: entry() } });
+    const before = await host.tools('a');
+    await host.close();
+    await open({ mcpServers: { a: entry(), b: entry() } });
+    expect((await host.discover()).map((each) => 'tool' in each && `${each.server} ${each.tool}`)).toEqual(
+      before.map(({ name }) => `a ${name}`),
+    );
+    expect(row('a')).toMatchObject({ state: 'registered', tools: before.length });
+    await host.close();
+    await open({ mcpServers: { a: entry({ concurrency: 2 }) } });
+    expect(row('a')?.tools).toBe(0);
+  });
+
+  test('a damaged file is set aside and told, and the host works', async () => {
+    mkdirSync(path.join(folder, 'state'), { mode: 0o700 });
+    writeFileSync(path.join(folder, 'state', 'state.db'), 'not a database, whatever it may look like'.repeat(100));
+    await open({ mcpServers: { a: entry() } });
+    expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
+    expect(existsSync(path.join(folder, 'state', 'state.db.unusable'))).toBe(true);
+    expect(textOf(await host.call('a', 'echo', { text: 'x' }))).toBe('x');
+  });
+
+  test('nobody else can read it', async () => {
+    await open({ mcpServers: { a: entry() } });
+    await host.call('a', 'echo', { text: 'x' });
+    expect(statSync(path.join(folder, 'state', 'state.db')).mode & 0o077).toBe(0);
   });
 });
 
