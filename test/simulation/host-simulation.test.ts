@@ -77,11 +77,7 @@ class Simulation {
   #flood(): void {
     const burst = this.#random() < 0.04 ? this.#int(8, 16) : this.#int(1, 2);
     const server = this.#member().managed.definition.name;
-    const ask = () => {
-      for (let i = 0; i < burst; i++) this.#ask(server);
-    };
-    if (this.#random() < 0.1) this.host.budgets.withBudget({ calls: 5 }, ask);
-    else ask();
+    for (let i = 0; i < burst; i++) this.#ask(server);
   }
 
   #ask(server: string): void {

@@ -13,7 +13,7 @@ import type { Ticket } from '../../src/policy/breaker.js';
 import { ResponseCache } from '../../src/policy/cache.js';
 import { cached } from '../../src/policy/cache-stage.js';
 import { pipeline, type Send } from '../../src/policy/call.js';
-import { budget, CallBudgets } from '../../src/policy/call-budget.js';
+import { budget, CallBudgets, type CallCeilings } from '../../src/policy/call-budget.js';
 import { concurrency } from '../../src/policy/concurrency.js';
 import { gate } from '../../src/policy/gate.js';
 import { SingleFlight } from '../../src/policy/single-flight.js';
@@ -38,13 +38,15 @@ const tools = ['{"name":"read","annotations":{"readOnlyHint":true}}', '{"name":"
   raw: Buffer.from(raw),
 }));
 
-/** One for all: without ceilings it looks at no clock, and thousands of them would each be told of every promise. */
-const budgets = new CallBudgets(new FakeClock());
+/** Whoever floods is held to so many calls in a window. */
+const ceilings: CallCeilings = {
+  principals: new Map([['eve', { calls: 10, windowMs: 10_000 }]]),
+  roles: new Map(),
+};
 
 export class SimulatedHost {
   readonly clock = new FakeClock();
   readonly timers = new Timers(this.clock);
-  readonly budgets = budgets;
   readonly members = new Map<string, Member>();
   readonly trace: string[] = [];
   /** Sentences about what must never be. */
@@ -73,7 +75,7 @@ export class SimulatedHost {
     });
     this.send = pipeline(
       allow(() => []),
-      budget(this.budgets),
+      budget(new CallBudgets(clock, () => ceilings)),
       cached({
         cache: this.#cache,
         flights: new SingleFlight(clock),
