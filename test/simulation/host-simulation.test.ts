@@ -10,7 +10,7 @@ import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js
 import { fakeCall, fakePrincipal } from '../../src/policy/fake-call.js';
 import { mayRunTwice } from '../../src/policy/replay.js';
 import { type Member, SimulatedHost } from './simulated-host.js';
-import type { Start } from './simulated-server.js';
+import { allFaults, type Fate, type Start } from './simulated-server.js';
 
 const seeds = Number(process.env.SEEDS ?? 1_500);
 const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
@@ -30,6 +30,11 @@ interface Asked {
   execution: string | undefined;
 }
 
+const faults = [
+  ...(['die', 'die', 'silent', 'silent', 'wedge', 'wedge', 'starts', 'starts'] as const),
+  ...(['faults', 'faults', 'one fault', 'one fault', 'well', 'well', 'token'] as const),
+];
+const oneFault: readonly Fate[] = ['hang', 'late', 'crash_sent', 'rejects', 'rejects'];
 const operations = [
   ...(['stop', 'disable', 'missed', 'idle', 'reload'] as const),
   ...(['start', 'start', 'enable', 'enable', 'token', 'token'] as const),
@@ -134,15 +139,20 @@ class Simulation {
 
   #fault({ simulated }: Member): void {
     const { session } = simulated;
-    const kind = this.#oneOf(['die', 'silent', 'wedge', 'starts', 'faults', 'well', 'token'] as const);
+    const kind = this.#oneOf(faults);
     this.host.note(`${simulated.parts.name} fault ${kind}`);
     if (kind === 'die') session?.die('exit');
     else if (kind === 'silent') session?.dieSilently();
     else if (kind === 'wedge') session?.wedge();
     else if (kind === 'starts') simulated.starts = Array.from({ length: this.#int(1, 8) }, () => this.#start());
-    else if (kind === 'faults') simulated.faultRate = this.#oneOf([0.05, 0.3, 1]);
-    else if (kind === 'well') simulated.faultRate = 0;
-    else simulated.needsToken = true;
+    else if (kind === 'faults') {
+      simulated.faultRate = this.#oneOf([0.05, 0.3, 1]);
+      simulated.faults = allFaults;
+    } else if (kind === 'well') simulated.faultRate = 0;
+    else if (kind === 'one fault') {
+      simulated.faultRate = 1;
+      simulated.faults = [this.#oneOf(oneFault)];
+    } else simulated.needsToken = true;
   }
 
   #start(): Start {

@@ -15,7 +15,9 @@ import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
 /** How a start ends. `flap`: well at first, dead after a while. */
 export type Start = 'well' | 'transient' | 'permanent' | 'auth' | 'slow' | 'stillborn' | 'flap';
 
-type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 'rejects' | 'refuses';
+export type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 'rejects' | 'refuses';
+
+export const allFaults: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
 
 const written = { method: 'tools/call', phase: 'written' } as OutboundFrame;
 
@@ -63,6 +65,8 @@ export class SimulatedServer {
   starts: Start[] = [];
   /** Calls meet with a fault of their own this often. */
   faultRate = 0;
+  /** Which ones. */
+  faults = allFaults;
   needsToken = false;
   session: SimulatedSession | undefined;
   /** Attempts under way and connections not yet closed. */
@@ -273,11 +277,10 @@ export class SimulatedSession {
   }
 
   #fate(): Fate {
-    const { random } = this.#server.parts;
+    const { faults, faultRate, parts } = this.#server;
     if (this.#isWedged) return 'hang';
-    if (random() >= this.#server.faultRate) return 'answer';
-    const fates: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
-    return fates[randomInt(random, 0, fates.length - 1)] ?? 'answer';
+    if (parts.random() >= faultRate) return 'answer';
+    return faults[randomInt(parts.random, 0, faults.length - 1)] ?? 'answer';
   }
 
   #execute(nonce: string): void {
