@@ -1,0 +1,165 @@
+/**
+ * `npm run bench -- host`: what a host costs on top of a bare session, on the same echo server, in one run. Rounds are
+ * interleaved, so that a busy neighbour slows both; ratios are taken within a round, and their median counts.
+ * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/host.md.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { parseArgs } from 'node:util';
+import { Connector, createHost, parseServerSpec } from '../dist/index.js';
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '1' },
+    save: { type: 'boolean' },
+  },
+});
+const rounds = Number(values.rounds);
+const seconds = Number(values.seconds);
+const concurrencies = [16, 64];
+const file = (name) => new URL(name, import.meta.url).pathname;
+const echo = { command: process.execPath, args: [file('./echo-stdio.mjs')] };
+const args = `{"text":"${'x'.repeat(60)}"}`;
+const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
+const lines = [];
+const say = (line) => {
+  console.log(line);
+  lines.push(line);
+};
+const bars = [];
+const bar = (what, value, holds, limit) => {
+  bars.push(holds);
+  say(`- ${holds ? 'holds' : 'MISSED'}: ${what}: ${value.toFixed(2)} (${limit})`);
+};
+
+/** The host keeps no process alive by itself. */
+const alive = setInterval(() => {}, 1_000);
+
+async function bareSession() {
+  const client = { name: 'bench', version: '1.0.0', capabilities: {} };
+  const connector = new Connector({ client, stateDir: path.join(folder, 'bare') });
+  const session = await connector.connect(parseServerSpec({ name: 'echo', ...echo }));
+  return {
+    call: () => session.callTool('echo', args, { deadlineAtMs: performance.now() + 60_000 }),
+    close: async () => {
+      await session.close();
+      await connector.close();
+    },
+  };
+}
+
+async function host(more) {
+  const opened = await createHost(
+    { mcpServers: { echo: { ...echo, ...more } } },
+    { stateDir: path.join(folder, 'host') },
+  );
+  return { call: () => opened.call('echo', 'echo', args), close: () => opened.close() };
+}
+
+async function callsPerSecond(call, concurrency, forMs) {
+  const startedMs = performance.now();
+  const untilMs = startedMs + forMs;
+  let calls = 0;
+  const caller = async () => {
+    while (performance.now() < untilMs) {
+      await call();
+      calls++;
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, caller));
+  return (calls * 1_000) / (performance.now() - startedMs);
+}
+
+/** name → concurrency → calls per second in each round. */
+async function measure(contestants) {
+  const samples = {};
+  for (const concurrency of concurrencies) {
+    for (const { call } of Object.values(contestants)) await callsPerSecond(call, concurrency, seconds * 500);
+    for (let round = 0; round < rounds; round++) {
+      // Who goes first changes, so that nobody always follows the other's garbage.
+      const order = Object.entries(contestants);
+      if (round % 2) order.reverse();
+      for (const [name, { call }] of order) {
+        samples[name] ??= {};
+        samples[name][concurrency] ??= [];
+        samples[name][concurrency].push(await callsPerSecond(call, concurrency, seconds * 1_000));
+      }
+    }
+  }
+  return samples;
+}
+
+/** µs of one answer from the cache, one after the other. */
+async function cacheHitCost() {
+  const entry = {
+    command: 'perl',
+    args: [file('../test/fakes/ledger-server.pl')],
+    env: { LEDGER: path.join(folder, 'ledger'), HINT: '"ttlMs":3600000' },
+  };
+  const opened = await createHost({ mcpServers: { kept: entry } }, { stateDir: path.join(folder, 'cache') });
+  const ask = () => opened.call('kept', 'count', '{"nonce":"one"}');
+  const load = async (count) => {
+    const startedMs = performance.now();
+    for (let i = 0; i < count; i++) await ask();
+    return ((performance.now() - startedMs) * 1_000) / count;
+  };
+  await load(20_000);
+  const costs = [];
+  for (let round = 0; round < rounds; round++) costs.push(await load(20_000));
+  const { hits, misses } = opened.cacheStats();
+  await opened.close();
+  if (misses !== 1) throw new Error(`the cache was missed ${misses} times and hit ${hits} times`);
+  return median(costs);
+}
+
+/** ms to open a host that knows a thousand servers and starts none. */
+async function registerCost() {
+  const mcpServers = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`s${i}`, { ...echo }]));
+  const startedMs = performance.now();
+  const opened = await createHost({ mcpServers }, { stateDir: path.join(folder, 'many') });
+  const tookMs = performance.now() - startedMs;
+  const known = opened.status().length;
+  await opened.close();
+  if (known !== 1_000) throw new Error(`${known} servers were registered`);
+  return tookMs;
+}
+
+say('# The host, measured');
+say('');
+say(
+  `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} cores, load ${os.loadavg()[0].toFixed(1)} before the run,`,
+);
+say(
+  `median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo over stdio, each client with its own server.`,
+);
+// First of all, when nothing is warm: that is how a host is opened.
+const registerMs = await registerCost();
+const contestants = {
+  'bare session': await bareSession(),
+  host: await host({}),
+  'host, cache off': await host({ cache: 'off' }),
+};
+const results = await measure(contestants);
+for (const { close } of Object.values(contestants)) await close();
+say(`\n| client | ${concurrencies.map((c) => `calls/s at ${c}`).join(' | ')} |`);
+say(`| --- | ${concurrencies.map(() => '---:').join(' | ')} |`);
+for (const [name, row] of Object.entries(results))
+  say(`| ${name} | ${concurrencies.map((c) => Math.round(median(row[c]))).join(' | ')} |`);
+const hitUs = await cacheHitCost();
+say('\n### Bars\n');
+for (const c of concurrencies) {
+  const ratios = results.host[c].map((value, round) => value / results['bare session'][c][round]);
+  const ratio = median(ratios);
+  bar(`host.call, of a bare session at ${c}`, ratio, ratio >= 0.85, 'at least 0.85');
+  say(`  rounds: ${ratios.map((each) => each.toFixed(2)).join(', ')}`);
+}
+bar('registering 1,000 lazy servers, ms', registerMs, registerMs <= 200, 'at most 200');
+say(`- for comparison, an answer from the cache: ${hitUs.toFixed(1)} µs`);
+clearInterval(alive);
+rmSync(folder, { recursive: true, force: true });
+if (values.save) writeFileSync(new URL('../docs/reports/host.md', import.meta.url), `${lines.join('\n')}\n`);
+process.exit(bars.every(Boolean) ? 0 : 1);

@@ -1,0 +1,308 @@
+/**
+ * A server that exists only on a FakeClock: it starts, answers, hangs, answers late, dies and comes back, as chance has it.
+ * It writes every call it executes into a ledger that outlives its runs, so that what callers were told can be checked.
+ */
+import type { Cancel } from '../../src/kernel/clock.js';
+import { type ErrorCode, HostError } from '../../src/kernel/errors.js';
+import type { FakeClock } from '../../src/kernel/fake-clock.js';
+import { type Random, randomInt } from '../../src/kernel/random.js';
+import type { CallOptions, Session, ToolArguments } from '../../src/session/session.js';
+import type { Connect } from '../../src/supervisor/ports.js';
+import type { OutboundFrame } from '../../src/wire/channel.js';
+import type { Answer } from '../../src/wire/peer.js';
+import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
+
+/** How a start ends. `flap`: well at first, dead after a while. */
+export type Start = 'well' | 'transient' | 'permanent' | 'auth' | 'slow' | 'stillborn' | 'flap';
+
+export type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 'rejects' | 'refuses';
+
+export const allFaults: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
+
+const written = { method: 'tools/call', phase: 'written' } as OutboundFrame;
+
+/** The simulation's own timers, counted, so that whatever else is left on the clock is the host's. */
+export class Timers {
+  pending = 0;
+  readonly #clock: FakeClock;
+
+  constructor(clock: FakeClock) {
+    this.#clock = clock;
+  }
+
+  after(ms: number, run: () => void): Cancel {
+    this.pending++;
+    let isOver = false;
+    const end = () => {
+      if (isOver) return false;
+      isOver = true;
+      this.pending--;
+      return true;
+    };
+    const cancel = this.#clock.at(this.#clock.nowMs() + ms, () => end() && run());
+    return () => {
+      if (end()) cancel();
+    };
+  }
+}
+
+export interface ServerParts {
+  readonly name: string;
+  readonly clock: FakeClock;
+  readonly timers: Timers;
+  readonly random: Random;
+  /** It goes on with what it was sent when the connection is gone, as a server at a distance does. */
+  readonly isRemote: boolean;
+  readonly startTimeoutMs: number;
+  readonly trace: (line: string) => void;
+}
+
+export class SimulatedServer {
+  readonly parts: ServerParts;
+  /** Nonce → how often it was executed. */
+  readonly ledger = new Map<string, number>();
+  /** How the next starts end; well, when empty. */
+  starts: Start[] = [];
+  /** Calls meet with a fault of their own this often. */
+  faultRate = 0;
+  /** Which ones. */
+  faults = allFaults;
+  needsToken = false;
+  session: SimulatedSession | undefined;
+  /** Attempts under way and connections not yet closed. */
+  live = 0;
+  liveMax = 0;
+
+  constructor(parts: ServerParts) {
+    this.parts = parts;
+  }
+
+  readonly connect: Connect<Session> = (run, signal, onLost) => {
+    const { random, timers, trace, name, startTimeoutMs } = this.parts;
+    const start = this.starts.shift() ?? 'well';
+    const ignoresAbort = random() < 0.2;
+    this.live++;
+    this.liveMax = Math.max(this.liveMax, this.live);
+    trace(`${name} run ${run} starts: ${start}`);
+    return new Promise((resolve, reject) => {
+      const fail = (code: ErrorCode, reason: string) => {
+        this.live--;
+        reject(new HostError(code, `server '${name}': ${reason}`, { server: name, reason, execution: 'not_executed' }));
+      };
+      const end = () => {
+        signal.removeEventListener('abort', onAbort);
+        if (start === 'slow') return fail('connect_failed', 'start_timeout');
+        if (start === 'auth' || this.needsToken) return fail('needs_reauth', 'token');
+        if (start === 'transient') return fail('connect_failed', 'exit');
+        if (start === 'permanent') return fail('connect_failed', 'ENOENT');
+        const session = new SimulatedSession(this, onLost);
+        this.session = session;
+        if (start === 'stillborn') session.die('exit');
+        if (start === 'flap') session.dieAfter(randomInt(random, 1, 40_000));
+        resolve(session as unknown as Session);
+      };
+      const cancel = timers.after(start === 'slow' ? startTimeoutMs : randomInt(random, 0, 400), end);
+      const onAbort = () => {
+        if (ignoresAbort && start !== 'slow') return;
+        cancel();
+        fail('cancelled', 'called_off');
+      };
+      signal.addEventListener('abort', onAbort, { once: true });
+    });
+  };
+
+  execute(nonce: string): void {
+    this.ledger.set(nonce, (this.ledger.get(nonce) ?? 0) + 1);
+  }
+
+  /** No fault is ahead any more; those under way take their course. */
+  mend(): void {
+    this.starts = [];
+    this.faultRate = 0;
+    this.needsToken = false;
+    this.session?.calm();
+  }
+}
+
+interface Owed {
+  isSent: boolean;
+  fail(error: HostError): void;
+}
+
+/** What the supervisor and the last stage need of a Session, with the deadlines that its peer keeps. */
+export class SimulatedSession {
+  closedBy: HostError | undefined;
+  readonly #server: SimulatedServer;
+  readonly #onLost: (error: HostError) => void;
+  readonly #owed = new Set<Owed>();
+  #isWedged = false;
+  #cancelDeath: Cancel | undefined;
+  #cancelLiveness: Cancel | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(server: SimulatedServer, onLost: (error: HostError) => void) {
+    this.#server = server;
+    this.#onLost = onLost;
+  }
+
+  get owed(): number {
+    return this.#owed.size;
+  }
+
+  callTool(_tool: string, args: ToolArguments | undefined, options: CallOptions): Promise<Answer> {
+    const { name, clock } = this.#server.parts;
+    if (this.closedBy) return Promise.reject(lost(name, this.closedBy));
+    if (options.signal?.aborted) return Promise.reject(refused(name, 'cancelled', 'cancelled before it was sent'));
+    if (clock.nowMs() >= options.deadlineAtMs) return Promise.reject(refused(name, 'timeout', 'too late to be sent'));
+    const { nonce } = JSON.parse(String(args)) as { nonce: string };
+    return this.#owe(nonce, options);
+  }
+
+  async list(): Promise<{ items: [] }> {
+    return { items: [] };
+  }
+
+  async probe(deadlineAtMs: number): Promise<'alive' | 'silent'> {
+    const { timers, clock, random } = this.#server.parts;
+    const isSilent = this.#isWedged || this.closedBy !== undefined;
+    const ms = isSilent ? deadlineAtMs - clock.nowMs() : randomInt(random, 0, 100);
+    await new Promise<void>((resolve) => void timers.after(ms, resolve));
+    return isSilent || this.closedBy ? 'silent' : 'alive';
+  }
+
+  /** Ends, and tells: its callers first or its owner first, which must make no difference. */
+  die(reason: string): void {
+    if (this.closedBy) return;
+    const { random } = this.#server.parts;
+    if (random() < 0.5) {
+      this.#end(reason);
+      this.#tell();
+    } else {
+      this.closedBy = this.#error(reason);
+      this.#tell();
+      this.#end(reason);
+    }
+  }
+
+  /** It is over, and its owner hears of it only later. */
+  dieSilently(): void {
+    if (this.closedBy) return;
+    const { timers, random } = this.#server.parts;
+    this.#end('exit');
+    timers.after(randomInt(random, 1, 2_000), () => this.#tell());
+  }
+
+  dieAfter(ms: number): void {
+    this.#cancelDeath = this.#server.parts.timers.after(ms, () => this.die('exit'));
+  }
+
+  /** Takes calls and answers nothing more, until its silence is noticed. */
+  wedge(): void {
+    this.#isWedged = true;
+  }
+
+  calm(): void {
+    this.#cancelDeath?.();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const { timers, random, name, trace } = this.#server.parts;
+    this.#end('closed');
+    const ms = randomInt(random, 0, 3) === 0 ? randomInt(random, 1, 2_000) : 0;
+    if (ms > 0) await new Promise<void>((resolve) => void timers.after(ms, resolve));
+    this.#server.live--;
+    trace(`${name} closed`);
+    if (random() < 0.05) throw new Error('closing failed');
+  }
+
+  #tell(): void {
+    if (this.closedBy) this.#onLost(this.closedBy);
+  }
+
+  #error(reason: string): HostError {
+    const { name } = this.#server.parts;
+    return new HostError('transport', `server '${name}': ${reason}`, { reason, execution: 'uncertain' });
+  }
+
+  #end(reason: string): void {
+    this.#cancelDeath?.();
+    this.#cancelLiveness?.();
+    const error = this.closedBy ?? this.#error(reason);
+    this.closedBy = error;
+    for (const owed of [...this.#owed]) owed.fail(error);
+  }
+
+  #owe(nonce: string, { deadlineAtMs, signal }: CallOptions): Promise<Answer> {
+    const { name, clock, timers, random } = this.#server.parts;
+    const fate = this.#fate();
+    return new Promise((resolve, reject) => {
+      const cancels: Cancel[] = [];
+      const settle = (run: () => void) => {
+        if (!this.#owed.delete(owed)) return;
+        for (const cancel of cancels) cancel();
+        signal?.removeEventListener('abort', onAbort);
+        run();
+      };
+      const giveUp = (code: ErrorCode) =>
+        settle(() => reject(givenUp(name, written, code, 'it was given up', !owed.isSent)));
+      const owed: Owed = {
+        isSent: false,
+        fail: (error) => settle(() => reject(lost(name, error, owed.isSent ? written : undefined))),
+      };
+      const onAbort = () => giveUp('cancelled');
+      const send = () => {
+        owed.isSent = true;
+        const executeMs = randomInt(random, 0, 2) === 0 ? randomInt(random, 1, 30) : 0;
+        const answerMs = executeMs + (fate === 'late' ? deadlineAtMs - clock.nowMs() + 1 : randomInt(random, 0, 20));
+        // What was written is executed even when nobody waits any more, unless the server is gone.
+        if (fate !== 'refuses' && (fate !== 'hang' || random() < 0.5))
+          this.#soon(executeMs, () => this.#execute(nonce));
+        if (fate === 'crash_sent') this.#soon(randomInt(random, 0, 40), () => this.die('exit'));
+        else if (fate !== 'hang')
+          cancels.push(this.#soon(answerMs, () => settle(() => resolve(answerOf(fate, nonce)))));
+      };
+      this.#owed.add(owed);
+      cancels.push(timers.after(deadlineAtMs - clock.nowMs(), () => giveUp('timeout')));
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#watch();
+      if (fate === 'crash_unsent') this.#soon(randomInt(random, 0, 5), () => this.die('exit'));
+      else if (random() < 0.2) cancels.push(timers.after(randomInt(random, 1, 30), send));
+      else send();
+    });
+  }
+
+  #fate(): Fate {
+    const { faults, faultRate, parts } = this.#server;
+    if (this.#isWedged) return 'hang';
+    if (parts.random() >= faultRate) return 'answer';
+    return faults[randomInt(parts.random, 0, faults.length - 1)] ?? 'answer';
+  }
+
+  #execute(nonce: string): void {
+    if (this.closedBy && !this.#server.parts.isRemote) return;
+    this.#server.execute(nonce);
+  }
+
+  /** A server that owes answers and says nothing is found dead in the end. */
+  #watch(): void {
+    if (this.#isWedged)
+      this.#cancelLiveness ??= this.#server.parts.timers.after(45_000, () => this.die('unresponsive'));
+  }
+
+  #soon(ms: number, run: () => void): Cancel {
+    if (ms > 0) return this.#server.parts.timers.after(ms, run);
+    run();
+    return () => {};
+  }
+}
+
+function answerOf(fate: Fate, nonce: string): Answer {
+  if (fate === 'refuses') return { kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"no"}') };
+  const more = `${fate === 'rejects' ? ',"isError":true' : ''}${nonce.startsWith('shared') ? ',"ttlMs":5000' : ''}`;
+  return { kind: 'result', bytes: Buffer.from(`{"content":[{"type":"text","text":"${nonce}"}]${more}}`) };
+}
