@@ -341,7 +341,6 @@ export class Host {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
     this.#registry.clear();
     await this.#connector.close();
-    this.#state?.close();
   }
 
   #server(name: string): ManagedServer {

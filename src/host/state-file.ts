@@ -5,7 +5,7 @@
  *
  * Invariant: a file that cannot be used is set aside and told, never overwritten; the host then starts without memory.
  */
-import { chmodSync, closeSync, mkdirSync, openSync, renameSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, realpathSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
@@ -25,13 +25,17 @@ export interface Manifests {
   save(server: string, fingerprint: string, tools: readonly ListedItem[]): void;
 }
 
+/**
+ * Files that are open, by path and inode. libsql gives a file's descriptors back only when its objects are collected, so a
+ * file is opened once per process and kept: hosts that come and go then cost nothing.
+ */
+const opened = new Map<string, StateFile>();
+
 export class StateFile {
   readonly pins: PinStore;
   readonly manifests: Manifests;
-  readonly #database: Database.Database;
 
   private constructor(database: Database.Database) {
-    this.#database = database;
     this.pins = pinTable(database);
     this.manifests = manifestTable(database);
   }
@@ -39,32 +43,38 @@ export class StateFile {
   /** Throws when the folder cannot be written; a damaged file is moved out of the way and told by `onProblem`. */
   static open(folder: string, onProblem: (error: unknown) => void): StateFile {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const file = path.join(folder, fileName);
-    try {
-      return new StateFile(prepare(file));
-    } catch (error) {
-      const aside = `${file}.unusable`;
-      renameSync(file, aside);
-      onProblem(
-        new HostError('invalid_spec', `the state in ${fileName} could not be read and was set aside`, {
-          field: 'stateDir',
-          reason: 'unusable_state',
-          hint: `tools count as seen for the first time; ${path.basename(aside)} holds what was there`,
-          cause: error,
-        }),
-      );
-      return new StateFile(prepare(file));
-    }
+    const file = path.join(realpathSync(folder), fileName);
+    // Made by us before SQLite makes it, so that it is never readable by others, not even for a moment.
+    closeSync(openSync(file, 'a', 0o600));
+    const key = `${file} ${statSync(file).ino}`;
+    const known = opened.get(key);
+    if (known) return known;
+    const state = new StateFile(prepareOrSetAside(file, onProblem));
+    opened.set(`${file} ${statSync(file).ino}`, state);
+    return state;
   }
+}
 
-  close(): void {
-    this.#database.close();
+function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): Database.Database {
+  try {
+    return prepare(file);
+  } catch (error) {
+    const aside = `${file}.unusable`;
+    renameSync(file, aside);
+    onProblem(
+      new HostError('invalid_spec', `the state in ${fileName} could not be read and was set aside`, {
+        field: 'stateDir',
+        reason: 'unusable_state',
+        hint: `tools count as seen for the first time; ${path.basename(aside)} holds what was there`,
+        cause: error,
+      }),
+    );
+    closeSync(openSync(file, 'a', 0o600));
+    return prepare(file);
   }
 }
 
 function prepare(file: string): Database.Database {
-  // Made by us before SQLite makes it, so that it is never readable by others, not even for a moment.
-  closeSync(openSync(file, 'a', 0o600));
   chmodSync(file, 0o600);
   const database = new Database(file);
   database.pragma(`busy_timeout = ${busyMs}`);

@@ -75,7 +75,7 @@ async function openHosts() {
       );
       const stateDir = path.join(folder, `state-${at}`);
       const host = await createHost({ mcpServers }, { stateDir, onProblem: (error) => problems.push(String(error)) });
-      host.on((event) => {
+      host.on('any', (event) => {
         if (event.kind === 'state' && event.to === 'ready') starts++;
         // An operator who does not like to wait: what is parked is reloaded, and most of what would rest for long.
         const isResting = event.kind === 'restart' && event.delayMs > 300 && event.server !== slots[at].name;
@@ -93,7 +93,7 @@ async function call(host, { name }) {
   const nonce = `${name}-${started++}`;
   const settle = (outcome) => outcomes.set(nonce, [...(outcomes.get(nonce) ?? []), outcome]);
   try {
-    const result = await host.call(name, 'count', { nonce }, { timeoutMs: 30_000 });
+    const result = await host.call(name, 'count', { nonce }, { deadlineMs: 30_000 });
     settle('answered');
     if (!result.bytes.includes(`"${nonce}"`)) wrong.push(nonce);
   } catch (error) {

@@ -86,7 +86,13 @@ export class SimulatedHost {
       throttle(new ToolThrottle(clock)),
       gate((server) => this.member(server).managed.breaker, clock),
       concurrency((server) => this.member(server).managed.slots),
-    )(dispatch((server) => this.member(server).managed, clock));
+    )(
+      dispatch(
+        (server) => this.member(server).managed,
+        clock,
+        (text) => text,
+      ),
+    );
   }
 
   note(line: string): void {
@@ -127,7 +133,7 @@ export class SimulatedHost {
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
     const managed = new ManagedServer(definition, supervisor, () => this.#registry.lease(name, 'call'), clock);
-    managed.learn(tools);
+    managed.learn(tools, () => true);
     this.members.set(name, { managed, simulated });
     this.#watchProbes(name, managed);
     if (!isLazy && isEnabled) supervisor.start();
