@@ -24,18 +24,28 @@ export const dispatch =
     const server = serverOf(call.server);
     using _lease = server.lease();
     const traits = server.traitsOf(call.tool);
+    let paid: (() => void) | undefined;
+    let mayHaveRun = false;
     for (let attempt = 0; ; attempt++) {
-      const outcome = await attemptOnce(server, call, clock, clean);
+      const outcome = await attemptOnce(server, call, clock, clean).finally(paid);
       if (!(outcome instanceof HostError)) {
         server.retries.succeeded();
         return outcome;
       }
-      const done = again(server, call, outcome, traits, attempt, clock);
-      if (!done) throw toOutcome(outcome, traits);
-      // The retry is paid for until its outcome is known; a third attempt pays anew.
-      done();
+      // A retry is paid for until its outcome is known; a third attempt pays anew.
+      paid = again(server, call, outcome, traits, attempt, clock);
+      if (!paid) throw toOutcome(mayHaveRun ? uncertain(outcome) : outcome, traits);
+      mayHaveRun ||= outcome.details.execution !== 'not_executed';
     }
   };
+
+/** What the last attempt promises is no promise about the ones before. */
+function uncertain(error: HostError): HostError {
+  const { code, message, hint, details } = error;
+  if (details.execution !== 'not_executed') return error;
+  const facts = { ...details, execution: 'uncertain', cause: error } as const;
+  return new HostError(code, message, hint === undefined ? facts : { ...facts, hint });
+}
 
 /** Undefined: not again. */
 function again(server: ManagedServer, call: Call, error: HostError, traits: ToolTraits, attempt: number, clock: Clock) {

@@ -7,6 +7,7 @@ import { isPackageRunner, parseServerDefinition, type ServerDefinition } from '.
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { keepAlive } from '../kernel/keep-alive.js';
 import { newId, type Random, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
@@ -115,6 +116,11 @@ export class Host {
   readonly #correlated: CorrelatedFailures;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
+  /** Unguessable once per host; each call adds its number. */
+  readonly #id = newId();
+  #calls = 0;
+  #awaited = 0;
+  #letGo: (() => void) | undefined;
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -209,8 +215,9 @@ export class Host {
     args: ToolArguments = {},
     options: HostCallOptions = {},
   ): Promise<ToolResult> {
+    if (this.#closing !== undefined) throw closedHost(server);
     const call: Call = {
-      requestId: newId(),
+      requestId: `${this.#id}-${(++this.#calls).toString(36)}`,
       principal: options.principal ?? embedder,
       server,
       tool,
@@ -221,7 +228,7 @@ export class Host {
       onProgress: options.onProgress,
       attempt: options.attempt ?? 0,
     };
-    const { bytes, isError } = await this.#send(call);
+    const { bytes, isError } = await this.#whileAlive(this.#send(call));
     return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
@@ -260,6 +267,7 @@ export class Host {
   }
 
   status(): StatusRow[] {
+    if (this.#closing !== undefined) return [];
     const nowMs = this.#clock.nowMs();
     return this.#registry.snapshot().map((row) => statusRow(row, this.#server(row.name), nowMs));
   }
@@ -337,6 +345,16 @@ export class Host {
     return this.#closing;
   }
 
+  /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
+  async #whileAlive<T>(work: Promise<T>): Promise<T> {
+    if (this.#awaited++ === 0) this.#letGo = keepAlive();
+    try {
+      return await work;
+    } finally {
+      if (--this.#awaited === 0) this.#letGo?.();
+    }
+  }
+
   async #close(): Promise<void> {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
     this.#registry.clear();
@@ -344,6 +362,7 @@ export class Host {
   }
 
   #server(name: string): ManagedServer {
+    if (this.#closing !== undefined) throw closedHost(name);
     const managed = this.#servers.get(name);
     if (managed) return managed;
     this.#registry.get(name);
@@ -358,20 +377,16 @@ export class Host {
       { replace },
     );
     if (outcome === 'unchanged') return false;
-    const old = this.#servers.get(name);
     this.#cache.drop(name);
-    const managed = new ManagedServer(
-      definition,
-      this.#supervise(definition),
-      () => this.#registry.lease(name, 'call'),
-      this.#clock,
-    );
+    // Never two of a kind: the old one is gone before the new one starts.
+    await this.#servers.get(name)?.supervisor.dispose();
+    const lease = () => this.#registry.lease(name, 'call');
+    const managed = new ManagedServer(definition, this.#supervise(definition), lease, this.#clock);
     this.#servers.set(name, managed);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
     if (!isLazy && definition.isEnabled) managed.supervisor.start();
-    await old?.supervisor.dispose();
     return outcome === 'added';
   }
 
@@ -436,6 +451,13 @@ export class Host {
     }
   }
 }
+
+const closedHost = (server: string) =>
+  new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
+    server,
+    reason: 'closed',
+    execution: 'not_executed',
+  });
 
 /** Without a usable file the host runs, and remembers nothing. */
 function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {

@@ -1,6 +1,7 @@
 /**
  * The host over real children: spawn, call, list, discover, status, and what becomes of servers that die.
  */
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -458,6 +459,34 @@ describe('what outlives the host', () => {
     await host.call('a', 'echo', { text: 'x' });
     expect(statSync(path.join(folder, 'state', 'state.db')).mode & 0o077).toBe(0);
   });
+});
+
+test('calls that wait when the host closes are told that it did', async () => {
+  await open({ mcpServers: { a: entry({ concurrency: 1 }) } });
+  await host.call('a', 'echo', { text: 'x' });
+  const calls = Array.from({ length: 5 }, () => failureOf(host.call('a', 'sleep', { ms: 60_000 })));
+  await eventually('they wait', () => row('a')?.queue === 4);
+  await host.close();
+  const codes = (await Promise.all(calls)).map(({ code }) => code);
+  expect(codes.sort()).toEqual([
+    'outcome_uncertain',
+    'server_stopped',
+    'server_stopped',
+    'server_stopped',
+    'server_stopped',
+  ]);
+  expect((await failureOf(host.call('a', 'echo', { text: 'x' }))).code).toBe('server_stopped');
+});
+
+test('a program that only waits for a call does not end before it', () => {
+  const script = `
+    import { createHost } from 'hostler';
+    const host = await createHost({ mcpServers: { a: { command: 'sh', args: ['-c', 'exit 1'] } } });
+    await host.call('a', 'x', {}, { deadlineMs: 1_500 }).catch((error) => console.log('told', error.code));
+    await host.close();`;
+  const root = fileURLToPath(new URL('../../', import.meta.url));
+  const told = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: root, encoding: 'utf8' });
+  expect(told).toMatch(/^told (reconnecting|timeout|server_parked)\n$/);
 });
 
 test('close leaves nothing running, and is one act however often it is asked for', async () => {

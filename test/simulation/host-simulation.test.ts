@@ -8,7 +8,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
 import { fakeCall, fakePrincipal } from '../../src/policy/fake-call.js';
-import { mayRunTwice } from '../../src/policy/replay.js';
 import { type Member, SimulatedHost } from './simulated-host.js';
 import { allFaults, type Fate, type Start } from './simulated-server.js';
 
@@ -251,18 +250,13 @@ class Simulation {
       // What several callers share may have run for another of them.
       if (nonce.startsWith('shared')) continue;
       if (outcomes[0] === 'answered' && runs === 0) wrong.push(`${nonce} was answered and never ran`);
-      if (execution === 'not_executed' && runs > 0 && !this.#mayRunTwice(asked))
+      if (execution === 'not_executed' && runs > 0)
         wrong.push(`${nonce} (${tool}) ran, and its caller was told it did not`);
     }
     for (const [name, { simulated }] of members) {
       if (simulated.liveMax > 1) wrong.push(`${name} had ${simulated.liveMax} connections at a time`);
       if (simulated.live !== 0) wrong.push(`${name}: ${simulated.live} connections are left`);
     }
-  }
-
-  /** Of these an earlier attempt may have run; `STRICT=1` holds them to their promise too. */
-  #mayRunTwice({ server, tool }: Asked): boolean {
-    return process.env.STRICT === undefined && mayRunTwice(this.host.member(server).managed.traitsOf(tool));
   }
 
   // --- chance

@@ -10,7 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { keepAlive } from './keep-alive.js';
+import { keepAlive } from '../../kernel/keep-alive.js';
 import { ProcessGroup } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
 import { spawnError } from './spawn-error.js';

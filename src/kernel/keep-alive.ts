@@ -3,7 +3,7 @@
  * that must be finished before the end.
  */
 import { MessageChannel } from 'node:worker_threads';
-import type { Cancel } from '../../kernel/clock.js';
+import type { Cancel } from './clock.js';
 
 /** Until the returned function is called. */
 export function keepAlive(): Cancel {
