@@ -7,12 +7,12 @@ import { isPackageRunner, parseServerDefinition, type ServerDefinition } from '.
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { keepAlive } from '../kernel/keep-alive.js';
+import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, type Random, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import type { Call, Principal, Send } from '../policy/call.js';
+import type { Call, CallResult, Principal, Send } from '../policy/call.js';
 import { pipeline } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
@@ -119,8 +119,7 @@ export class Host {
   /** Unguessable once per host; each call adds its number. */
   readonly #id = newId();
   #calls = 0;
-  #awaited = 0;
-  #letGo: (() => void) | undefined;
+  readonly #alive = new KeepAlive();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -228,7 +227,7 @@ export class Host {
       onProgress: options.onProgress,
       attempt: options.attempt ?? 0,
     };
-    const { bytes, isError } = await this.#whileAlive(this.#send(call));
+    const { bytes, isError } = await this.#whileAlive(call);
     return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
@@ -346,12 +345,12 @@ export class Host {
   }
 
   /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  async #whileAlive<T>(work: Promise<T>): Promise<T> {
-    if (this.#awaited++ === 0) this.#letGo = keepAlive();
+  async #whileAlive(call: Call): Promise<CallResult> {
+    this.#alive.hold();
     try {
-      return await work;
+      return await this.#send(call);
     } finally {
-      if (--this.#awaited === 0) this.#letGo?.();
+      this.#alive.letGo();
     }
   }
 
@@ -359,6 +358,7 @@ export class Host {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
     this.#registry.clear();
     await this.#connector.close();
+    this.#alive.close();
   }
 
   #server(name: string): ManagedServer {

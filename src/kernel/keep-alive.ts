@@ -15,3 +15,25 @@ export function keepAlive(): Cancel {
     port2.close();
   };
 }
+
+/** For work that comes and goes: counts it, and keeps the process while there is any. */
+export class KeepAlive {
+  readonly #port = new MessageChannel().port1;
+  #held = 0;
+
+  constructor() {
+    this.#port.unref();
+  }
+
+  hold(): void {
+    if (this.#held++ === 0) this.#port.ref();
+  }
+
+  letGo(): void {
+    if (--this.#held === 0) this.#port.unref();
+  }
+
+  close(): void {
+    this.#port.close();
+  }
+}
