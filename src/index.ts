@@ -1,16 +1,15 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
-export {
-  createHost,
-  type Discovered,
-  Host,
-  type HostCallOptions,
-  type HostConfig,
-  type HostOptions,
-  type HostTool,
-  type SpawnOptions,
-  type ToolResult,
-} from './host/host.js';
+export { createHost, Host } from './host/host.js';
+export type {
+  Discovered,
+  HostCallOptions,
+  HostConfig,
+  HostOptions,
+  HostTool,
+  ToolResult,
+} from './host/host-interface.js';
+export type { SpawnOptions } from './host/spawn-options.js';
 export type { StatusRow } from './host/status.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {

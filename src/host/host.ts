@@ -2,17 +2,16 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
-import { availableParallelism } from 'node:os';
-import { isPackageRunner, parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
+import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
-import { newId, type Random, systemRandom } from '../kernel/random.js';
+import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import type { Call, CallResult, Principal, Send } from '../policy/call.js';
+import type { Call, CallResult, Send } from '../policy/call.js';
 import { pipeline } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
@@ -24,86 +23,33 @@ import { SingleFlight } from '../policy/single-flight.js';
 import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
-import { Connector, type ConnectorOptions } from '../session/connector.js';
+import { Connector } from '../session/connector.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session, ToolArguments } from '../session/session.js';
-import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { defaultPlan } from '../supervisor/restart-plan.js';
-import { StartGate } from '../supervisor/start-gate.js';
-import { Supervisor } from '../supervisor/supervisor.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
+import {
+  type Discovered,
+  embedder,
+  type HostCallOptions,
+  type HostConfig,
+  type HostOptions,
+  type HostTool,
+  type ToolResult,
+} from './host-interface.js';
 import { ManagedServer } from './managed-server.js';
+import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
-import { ToolLearner } from './tool-learner.js';
+import { createSupervise } from './supervise.js';
 
-/** As in `hostler.json`, already parsed. */
-export interface HostConfig {
-  readonly mcpServers?: Readonly<Record<string, unknown>>;
-}
-
-export interface HostOptions {
-  readonly client?: ConnectorOptions['client'];
-  readonly stateDir?: string;
-  readonly ambient?: Readonly<Record<string, string | undefined>>;
-  readonly clock?: Clock;
-  readonly random?: Random;
-  /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
-  readonly onProblem?: (error: unknown) => void;
-}
-
-export interface HostCallOptions {
-  readonly principal?: Principal;
-  readonly signal?: AbortSignal;
-  /** How long it may take from now, waiting included; 60 s when absent. */
-  readonly deadlineMs?: number;
-  readonly idempotencyKey?: string;
-  readonly onProgress?: (params: Buffer) => void;
-  readonly attempt?: number;
-}
-
-/** What a tool answered. */
-export interface ToolResult {
-  /** The result object as the server wrote it. */
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-  json(): unknown;
-}
-
-export interface HostTool {
-  readonly server: string;
-  readonly name: string;
-  readonly raw: Buffer;
-}
-
-export type Discovered =
-  | { readonly server: string; readonly tool: string; readonly schema: unknown }
-  | { readonly server: string; readonly error: HostError };
-
-/** Beside how the server is reached. */
-export interface SpawnOptions {
-  /** False when absent: a spawned server is started at once. */
-  readonly lazy?: boolean;
-  readonly keepAliveMs?: number;
-  readonly circuitThreshold?: number;
-  readonly circuitResetMs?: number;
-  readonly maxRestarts?: number;
-  readonly restartWindowMs?: number;
-  readonly replace?: boolean;
-}
-
-/** Whoever embeds the host without roles acts as this. */
-export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
-
-const listChanged = 'notifications/tools/list_changed';
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
 
 export class Host {
   readonly #clock: Clock;
-  readonly #random: Random;
   readonly #connector: Connector;
   readonly #registry: Registry<ServerDefinition>;
   readonly #servers = new Map<string, ManagedServer>();
@@ -112,8 +58,7 @@ export class Host {
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
-  readonly #startGate: StartGate;
-  readonly #correlated: CorrelatedFailures;
+  readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
   /** Unguessable once per host; each call adds its number. */
@@ -126,7 +71,6 @@ export class Host {
   constructor(options: HostOptions = {}) {
     const { clock = systemClock, random = systemRandom, stateDir, ambient, onProblem = () => {} } = options;
     this.#clock = clock;
-    this.#random = random;
     this.#onProblem = onProblem;
     this.#connector = new Connector({
       client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
@@ -144,8 +88,14 @@ export class Host {
       store: this.#state?.pins ?? memoryPinStore(),
       policyOf: (server) => this.#server(server).definition.pins,
     });
-    this.#startGate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
-    this.#correlated = new CorrelatedFailures(clock);
+    this.#supervise = createSupervise({
+      clock,
+      random,
+      connector: this.#connector,
+      events: this.#events,
+      learn: (name, tools) => this.#learn(name, tools),
+      onProblem,
+    });
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
@@ -397,38 +347,6 @@ export class Host {
     await managed?.supervisor.dispose();
   }
 
-  #supervise(definition: ServerDefinition): Supervisor<Session> {
-    const { name, spec, restart, timeouts } = definition;
-    return new Supervisor<Session>({
-      name,
-      clock: this.#clock,
-      random: this.#random,
-      gate: this.#startGate,
-      guard: this.#correlated,
-      events: this.#events,
-      isLazy: definition.isLazy,
-      isEnabled: definition.isEnabled,
-      isFirstStartFree: isPackageRunner(spec),
-      plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
-      connect: async (_run, signal, onLost) => {
-        const deadlineAtMs = this.#clock.nowMs() + timeouts.startMs;
-        const learner = new ToolLearner(this.#clock, (tools) => this.#learn(name, tools), this.#onProblem);
-        const session = await this.#connector.connect(spec, {
-          startTimeoutMs: timeouts.startMs,
-          signal,
-          handlers: {
-            closed: onLost,
-            handlerError: this.#onProblem,
-            notification: ({ method }) => method === listChanged && learner.changed(),
-          },
-        });
-        await learner.begin(session, deadlineAtMs);
-        return session;
-      },
-      verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
-    });
-  }
-
   #learn(name: string, tools: readonly ListedItem[]): void {
     const managed = this.#servers.get(name);
     if (!managed) return;
@@ -467,20 +385,6 @@ function openState(folder: string, onProblem: (error: unknown) => void): StateFi
     onProblem(error);
     return undefined;
   }
-}
-
-/** Options of `spawn` as the keys of a configuration entry. */
-function treatmentOf(options: SpawnOptions): Record<string, unknown> {
-  const { lazy, keepAliveMs, circuitThreshold, circuitResetMs, maxRestarts, restartWindowMs } = options;
-  const given = (entries: Record<string, unknown>) =>
-    Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
-  const breaker = given({ threshold: circuitThreshold, reset: circuitResetMs });
-  const restart = given({ max: maxRestarts, window: restartWindowMs });
-  return {
-    ...given({ lazy, keepAlive: keepAliveMs }),
-    ...(Object.keys(breaker).length > 0 ? { breaker } : {}),
-    ...(Object.keys(restart).length > 0 ? { restart } : {}),
-  };
 }
 
 function described(server: string, { key, raw }: ListedItem): Discovered {

@@ -35,22 +35,22 @@ const tool = (key: string): ListedItem => ({ key, raw: Buffer.from('{}') });
 
 test('the tools are known when it has begun', async () => {
   const { learner, session, learnt } = set([[tool('a'), tool('b')]]);
-  await learner.begin(session, 1_000);
+  await learner.begin(session, { deadlineAtMs: 1_000 });
   expect(learnt).toEqual(['a,b']);
 });
 
 test('a server that cannot list its tools is usable; one that is lost is closed', async () => {
   const half = set([new HostError('protocol_error', 'fetch failed', { rpcCode: -32603 })]);
-  await half.learner.begin(half.session, 1_000);
+  await half.learner.begin(half.session, { deadlineAtMs: 1_000 });
   expect([half.problems.length, half.closes()]).toEqual([1, 0]);
   const lost = set([new HostError('transport', 'gone')]);
-  await expect(lost.learner.begin(lost.session, 1_000)).rejects.toMatchObject({ code: 'transport' });
+  await expect(lost.learner.begin(lost.session, { deadlineAtMs: 1_000 })).rejects.toMatchObject({ code: 'transport' });
   expect(lost.closes()).toBe(1);
 });
 
 test('many announcements are one reading, and one more when they go on meanwhile', async () => {
   const { clock, learner, session, learnt, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
-  await learner.begin(session, 1_000);
+  await learner.begin(session, { deadlineAtMs: 1_000 });
   for (let i = 0; i < 50; i++) learner.changed();
   await clock.advanceAsync(100);
   expect([learnt.at(-1), reads()]).toEqual(['b', 2]);
@@ -65,7 +65,7 @@ test('a reading that fails leaves what was known, and the next announcement is h
     new HostError('timeout', 'late'),
     [tool('b')],
   ]);
-  await learner.begin(session, 1_000);
+  await learner.begin(session, { deadlineAtMs: 1_000 });
   learner.changed();
   await clock.advanceAsync(100);
   expect([learnt, problems.length]).toEqual([['a'], 1]);

@@ -9,7 +9,7 @@
 import { type Clock, sleep } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListedItem } from '../session/lists.js';
-import type { Session } from '../session/session.js';
+import type { CallOptions, Session } from '../session/session.js';
 
 /** Servers announce each of many changes; they are read once when things have settled. */
 const settleMs = 100;
@@ -29,10 +29,10 @@ export class ToolLearner {
   }
 
   /** Resolves when the tools are known, or the server has said that it cannot tell; rejects when the connection is lost. */
-  async begin(session: Session, deadlineAtMs: number): Promise<void> {
+  async begin(session: Session, limits: CallOptions): Promise<void> {
     this.#session = session;
     try {
-      this.#learn((await session.list('tools/list', { deadlineAtMs })).items);
+      this.#learn((await session.list('tools/list', limits)).items);
     } catch (error) {
       // A server that answers, if only with an error, can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {

@@ -7,7 +7,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createHost, type Host, type HostConfig } from '../../src/host/host.js';
+import { createHost, type Host } from '../../src/host/host.js';
+import type { HostConfig } from '../../src/host/host-interface.js';
 import { HostError, isHostError } from '../../src/kernel/errors.js';
 import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import { eventually } from '../contract/eventually.js';
@@ -460,6 +461,23 @@ describe('what outlives the host', () => {
     expect(statSync(path.join(folder, 'state', 'state.db')).mode & 0o077).toBe(0);
   });
 });
+
+test('a stop does not wait for a server that hangs while its tools are read', async () => {
+  const script = `
+    process.stdin.setEncoding('utf8').on('data', (text) => text.split('\\n').filter(Boolean).forEach((line) => {
+      const { id, method } = JSON.parse(line);
+      const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} } };
+      if (method === 'initialize') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
+      else if (method !== 'tools/list' && id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: 'x' } }));
+      else if (method === 'tools/list') console.error('asked');
+    }));`;
+  await open({ mcpServers: { slow: { command: process.execPath, args: ['-e', script] } } });
+  const call = failureOf(host.call('slow', 'x'));
+  await eventually('it starts', () => row('slow')?.state === 'connecting');
+  await host.stop('slow');
+  expect((await call).code).toBe('server_stopped');
+  expect(row('slow')?.state).toBe('stopped');
+}, 10_000);
 
 test('calls that wait when the host closes are told that it did', async () => {
   await open({ mcpServers: { a: entry({ concurrency: 1 }) } });

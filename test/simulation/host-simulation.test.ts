@@ -336,8 +336,9 @@ test(`${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: each ca
   expect(told.answered).toBeGreaterThan(0);
 });
 
-test.skipIf(onlySeed !== undefined)('the same seed is the same run', async () => {
-  for (let seed = 1; seed <= 20; seed++) {
-    expect(hashOf(await simulate(seed)), `seed ${seed}`).toBe(hashOf(await simulate(seed)));
-  }
-});
+if (onlySeed === undefined)
+  test('the same seed is the same run', async () => {
+    for (let seed = 1; seed <= 20; seed++) {
+      expect(hashOf(await simulate(seed)), `seed ${seed}`).toBe(hashOf(await simulate(seed)));
+    }
+  });
