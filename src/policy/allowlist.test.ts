@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { allow, denial, type Guard, type GuardRequest, roleGuard } from './allowlist.js';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
 
 const call = fakeCall({ tool: 'delete_repo' });
 const { principal } = call;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
@@ -6,7 +7,6 @@ import { ResponseCache } from './cache.js';
 import { type CacheStageParts, cached } from './cache-stage.js';
 import { type Call, type CallResult, pipeline } from './call.js';
 import { budget, CallBudgets } from './call-budget.js';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
 import { SingleFlight } from './single-flight.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { fakePrincipal } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { type CachePlan, defaultCachePlan, type Question, ResponseCache } from './cache.js';
-import { fakePrincipal } from './fake-call.js';
 
 const ask = (part: Partial<Question> & { hash?: string } = {}): Question => ({
   server: 'github',

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
 import { pipeline, type Send, type Stage } from './call.js';
 import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
 
 const answer: Send = async () => fakeResult();
 

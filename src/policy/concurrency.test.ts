@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import type { Call, CallResult } from './call.js';
 import { CallSlots, concurrency, defaultConcurrencyPlan } from './concurrency.js';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { reencoded, samples, sampleTool } from '../../test/fakes/pin-samples.js';
 import { seededRandom } from '../kernel/random.js';
 import { type PinKind, pinHash } from './pin-hash.js';
-import { reencoded, samples, sampleTool } from './pin-samples.js';
 
 const hashOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.hash;
 const bodyOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.bodyHash;

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
+import { toolItem } from '../../test/fakes/pin-samples.js';
+import { failureOf, fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { type Call, pipeline, type Stage } from './call.js';
-import { failureOf, fakeCall, fakeResult } from './fake-call.js';
-import { toolItem } from './pin-samples.js';
 import { pinned, pinRefusal } from './pin-stage.js';
 import { memoryPinStore, type PinStatus } from './pin-store.js';
 import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js';

@@ -1,7 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { isHostError } from '../kernel/errors.js';
-import { seededRandom } from '../kernel/random.js';
-import type { PinKind } from './pin-hash.js';
 import {
   itemOf,
   mutated,
@@ -11,7 +8,10 @@ import {
   shuffled,
   toolItem,
   withOtherSilence,
-} from './pin-samples.js';
+} from '../../test/fakes/pin-samples.js';
+import { isHostError } from '../kernel/errors.js';
+import { seededRandom } from '../kernel/random.js';
+import type { PinKind } from './pin-hash.js';
 import { pinRefusal } from './pin-stage.js';
 import { memoryPinStore, type PinStatus, type PinStore } from './pin-store.js';
 import { defaultPinPolicy, type PinItem, type PinMode, type PinOptions, type PinReport, Pins } from './pins.js';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, CallResult } from './call.js';
-import { failureOf, fakeCall, fakeResult } from './fake-call.js';
 import { SingleFlight } from './single-flight.js';
 
 /** A server that answers when told, and gives up when cancelled. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, CallResult } from './call.js';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from './fake-call.js';
 import { defaultThrottlePlan, type ThrottlePlan, ToolThrottle, throttle } from './tool-throttle.js';
 
 type Outcome = 'ok' | 'no' | HostError;

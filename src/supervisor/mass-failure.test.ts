@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
+import { crashed, FakeServer } from '../../test/fakes/supervised-server.js';
 import { Emitter } from '../kernel/emitter.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
 import { CorrelatedFailures, type Freeze } from './correlated-failures.js';
-import { crashed, FakeServer } from './fake-server.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { type Attempt, crashed, type FakeConnection, FakeServer } from '../../test/fakes/supervised-server.js';
 import { Emitter } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
 import { CorrelatedFailures } from './correlated-failures.js';
-import { type Attempt, crashed, type FakeConnection, FakeServer } from './fake-server.js';
 import { defaultPlan } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';

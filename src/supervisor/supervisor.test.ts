@@ -1,11 +1,11 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
+import { crashed, type FakeConnection, FakeServer } from '../../test/fakes/supervised-server.js';
 import { Emitter } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Registry } from '../registry/registry.js';
 import { CorrelatedFailures } from './correlated-failures.js';
-import { crashed, type FakeConnection, FakeServer } from './fake-server.js';
 import { defaultPlan } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor, type SupervisorOptions } from './supervisor.js';

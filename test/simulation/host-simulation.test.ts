@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
-import { fakeCall, fakePrincipal } from '../../src/policy/fake-call.js';
+import { fakeCall, fakePrincipal } from '../fakes/policy-call.js';
 import { type Member, SimulatedHost } from './simulated-host.js';
 import { allFaults, type Fate, type Start } from './simulated-server.js';
 

@@ -2,9 +2,9 @@
  * A server that does as it is told, for tests of whoever supervises it: opens, fails, hangs, comes up late, dies.
  * It keeps count, so that a test can hold that runs never overlap and nothing is left open.
  */
-import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
-import type { Connect, Connection } from './ports.js';
+import type { Clock } from '../../src/kernel/clock.js';
+import { HostError } from '../../src/kernel/errors.js';
+import type { Connect, Connection } from '../../src/supervisor/ports.js';
 
 export interface Attempt {
   /** How long the start takes; 0 opens in the same tick. */

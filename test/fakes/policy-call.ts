@@ -1,8 +1,8 @@
 /**
  * A call, an answer and a failure, for the tests of the stages: each test names only what it is about.
  */
-import { HostError } from '../kernel/errors.js';
-import type { Call, CallResult, Principal } from './call.js';
+import { HostError } from '../../src/kernel/errors.js';
+import type { Call, CallResult, Principal } from '../../src/policy/call.js';
 
 export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 

@@ -2,10 +2,10 @@
  * Definitions of servers for the tests of pins: samples of each kind, every way to write one anew, and ways to change one.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { type Random, randomInt } from '../kernel/random.js';
-import { memberString } from '../wire/json-members.js';
-import type { PinKind } from './pin-hash.js';
-import type { PinItem } from './pins.js';
+import { type Random, randomInt } from '../../src/kernel/random.js';
+import type { PinKind } from '../../src/policy/pin-hash.js';
+import type { PinItem } from '../../src/policy/pins.js';
+import { memberString } from '../../src/wire/json-members.js';
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
