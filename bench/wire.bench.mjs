@@ -81,23 +81,24 @@ function bar(what, value, least) {
 }
 
 /**
- * Ratios are taken within a round, where both had the same neighbours, and their median counts. Judged is what the wire
- * layer itself does: it hands on bytes. The line `hostler` also builds the result as an object, as the others must.
+ * Ratios are taken within a round, where both had the same neighbours, and their median counts. Both lines of ours are
+ * judged: the one that hands on bytes, which is what a relay does, and the one that builds the result as an object, which is
+ * like for like with the raw loop and the SDK clients.
  */
-const ours = 'hostler, relaying bytes';
-
 function judge(title, results, leastOfRaw) {
-  const ratio = (over, c) =>
-    median(
-      results[ours][c].map(({ callsPerSecond }, round) => callsPerSecond / results[over][c][round].callsPerSecond),
+  for (const ours of ['hostler, relaying bytes', 'hostler']) {
+    const ratio = (over, c) =>
+      median(
+        results[ours][c].map(({ callsPerSecond }, round) => callsPerSecond / results[over][c][round].callsPerSecond),
+      );
+    const cpu = (over, c) => middle(results[over][c], 'cpuUsPerCall') / middle(results[ours][c], 'cpuUsPerCall');
+    say(`\n${title}, ${ours}:\n`);
+    for (const c of [16, 64]) bar(`of the raw loop at ${c}`, ratio('raw loop', c), leastOfRaw);
+    for (const name of ['SDK 1.32', 'SDK 2.4']) bar(`times ${name} at 64`, ratio(name, 64), 3);
+    say(
+      `- for comparison, CPU per call at 64: raw loop ${cpu('raw loop', 64).toFixed(2)}, SDK 1.32 ${cpu('SDK 1.32', 64).toFixed(2)}, SDK 2.4 ${cpu('SDK 2.4', 64).toFixed(2)} times ours`,
     );
-  const cpu = (over, c) => middle(results[over][c], 'cpuUsPerCall') / middle(results[ours][c], 'cpuUsPerCall');
-  say('');
-  for (const c of [16, 64]) bar(`${title}, of the raw loop at ${c}`, ratio('raw loop', c), leastOfRaw);
-  for (const name of ['SDK 1.32', 'SDK 2.4']) bar(`${title}, times ${name} at 64`, ratio(name, 64), 3);
-  say(
-    `- for comparison, CPU per call at 64: raw loop ${cpu('raw loop', 64).toFixed(2)}, SDK 1.32 ${cpu('SDK 1.32', 64).toFixed(2)}, SDK 2.4 ${cpu('SDK 2.4', 64).toFixed(2)} times ours`,
-  );
+  }
 }
 
 /** Mean cost of one single-byte chunk while `buffered` bytes of the line already wait. */
@@ -141,6 +142,7 @@ for (const [i, size] of sizes.entries()) say(`| ${size} | ${drips[i].toFixed(3)}
 say('\n### Bars');
 judge('stdio', stdio, 0.7);
 judge('HTTP', overHttp, 0.8);
+say('');
 bar('drip cost at 1 KiB over 8 MiB waiting (1 is flat)', drips[0] / drips.at(-1), 0.5);
 if (values.save) writeFileSync(new URL('../docs/reports/wire.md', import.meta.url), `${lines.join('\n')}\n`);
 process.exit(bars.every(Boolean) ? 0 : 1);

@@ -3,12 +3,13 @@
  * what is left. Prints one JSON line. Arguments: kills, seed, folder. Uses the built package, as an embedder would.
  * Two hosts, because each starts no more than ten servers in a second.
  */
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { createHost } from '../../dist/index.js';
 import { randomInt, seededRandom } from '../../dist/testing.js';
+import { descriptors, processes } from './counts.mjs';
 
 const [kills, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
 const random = seededRandom(seed);
@@ -17,18 +18,6 @@ const serversPerHost = 5;
 const callersPerServer = 4;
 const script = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url));
 
-const processes = () =>
-  readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number);
-const descriptors = () =>
-  readdirSync('/proc/self/fd').filter((fd) => {
-    try {
-      return !readlinkSync(`/proc/self/fd/${fd}`).includes('/proc/');
-    } catch {
-      return false;
-    }
-  }).length;
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Our own children that run the script; what they have started themselves is for the host to find. */

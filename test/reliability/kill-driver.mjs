@@ -2,12 +2,13 @@
  * Runs alone in a PID namespace: servers under load, killed at random moments, and at the end a count of what is left.
  * Prints one JSON line. Arguments: kills, seed, folder. Uses the built package, as an embedder would.
  */
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { Connector, parseServerSpec } from '../../dist/index.js';
 import { randomInt, seededRandom } from '../../dist/testing.js';
+import { descriptors, processes } from './counts.mjs';
 
 const [kills, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
 const random = seededRandom(seed);
@@ -15,18 +16,6 @@ const serverCount = 10;
 const callersPerServer = 6;
 const script = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url));
 
-const processes = () =>
-  readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number);
-const descriptors = () =>
-  readdirSync('/proc/self/fd').filter((fd) => {
-    try {
-      return !readlinkSync(`/proc/self/fd/${fd}`).includes('/proc/');
-    } catch {
-      return false;
-    }
-  }).length;
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const client = { name: 'kill-driver', version: '0', capabilities: {} };
