@@ -30,6 +30,7 @@ import type { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
+import { HistoryKeeper } from './history-keeper.js';
 import {
   type Discovered,
   embedder,
@@ -41,7 +42,7 @@ import {
 } from './host-interface.js';
 import { ManagedServer } from './managed-server.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
 import { createSupervise } from './supervise.js';
 
@@ -58,6 +59,7 @@ export class Host {
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
+  readonly #histories: HistoryKeeper | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
@@ -84,6 +86,7 @@ export class Host {
     this.#budgets = new CallBudgets(clock);
     this.#cache = new ResponseCache(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
       store: this.#state?.pins ?? memoryPinStore(),
       policyOf: (server) => this.#server(server).definition.pins,
@@ -95,6 +98,7 @@ export class Host {
       events: this.#events,
       learn: (name, tools) => this.#learn(name, tools),
       onProblem,
+      histories: this.#histories,
     });
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
@@ -306,6 +310,7 @@ export class Host {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
     this.#alive.close();
@@ -336,7 +341,7 @@ export class Host {
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
 
@@ -376,16 +381,6 @@ const closedHost = (server: string) =>
     reason: 'closed',
     execution: 'not_executed',
   });
-
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
 
 function described(server: string, { key, raw }: ListedItem): Discovered {
   const schema = memberText(raw, 'inputSchema');
