@@ -3,9 +3,10 @@
  * changes.
  * Not here: what is remembered (supervisor/history.ts), the table (histories-table.ts).
  *
- * Invariant: the first change is written in its own tick, those of the next `gatherMs` together, so that a thousand servers
- * that fail at once cost a few writes. What waits is bounded by the servers of the host. A write that fails is told and
- * costs nothing else: the next change of that server brings all of its history again.
+ * Invariant: a change is written in its own tick, so that it is there whenever the host is killed. When many come within
+ * `gatherMs`, all after the first `immediateMax` are written together: a thousand servers that fail at once cost a few
+ * writes. What waits is bounded by the servers of the host. A write that fails is told and costs nothing else: the next
+ * change of that server brings all of its history again.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -15,6 +16,7 @@ import type { History } from '../supervisor/supervisor.js';
 import type { Histories, HistoryRow } from './histories-table.js';
 
 const gatherMs = 100;
+const immediateMax = 8;
 /** In one message. */
 const namedMax = 5;
 
@@ -23,6 +25,8 @@ export class HistoryKeeper {
   readonly #clock: Clock;
   readonly #onProblem: (error: unknown) => void;
   readonly #unwritten = new Map<string, HistoryRow>();
+  /** Since the timer was set. */
+  #writes = 0;
   #cancelTimer: Cancel | undefined;
 
   constructor(histories: Histories, clock: Clock, onProblem: (error: unknown) => void) {
@@ -34,7 +38,7 @@ export class HistoryKeeper {
   /** The history of one server of one definition. State is never shared through a name alone. */
   of(server: string, fingerprint: string, plan: RestartPlan): History {
     const key = `${fingerprint} ${server}`;
-    if (this.#unwritten.has(key)) this.flush();
+    if (this.#unwritten.has(key)) this.#save();
     const ledger = this.#load(server, fingerprint, plan);
     let isKept = ledger !== emptyLedger;
     return {
@@ -44,15 +48,30 @@ export class HistoryKeeper {
         if (!record && !isKept) return;
         isKept = record !== undefined;
         this.#unwritten.set(key, { server, fingerprint, record });
-        if (!this.#cancelTimer) this.#writeAndGather();
+        if (this.#writes < immediateMax) this.#write();
       },
     };
   }
 
-  /** Writes what waits. */
+  /** Writes what waits; nothing is left to do then. */
   flush(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
+    this.#writes = 0;
+    this.#save();
+  }
+
+  #write(): void {
+    this.#writes++;
+    this.#save();
+    this.#cancelTimer ??= this.#clock.at(this.#clock.nowMs() + gatherMs, () => {
+      this.#cancelTimer = undefined;
+      this.#writes = 0;
+      if (this.#unwritten.size > 0) this.#write();
+    });
+  }
+
+  #save(): void {
     const rows = [...this.#unwritten.values()];
     this.#unwritten.clear();
     if (rows.length === 0) return;
@@ -66,14 +85,6 @@ export class HistoryKeeper {
         cause,
       });
     }
-  }
-
-  #writeAndGather(): void {
-    this.flush();
-    this.#cancelTimer = this.#clock.at(this.#clock.nowMs() + gatherMs, () => {
-      this.#cancelTimer = undefined;
-      if (this.#unwritten.size > 0) this.#writeAndGather();
-    });
   }
 
   #load(server: string, fingerprint: string, plan: RestartPlan): Ledger {
