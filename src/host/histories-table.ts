@@ -45,18 +45,27 @@ export function historiesTable(database: Database.Database): Histories {
       SELECT rowid FROM histories ORDER BY rowid LIMIT max(0, (SELECT count(*) FROM histories) - ${rowsMax})
     )`,
   );
+  const saveAll = database.transaction((rows: readonly HistoryRow[]) => {
+    const kept = rows.filter(({ record }) => record);
+    const forgiven = rows.filter(({ record }) => !record);
+    if (forgiven.length > 0) forget.run(JSON.stringify(forgiven.map((row) => [row.server, row.fingerprint])));
+    if (kept.length === 0) return;
+    write.run(JSON.stringify(kept.map((row) => [row.server, row.fingerprint, JSON.stringify(row.record)])));
+    trim.run();
+  });
   return {
     load(server, fingerprint) {
       const row = read.get(server, fingerprint) as { record: string } | undefined;
       return row && parseRecord(row.record);
     },
-    save: database.transaction((rows: readonly HistoryRow[]) => {
-      const kept = rows.filter(({ record }) => record);
-      const forgiven = rows.filter(({ record }) => !record);
-      if (forgiven.length > 0) forget.run(JSON.stringify(forgiven.map((row) => [row.server, row.fingerprint])));
-      if (kept.length === 0) return;
-      write.run(JSON.stringify(kept.map((row) => [row.server, row.fingerprint, JSON.stringify(row.record)])));
-      trim.run();
-    }),
+    save(rows) {
+      // A history must outlive the process, not the machine: nobody waits for the disk each time a server dies.
+      database.pragma('synchronous = NORMAL');
+      try {
+        saveAll(rows);
+      } finally {
+        database.pragma('synchronous = FULL');
+      }
+    },
   };
 }

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type HistoryRow, rowsMax } from './histories-table.js';
+import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
 import { StateFile } from './state-file.js';
 
 let folder: string;
@@ -155,6 +155,20 @@ describe('histories', () => {
     expect([histories.load('a', 'f')?.failedProbes, histories.load('b', 'f')?.failedProbes]).toEqual([1, 1]);
     histories.save([row('b', 3)]);
     expect(histories.load('b', 'f')?.failedProbes).toBe(3);
+  });
+
+  test('do not wait for the disk, and what comes after them does again, whether they could be written or not', () => {
+    const database = new Database(':memory:');
+    database.pragma('synchronous = FULL');
+    database.exec(historiesSchema);
+    const histories = historiesTable(database);
+    const full = 2;
+    histories.save([row('a')]);
+    expect(database.prepare('PRAGMA synchronous').all()).toMatchObject([{ synchronous: full }]);
+    database.exec('DROP TABLE histories');
+    expect(() => histories.save([row('a')])).toThrow('no such table');
+    expect(database.prepare('PRAGMA synchronous').all()).toMatchObject([{ synchronous: full }]);
+    database.close();
   });
 
   test('one that somebody has written over is refused', () => {

@@ -57,7 +57,7 @@ describe('a ledger on the wall', () => {
     expect(ledgerOf(kept, next, defaultPlan).restartsAtMs).toEqual([-119_000, -59_000]);
   });
 
-  test('D-33 restarts older than the window no longer count; what shows a server in trouble does', () => {
+  test('D-16 restarts older than the window no longer count; what shows a server in trouble does', () => {
     const late = new FakeClock(0, wall(5 * minute + 1_001));
     expect(ledgerOf(record, late, defaultPlan).restartsAtMs).toHaveLength(1);
     const nextDay = new FakeClock(0, wall(86_400_000));
@@ -68,7 +68,7 @@ describe('a ledger on the wall', () => {
     });
   });
 
-  test('D-33 times of the future count as of now, so a clock set back neither pardons nor punishes for ever', () => {
+  test('D-16 times of the future count as of now, so a clock set back neither pardons nor punishes for ever', () => {
     const back = new FakeClock(50, wall(-10 * 365 * 86_400_000));
     const ledger = ledgerOf(record, back, defaultPlan);
     expect(ledger).toMatchObject({ restartsAtMs: [50, 50], parked: { atMs: 50 } });
@@ -211,7 +211,7 @@ describe('the next host', () => {
     expect(waits).toEqual([60, 120, 240, 300, 300]);
   });
 
-  test('S6 what can never start is kept from hammering too, with its reason', async () => {
+  test('D-34 what can never start is kept from hammering too, with its reason', async () => {
     const machine = aMachine();
     const missing = new HostError('connect_failed', "no command 'x'", { reason: 'ENOENT' });
     const waits: number[] = [];
@@ -225,7 +225,7 @@ describe('the next host', () => {
     expect([waits, machine.record()?.parked?.message]).toEqual([[60, 120], "no command 'x'"]);
   });
 
-  test('D-33 goes on with the budget where the last one died, so that hosts in a loop add up', async () => {
+  test('D-16 goes on with the budget where the last one died, so that hosts in a loop add up', async () => {
     const machine = aMachine();
     let starts = 0;
     for (let host = 0; host < 20; host++) {
@@ -241,7 +241,7 @@ describe('the next host', () => {
     expect([last.server.starts, last.snapshot().state]).toEqual([1, 'parked']);
   });
 
-  test('D-33 a server that had spent half of its budget has the other half', async () => {
+  test('D-16 a server that had spent half of its budget has the other half', async () => {
     const machine = aMachine();
     const first = machine.host();
     await first.begin();
@@ -252,7 +252,7 @@ describe('the next host', () => {
     expect([second.server.starts, second.snapshot().state]).toEqual([3, 'parked']);
   });
 
-  test('D-33 only a proven server is forgiven; one that merely came up is not', async () => {
+  test('D-16 only a proven server is forgiven; one that merely came up is not', async () => {
     const machine = aMachine();
     const parking = machine.host();
     await parking.begin(20_000);
