@@ -330,7 +330,7 @@ test('a server without fault has nothing written about it, however often it is c
   const { server, supervisor, begin, clock } = machine.host();
   server.next = () => ({});
   await begin();
-  for (let call = 0; call < 100; call++) supervisor.succeeded(1);
+  for (let call = 0; call < 100; call++) supervisor.succeeded(1, clock.nowMs());
   await clock.advanceAsync(60_000);
   await supervisor.reload();
   await supervisor.stop();
