@@ -2,6 +2,7 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
+import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
@@ -39,9 +40,10 @@ import {
   type HostTool,
   type ToolResult,
 } from './host-interface.js';
+import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
 import { createSupervise } from './supervise.js';
 
@@ -65,6 +67,7 @@ export class Host {
   readonly #id = newId();
   #calls = 0;
   readonly #alive = new KeepAlive();
+  readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -81,7 +84,7 @@ export class Host {
       ...(ambient === undefined ? {} : { ambient }),
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
-    this.#budgets = new CallBudgets(clock);
+    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
     this.#pins = new Pins({
@@ -122,14 +125,10 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    const settings = parseHostConfig(config, this.#onProblem);
+    this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
-      try {
-        await this.#add(parseServerDefinition(name, entry, true), false);
-      } catch (error) {
-        this.#onProblem(error);
-      }
-    }
+    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
   }
 
   /**
@@ -272,9 +271,14 @@ export class Host {
     return this.#cache.stats();
   }
 
-  /** Several guards combine by AND; none allows everything. */
+  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = guards;
+    this.#guards = this.#rules.setOwn(guards);
+  }
+
+  /** Servers by group, as configured. */
+  get groups(): ReadonlyMap<string, readonly string[]> {
+    return this.#rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -377,16 +381,6 @@ const closedHost = (server: string) =>
     execution: 'not_executed',
   });
 
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
-
 function described(server: string, { key, raw }: ListedItem): Discovered {
   const schema = memberText(raw, 'inputSchema');
   return { server, tool: key, schema: schema === undefined ? undefined : (JSON.parse(schema) as unknown) };
@@ -394,6 +388,11 @@ function described(server: string, { key, raw }: ListedItem): Discovered {
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);
-  await host.open(config);
-  return host;
+  try {
+    await host.open(config);
+    return host;
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
 }

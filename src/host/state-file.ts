@@ -55,6 +55,16 @@ export class StateFile {
   }
 }
 
+/** Without a usable file the host runs, and remembers nothing. */
+export function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
+  try {
+    return StateFile.open(folder, onProblem);
+  } catch (error) {
+    onProblem(error);
+    return undefined;
+  }
+}
+
 function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): Database.Database {
   try {
     return prepare(file);
