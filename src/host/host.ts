@@ -42,6 +42,7 @@ import {
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
+import { pinsByOrigin } from './pin-origin.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
@@ -88,7 +89,7 @@ export class Host {
     this.#cache = new ResponseCache(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
     this.#pins = new Pins({
-      store: this.#state?.pins ?? memoryPinStore(),
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
     this.#supervise = createSupervise({
@@ -337,6 +338,7 @@ export class Host {
     const lease = () => this.#registry.lease(name, 'call');
     const managed = new ManagedServer(definition, this.#supervise(definition), lease, this.#clock);
     this.#servers.set(name, managed);
+    this.#pins.forget(name);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
@@ -354,9 +356,9 @@ export class Host {
   #learn(name: string, tools: readonly ListedItem[]): void {
     const managed = this.#servers.get(name);
     if (!managed) return;
-    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there.
-    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
+    const { changes, isFirstSight } = this.#pins.observe(name, tools, this.#clock.date());
+    // What old answers were given for is no longer there. At first sight there is none, only the call that woke the server.
+    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
     managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
     this.#state?.manifests.save(name, managed.fingerprint, tools);
   }
