@@ -62,7 +62,7 @@ describe('D-01 one probe', () => {
     expect(breaker.circuit(121)).toBe('open');
   });
 
-  test('that said nothing about the server is no failure, though its deadline is over', () => {
+  test('D-37 that said nothing about the server is no failure, though its deadline is over', () => {
     for (const nowMs of [150, 151, 1_000]) {
       const breaker = opened();
       const probe = ticketOf(breaker.admit(100, far));

@@ -1,6 +1,8 @@
 #!/usr/bin/perl
 # A legacy MCP server whose mood is the content of a file, looked at before each answer, and which writes down what happens to it.
-#   FOLDER   holds `mood` and `log`
+#   FOLDER        holds `mood` and `log`
+#   DESCRIPTION   of the tool `read`
+#   HINT          members added to every result of a call, such as "ttlMs":60000
 # Moods: well; mute (calls are not answered); held (calls are answered once it is well again); dying (ends at each call);
 #        stillborn (ends before it speaks); silent (initialize is answered once it is no longer silent)
 # Log:   start PID, call NONCE, cancelled, each on a line of its own.
@@ -23,7 +25,10 @@ sub until_not { select undef, undef, undef, 0.002 while mood() eq $_[0] }
 
 note("start $$");
 exit 1 if mood() eq 'stillborn';
-my $tools = '[{"name":"read","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},' . '{"name":"write","inputSchema":{"type":"object"}}]';
+my $description = $ENV{DESCRIPTION} // 'reads';
+my $hint = $ENV{HINT} ? ",$ENV{HINT}" : '';
+my $read = qq({"name":"read","description":"$description","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}});
+my $tools = qq([$read,{"name":"write","inputSchema":{"type":"object"}}]);
 my $buffer = '';
 while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
   while ($buffer =~ s/^(.*)\n//) {
@@ -50,7 +55,7 @@ while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
       my $error = $line =~ /"fails":true/ ? ',"isError":true' : '';
       $body = $line =~ /"refuses":true/
         ? qq("error":{"code":-32000,"message":"$text"})
-        : qq("result":{"content":[{"type":"text","text":"$text"}]$error});
+        : qq("result":{"content":[{"type":"text","text":"$text"}]$error$hint});
     }
     my $answer = qq({"jsonrpc":"2.0","id":$id,$body}\n);
     my $at = 0;

@@ -40,16 +40,25 @@ export const failureOf = async (call: Promise<unknown>): Promise<HostError> => {
 export class MoodyHost {
   readonly clock = new FakeClock();
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-moody-'));
+  /** Where the host keeps what outlives it, if anywhere. */
+  stateDir: string | undefined;
   readonly problems: unknown[] = [];
   readonly events: SupervisorEvent[] = [];
   host!: Host;
 
   /** One server named `a`, as configured by `more`. It and all it left are gone when the test is over. */
   static async open(more: Record<string, unknown> = {}, config: HostConfig = {}): Promise<MoodyHost> {
+    const moody = MoodyHost.make();
+    await moody.start({ mcpServers: { a: moody.entry(more) }, ...config });
+    return moody;
+  }
+
+  /** The same without a host yet. */
+  static make(stateDir?: string): MoodyHost {
     const moody = new MoodyHost();
+    moody.stateDir = stateDir;
     moody.mood = 'well';
     onTestFinished(() => moody.close());
-    await moody.start({ mcpServers: { a: moody.entry(more) }, ...config });
     return moody;
   }
 
@@ -57,14 +66,16 @@ export class MoodyHost {
     this.host = await createHost(config, {
       clock: this.clock,
       random: seededRandom(1),
+      ...(this.stateDir === undefined ? {} : { stateDir: this.stateDir }),
       onProblem: (problem) => this.problems.push(problem),
     });
     this.host.on('any', (event) => this.events.push(event));
     return this.host;
   }
 
-  entry(more: Record<string, unknown> = {}) {
-    return { command: 'perl', args: [script], env: { FOLDER: this.folder }, ...more };
+  /** `args` come after the script's name, where they mean nothing to it; `env` is added to. */
+  entry({ args = [], env = {}, ...more }: { args?: readonly string[]; env?: object; [key: string]: unknown } = {}) {
+    return { command: 'perl', args: [script, ...args], env: { FOLDER: this.folder, ...env }, ...more };
   }
 
   set mood(mood: Mood) {

@@ -142,14 +142,58 @@ describe('a budget of two restarts', () => {
   });
 });
 
+test('AC-H17 the second of two equal calls is a hit, also when the first one woke the server', async () => {
+  const moody = await MoodyHost.open({ env: { HINT: '"ttlMs":60000' } });
+  expect([await outcomeOf(moody.call('read')), await outcomeOf(moody.call('read'))]).toEqual(['ok', 'ok']);
+  expect([moody.host.cacheStats(), moody.calls]).toMatchObject([{ hits: 1, misses: 1 }, 1]);
+});
+
+describe('AC-H19 what is refused at one stage leaves no trace at the later ones', () => {
+  const open = () => MoodyHost.open({ breaker, env: { HINT: '"ttlMs":3600000' } });
+  const stats = ({ host }: MoodyHost) => {
+    const { hits, misses } = host.cacheStats();
+    return { hits, misses };
+  };
+
+  test('a call over budget does not touch the cache', async () => {
+    const moody = await open();
+    await moody.host.withBudget({ calls: 1 }, async () => {
+      expect(await outcomeOf(moody.call('read'))).toBe('ok');
+      expect(await outcomeOf(moody.call('read'))).toBe('budget_exceeded');
+    });
+    expect([stats(moody), moody.calls]).toEqual([{ hits: 0, misses: 1 }, 1]);
+  });
+
+  test('a kept answer is given while the breaker is open; what is not kept is charged, missed, and refused', async () => {
+    const moody = await open();
+    await moody.call('read', { nonce: 'kept' });
+    await moody.timeOut(3);
+    const before = stats(moody);
+    await moody.host.withBudget({ calls: 2 }, async () => {
+      expect(await outcomeOf(moody.call('read', { nonce: 'kept' }))).toBe('ok');
+      expect(await outcomeOf(moody.call('read', { nonce: 'other' }))).toBe('circuit_open');
+      expect(stats(moody)).toEqual({ hits: before.hits + 1, misses: before.misses + 1 });
+      expect(await outcomeOf(moody.call('read', { nonce: 'kept' }))).toBe('budget_exceeded');
+    });
+    expect(moody.log('call').filter((nonce) => nonce !== '')).toEqual(['kept']);
+  });
+
+  test('and also while the server is ejected', async () => {
+    const moody = await MoodyHost.open({ restart: { max: 0, onExhausted: 'eject' }, env: { HINT: '"ttlMs":3600000' } });
+    await moody.call('read', { nonce: 'kept' });
+    process.kill(Number(moody.log('start')[0]), 'SIGKILL');
+    await moody.state('ejected');
+    expect(await outcomeOf(moody.call('read', { nonce: 'kept' }))).toBe('ok');
+    expect(await outcomeOf(moody.call('read', { nonce: 'other' }))).toBe('server_ejected');
+  });
+});
+
 describe('roles that are open unless they are listed', () => {
   const roles = { researcher: { allow: ['a/read'] }, sandbox: { allow: [] } };
   const as = (role?: string) => ({ principal: { id: role ?? 'nobody', role, scopes: [] } });
-  const open = () => MoodyHost.open({}, {});
 
   async function openWith(unlistedRole: 'allow' | 'deny') {
-    const moody = await open();
-    await moody.host.close();
+    const moody = MoodyHost.make();
     await moody.start({ mcpServers: { a: moody.entry() }, roles, unlistedRole });
     return moody;
   }
