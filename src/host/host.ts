@@ -58,6 +58,7 @@ export class Host {
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
@@ -86,6 +87,7 @@ export class Host {
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
     this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
+    this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
     this.#pins = new Pins({
       store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
@@ -117,7 +119,7 @@ export class Host {
         fingerprintOf: ({ server }) => this.#server(server).fingerprint,
         traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
       }),
-      throttle(new ToolThrottle(clock)),
+      throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
@@ -244,6 +246,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
+    this.#throttle.forget(server);
     this.#cache.drop(server);
     await managed.supervisor.reload();
   }
@@ -339,6 +342,7 @@ export class Host {
     const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
     this.#servers.set(name, managed);
     this.#pins.forget(name);
+    this.#throttle.forget(name);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');

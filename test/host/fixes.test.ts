@@ -254,14 +254,17 @@ describe('D-36 two servers of one name', () => {
     return made;
   };
 
-  test('a replacement starts with a breaker, answers, tools and pins of its own', async () => {
+  test('a replacement starts with a breaker, answers, pauses and pins of its own', async () => {
     const [old, next] = [MoodyHost.make(), MoodyHost.make()];
     await old.start({});
     await old.host.spawn({ name: 'a', ...old.entry({ breaker, env: hint }) });
     await old.call('read', { nonce: 'n', say: 'old' });
     await old.call('read', { nonce: 'n', say: 'old' });
     expect(old.calls).toBe(1);
-    await old.timeOut(3);
+    for (let i = 0; i < 5; i++) await old.call('write', { fails: true });
+    expect(await outcomeOf(old.call('write'))).toBe('tool_throttled');
+    const before = old.calls;
+    await old.timeOut(3, 'read');
     expect(old.row.circuit).toBe('open');
     const pid = Number(old.log('start')[0]);
 
@@ -270,7 +273,8 @@ describe('D-36 two servers of one name', () => {
     expect(() => process.kill(pid, 0)).toThrow('ESRCH');
     expect(old.row).toMatchObject({ run: 1, circuit: 'closed', consecutive_failures: 0, restart_count: 0 });
     expect(await outcomeOf(old.call('read', { nonce: 'n', say: 'old' }))).toBe('ok');
-    expect([next.log('call'), old.calls]).toEqual([['n'], 4]);
+    expect([next.log('call'), old.calls]).toEqual([['n'], before + 3]);
+    expect(await outcomeOf(old.call('write'))).toBe('ok');
     expect(old.host.pin('a', 'read')?.status).toBe('approved');
   });
 

@@ -110,11 +110,11 @@ export class MoodyHost {
   }
 
   /** Calls that are not answered, until so many in a row have run out of their time. */
-  async timeOut(times: number): Promise<void> {
+  async timeOut(times: number, tool = 'write'): Promise<void> {
     this.mood = 'mute';
     for (let i = 0; i < times; i++) {
       const before = this.calls;
-      const call = failureOf(this.call('write', {}, { deadlineMs: 1_000 }));
+      const call = failureOf(this.call(tool, { time: i }, { deadlineMs: 1_000 }));
       await eventually('the call is at the server', () => this.calls > before);
       await this.clock.advanceAsync(1_010);
       await call;
