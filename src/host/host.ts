@@ -12,7 +12,7 @@ import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -49,6 +49,7 @@ import { createSupervise } from './supervise.js';
 
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
+const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #clock: Clock;
@@ -159,7 +160,7 @@ export class Host {
     return name;
   }
 
-  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+  call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
     if (this.#closing !== undefined) return Promise.reject(closedHost(server));
     const call: Call = {
       requestId: `${this.#id}-${++this.#calls}`,
@@ -302,7 +303,7 @@ export class Host {
       const done = (outcome: Outcome) => {
         this.#alive.letGo();
         if (outcome instanceof Error) reject(outcome);
-        else resolve(new Answered(outcome));
+        else resolve(outcome);
       };
       try {
         this.#send(call, done);
@@ -377,20 +378,6 @@ export class Host {
     } else if (event.from === 'ready' || event.from === 'suspect') {
       if (event.to !== 'suspect') this.#registry.closed(event.server);
     }
-  }
-}
-
-class Answered implements ToolResult {
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-
-  constructor({ bytes, isError }: CallResult) {
-    this.bytes = bytes;
-    this.isError = isError;
-  }
-
-  json(): unknown {
-    return JSON.parse(this.bytes.toString('utf8'));
   }
 }
 

@@ -125,10 +125,10 @@ export class Supervisor<C extends Connection> {
   }
 
   /** A call was answered. */
-  succeeded(run: number): void {
+  succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
-    this.#lastSuccessAtMs = this.#clock.nowMs();
+    this.#lastSuccessAtMs = atMs;
     // Nothing more to learn, on the path of every call.
     if (state.kind === 'ready' && state.wasCalled) return;
     this.#on({ kind: 'call_succeeded', run });
