@@ -2,6 +2,7 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
+import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
@@ -39,7 +40,9 @@ import {
   type HostTool,
   type ToolResult,
 } from './host-interface.js';
+import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
+import { pinsByOrigin } from './pin-origin.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
@@ -57,6 +60,7 @@ export class Host {
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #histories: HistoryKeeper | undefined;
@@ -67,6 +71,7 @@ export class Host {
   readonly #id = newId();
   #calls = 0;
   readonly #alive = new KeepAlive();
+  readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -83,12 +88,13 @@ export class Host {
       ...(ambient === undefined ? {} : { ambient }),
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
-    this.#budgets = new CallBudgets(clock);
+    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
+    this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
     this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
-      store: this.#state?.pins ?? memoryPinStore(),
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
     this.#supervise = createSupervise({
@@ -118,7 +124,7 @@ export class Host {
         fingerprintOf: ({ server }) => this.#server(server).fingerprint,
         traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
       }),
-      throttle(new ToolThrottle(clock)),
+      throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
@@ -126,14 +132,10 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    const settings = parseHostConfig(config, this.#onProblem);
+    this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
-      try {
-        await this.#add(parseServerDefinition(name, entry, true), false);
-      } catch (error) {
-        this.#onProblem(error);
-      }
-    }
+    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
   }
 
   /**
@@ -249,6 +251,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
+    this.#throttle.forget(server);
     this.#cache.drop(server);
     await managed.supervisor.reload();
   }
@@ -270,9 +273,14 @@ export class Host {
     return this.#cache.stats();
   }
 
-  /** Several guards combine by AND; none allows everything. */
+  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = guards;
+    this.#guards = this.#rules.setOwn(guards);
+  }
+
+  /** Servers by group, as configured. */
+  get groups(): ReadonlyMap<string, readonly string[]> {
+    return this.#rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -339,6 +347,8 @@ export class Host {
     const hold = this.#registry.callHold(name);
     const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
     this.#servers.set(name, managed);
+    this.#pins.forget(name);
+    this.#throttle.forget(name);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
@@ -356,9 +366,9 @@ export class Host {
   #learn(name: string, tools: readonly ListedItem[]): void {
     const managed = this.#servers.get(name);
     if (!managed) return;
-    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there.
-    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
+    const { changes, isFirstSight } = this.#pins.observe(name, tools, this.#clock.date());
+    // What old answers were given for is no longer there. At first sight there is none, only the call that woke the server.
+    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
     managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
     this.#state?.manifests.save(name, managed.fingerprint, tools);
   }
@@ -390,6 +400,11 @@ function described(server: string, { key, raw }: ListedItem): Discovered {
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);
-  await host.open(config);
-  return host;
+  try {
+    await host.open(config);
+    return host;
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
 }

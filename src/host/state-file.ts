@@ -19,7 +19,7 @@ import {
 import path from 'node:path';
 import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
-import type { PinRecord, PinStore } from '../policy/pin-store.js';
+import { type PinRecord, type PinStore, pinnedServersMax } from '../policy/pin-store.js';
 import type { ListedItem } from '../session/lists.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
 
@@ -148,13 +148,18 @@ const unknownVersion = (found: number) => new Error(`state of version ${found}, 
 function pinTable(database: Database.Database): PinStore {
   const read = database.prepare('SELECT records FROM pins WHERE server = ?');
   const write = database.prepare('INSERT INTO pins VALUES (?, ?) ON CONFLICT DO UPDATE SET records = excluded.records');
+  const trim = database.prepare(
+    'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
+  );
   return {
     load(server) {
       const row = read.get(server) as { records: string } | undefined;
       return row && (JSON.parse(row.records) as PinRecord[]);
     },
     save(server, records) {
+      const isNew = read.get(server) === undefined;
       write.run(server, JSON.stringify(records));
+      if (isNew) trim.run(pinnedServersMax);
     },
   };
 }
