@@ -9,8 +9,11 @@ import type { Call, CallResult, Send, ToolTraits } from '../policy/call.js';
 import { mayReplay, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
+import type { Acquired } from '../supervisor/supervisor.js';
+import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import type { ManagedServer } from './managed-server.js';
+import { reauthorize, unauthorized } from './reauthorize.js';
 
 /** Redacts and neutralises what a server said before it is quoted. */
 type Clean = (text: string) => string;
@@ -60,13 +63,17 @@ async function attemptOnce(
   call: Call,
   clock: Clock,
   clean: Clean,
+  isRenewed = false,
 ): Promise<CallResult | HostError> {
+  let acquired: Acquired<Session> | undefined;
   try {
-    const { connection, run } = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
-    return await callOnce(server, connection, run, call, clock, clean);
+    acquired = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
+    return await callOnce(server, acquired.connection, acquired.run, call, clock, clean);
   } catch (error) {
-    if (isHostError(error)) return error;
-    throw error;
+    if (!isHostError(error)) throw error;
+    if (!acquired || !(error instanceof TokenRefused)) return error;
+    if (isRenewed) return unauthorized(server, acquired, error);
+    return (await reauthorize(server, acquired, call, error)) ?? attemptOnce(server, call, clock, clean, true);
   }
 }
 
