@@ -192,15 +192,15 @@ describe('no storm', () => {
     expect(provider.recoveries.map(({ context }) => context.kind)).toEqual(['scope', 'token']);
   });
 
-  test('when it is closed nobody waits, nothing is listened to and nothing is begun', async () => {
+  test('when it is closed everybody goes on, nothing is listened to and nothing is begun', async () => {
     const { provider, recovery, ask, clock } = setup();
     held(provider);
     let changes = 0;
     recovery.onChanged(() => changes++);
     const waiting = ask(one);
     recovery.close();
-    expect(await waiting).toBe('refused');
-    expect(await ask(one)).toBe('refused');
+    expect(await waiting).toBe('renewed');
+    expect(await ask(one)).toBe('renewed');
     provider.login(two);
     expect([changes, provider.listeners.size, provider.recoveries.length, clock.pendingTimers]).toEqual([0, 0, 1, 0]);
   });

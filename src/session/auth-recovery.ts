@@ -95,8 +95,7 @@ export class AuthRecovery implements TokenSource {
   recover(refused: TokenRefused, limits: AuthLimits): Promise<RecoveryOutcome> {
     if (limits.signal?.aborted) return Promise.resolve('cancelled');
     this.current();
-    if (this.#isClosed) return Promise.resolve('refused');
-    if (refused.sentHash !== this.#hash) return Promise.resolve('renewed');
+    if (this.#isClosed || refused.sentHash !== this.#hash) return Promise.resolve('renewed');
     const attempt = this.#attempts.get(refused.kind) ?? this.#begin(refused);
     return attempt ? this.#within(attempt, limits) : Promise.resolve('refused');
   }
@@ -111,12 +110,15 @@ export class AuthRecovery implements TokenSource {
     return attempt();
   }
 
-  /** Nobody is told anything any more; attempts are called off. */
+  /**
+   * The server goes: nobody is told of tokens any more, attempts are called off. Whoever waited goes on, to be told by the
+   * supervisor what happened; a refusal would send them to log in.
+   */
   close(): void {
     this.#isClosed = true;
     this.#unsubscribe();
     this.#listeners.clear();
-    for (const attempt of this.#attempts.values()) attempt.settle(false);
+    for (const attempt of this.#attempts.values()) attempt.settle(true);
   }
 
   /** Undefined while the token rests. */

@@ -200,7 +200,8 @@ test('D-38 a session that is gone and a token that is gone are one recovery, and
     return true;
   };
   brings(provider, second);
-  expect(await call('served')).toBe('served');
+  // A caller that repeats calls itself: nothing but the token stands between it and its answer.
+  expect(await call('served', { attempt: 1 })).toBe('served');
   expect(server.executed).toEqual(['warm', 'served']);
   expect(provider.recoveries).toHaveLength(1);
   expect(row()).toMatchObject({ state: 'ready', circuit: 'closed', consecutive_failures: 0 });
@@ -224,6 +225,16 @@ test('D-38 no storm: without a token the server is asked again after five minute
   await eventually('it is asked again', () => row()?.run === 2 && row()?.state === 'auth_required');
   expect(server.requests).toBe(asked + 1);
   expect(provider.recoveries).toHaveLength(2);
+});
+
+test('D-38 a call is sent no more than twice, also when there is another token each time it is refused', async () => {
+  const { server, provider, call } = await setup();
+  await call('warm');
+  server.accept();
+  let tokens = 0;
+  provider.current = () => bearer(`token-number-${++tokens}`);
+  expect((await failureOf(call('refused'))).code).toBe('needs_reauth');
+  expect(server.http.received.filter(({ body }) => body.includes('refused'))).toHaveLength(2);
 });
 
 test('a call is charged once, however often it is sent', async () => {
@@ -332,7 +343,8 @@ test('AC-C5 a recovery takes back what was counted, also when the call is then r
 test('X15 no token is in any error, event, status or report, however much the server repeats', async () => {
   const { host, server, provider, call, row, events, problems } = await setup();
   server.onCall = (got, response) => {
-    const error = { code: -32_000, message: `you sent ${got.headers.authorization}` };
+    // Without the word before it, which alone would give it away.
+    const error = { code: -32_000, message: `you are ${got.headers.authorization?.slice('Bearer '.length)}` };
     json(response, { jsonrpc: '2.0', id: got.id, error });
     return true;
   };
@@ -374,6 +386,18 @@ describe('without a provider', () => {
     expect(await call('served')).toBe('served');
     expect(problems).toEqual([broken]);
   });
+});
+
+test('a call that waits for a token when the host closes is told that it did', async () => {
+  const { host, server, provider, call } = await setup();
+  await call('warm');
+  server.accept(second);
+  provider.onRecover = () => new Promise(() => {});
+  const waiting = failureOf(call('waiting'));
+  await eventually('a recovery is under way', () => provider.recoveries.length === 1);
+  await host.close();
+  expect((await waiting).code).toBe('server_stopped');
+  expect(provider.recoveries[0]?.context.signal.aborted).toBe(true);
 });
 
 test('a server that is replaced, and a host that is closed, listen to no provider any more', async () => {
