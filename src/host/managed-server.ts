@@ -8,7 +8,7 @@ import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
-import type { Lease } from '../registry/lease.js';
+import type { CallHold } from '../registry/registry.js';
 import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -25,14 +25,14 @@ export class ManagedServer {
   readonly retries = new RetryBudget();
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
-  readonly #lease: () => Lease;
+  readonly #hold: CallHold;
   #traits = new Map<string, ToolTraits>();
   #tools: readonly ListedItem[] = [];
 
   constructor(
     definition: ServerDefinition,
     supervisor: Supervisor<Session>,
-    lease: () => Lease,
+    hold: CallHold,
     clock: Clock,
     auth?: AuthRecovery,
   ) {
@@ -40,15 +40,20 @@ export class ManagedServer {
     this.definition = definition;
     this.supervisor = supervisor;
     this.auth = auth;
-    this.#lease = lease;
+    this.#hold = hold;
     this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }
 
-  /** Holds the server open for the time of a call. */
-  lease(): Lease {
-    return this.#lease();
+  /** A call holds the server open from here … */
+  enter(): void {
+    this.#hold.enter();
+  }
+
+  /** … to here. */
+  leave(): void {
+    this.#hold.leave();
   }
 
   /** Does it, and once more if it was refused for a token that could be renewed. */
