@@ -11,7 +11,7 @@ import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -28,6 +28,7 @@ import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
+import { HistoryKeeper } from './history-keeper.js';
 import {
   type Discovered,
   embedder,
@@ -39,12 +40,13 @@ import {
 } from './host-interface.js';
 import { ManagedServer } from './managed-server.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
 import { createSupervise, type Supervised } from './supervise.js';
 
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
+const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #clock: Clock;
@@ -56,6 +58,7 @@ export class Host {
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
+  readonly #histories: HistoryKeeper | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervised;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
@@ -82,6 +85,7 @@ export class Host {
     this.#budgets = new CallBudgets(clock);
     this.#cache = new ResponseCache(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
       store: this.#state?.pins ?? memoryPinStore(),
       policyOf: (server) => this.#server(server).definition.pins,
@@ -94,6 +98,7 @@ export class Host {
       learn: (name, tools) => this.#learn(name, tools),
       onProblem,
       authProvider: options.authProvider,
+      histories: this.#histories,
     });
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
@@ -157,7 +162,7 @@ export class Host {
     return name;
   }
 
-  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+  call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
     if (this.#closing !== undefined) return Promise.reject(closedHost(server));
     const call: Call = {
       requestId: `${this.#id}-${++this.#calls}`,
@@ -295,7 +300,7 @@ export class Host {
       const done = (outcome: Outcome) => {
         this.#alive.letGo();
         if (outcome instanceof Error) reject(outcome);
-        else resolve(new Answered(outcome));
+        else resolve(outcome);
       };
       try {
         this.#send(call, done);
@@ -307,6 +312,7 @@ export class Host {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#servers.values()].map((managed) => managed.dispose()));
+    this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
     this.#alive.close();
@@ -338,7 +344,7 @@ export class Host {
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
 
@@ -372,36 +378,12 @@ export class Host {
   }
 }
 
-class Answered implements ToolResult {
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-
-  constructor({ bytes, isError }: CallResult) {
-    this.bytes = bytes;
-    this.isError = isError;
-  }
-
-  json(): unknown {
-    return JSON.parse(this.bytes.toString('utf8'));
-  }
-}
-
 const closedHost = (server: string) =>
   new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
     server,
     reason: 'closed',
     execution: 'not_executed',
   });
-
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
 
 function described(server: string, { key, raw }: ListedItem): Discovered {
   const schema = memberText(raw, 'inputSchema');

@@ -61,6 +61,10 @@ export class Breaker {
     this.#plan = plan;
   }
 
+  get isClosed(): boolean {
+    return this.#state.kind === 'closed';
+  }
+
   circuit(nowMs: number): Circuit {
     const state = this.#current(nowMs);
     if (state.kind === 'closed') return 'closed';
