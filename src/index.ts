@@ -1,4 +1,5 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
+export type { ServerDefinition } from './config/server-definition.js';
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export { createHost, Host } from './host/host.js';
 export type {
@@ -27,6 +28,8 @@ export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetPlan } from './policy/call-budget.js';
 export type { Lease } from './registry/lease.js';
+export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
+export type { AuthLimits, AuthRecovery, RecoveryOutcome } from './session/auth-recovery.js';
 export type { ClientIdentity } from './session/client-identity.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
@@ -35,6 +38,7 @@ export type { ServerFacts } from './session/negotiate.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
+export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';

@@ -1,10 +1,12 @@
 /**
  * What goes into a Host and what comes out of it: the types an embedder meets.
  */
+import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
+import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 
 /** As in `hostler.json`, already parsed. */
@@ -34,6 +36,8 @@ export interface HostOptions {
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
+  /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
+  readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
   /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
   readonly onProblem?: (error: unknown) => void;
 }

@@ -25,8 +25,7 @@ import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector } from '../session/connector.js';
 import type { ListedItem } from '../session/lists.js';
-import type { Session, ToolArguments } from '../session/session.js';
-import type { Supervisor } from '../supervisor/supervisor.js';
+import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
 import { dispatch } from './dispatch.js';
@@ -46,7 +45,7 @@ import { pinsByOrigin } from './pin-origin.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
-import { createSupervise } from './supervise.js';
+import { createSupervise, type Supervised } from './supervise.js';
 
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
@@ -64,7 +63,7 @@ export class Host {
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #histories: HistoryKeeper | undefined;
-  readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
+  readonly #supervise: (definition: ServerDefinition) => Supervised;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
   /** Unguessable once per host; each call adds its number. */
@@ -104,6 +103,7 @@ export class Host {
       events: this.#events,
       learn: (name, tools) => this.#learn(name, tools),
       onProblem,
+      authProvider: options.authProvider,
       histories: this.#histories,
     });
     this.#events.on('supervisor', (event) => this.#observe(event));
@@ -188,8 +188,9 @@ export class Host {
     const managed = this.#server(server);
     using _lease = this.#registry.lease(server, 'call');
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    const { connection } = await managed.supervisor.acquire(deadlineAtMs);
-    const { items } = await connection.list('tools/list', { deadlineAtMs });
+    const acquire = () => managed.supervisor.acquire(deadlineAtMs);
+    const list = async () => (await acquire()).connection.list('tools/list', { deadlineAtMs });
+    const { items } = await managed.renewing({ deadlineAtMs }, list);
     this.#learn(server, items);
     return items.flatMap(({ key, raw }) =>
       denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
@@ -318,7 +319,7 @@ export class Host {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    await Promise.all([...this.#servers.values()].map((managed) => managed.dispose()));
     this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
@@ -343,9 +344,10 @@ export class Host {
     if (outcome === 'unchanged') return false;
     this.#cache.drop(name);
     // Never two of a kind: the old one is gone before the new one starts.
-    await this.#servers.get(name)?.supervisor.dispose();
+    await this.#servers.get(name)?.dispose();
     const hold = this.#registry.callHold(name);
-    const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
+    const { supervisor, auth } = this.#supervise(definition);
+    const managed = new ManagedServer(definition, supervisor, hold, this.#clock, auth);
     this.#servers.set(name, managed);
     this.#pins.forget(name);
     this.#throttle.forget(name);
@@ -360,7 +362,7 @@ export class Host {
     const managed = this.#servers.get(name);
     this.#servers.delete(name);
     this.#registry.remove(name);
-    await managed?.supervisor.dispose();
+    await managed?.dispose();
   }
 
   #learn(name: string, tools: readonly ListedItem[]): void {

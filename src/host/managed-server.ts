@@ -9,6 +9,7 @@ import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
 import type { CallHold } from '../registry/registry.js';
+import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -17,6 +18,8 @@ import { toolTraits } from './tool-traits.js';
 export class ManagedServer {
   readonly definition: ServerDefinition;
   readonly supervisor: Supervisor<Session>;
+  /** Of a server over HTTP. */
+  readonly auth: AuthRecovery | undefined;
   readonly breaker: Breaker;
   readonly slots: CallSlots;
   readonly retries = new RetryBudget();
@@ -26,10 +29,17 @@ export class ManagedServer {
   #traits = new Map<string, ToolTraits>();
   #tools: readonly ListedItem[] = [];
 
-  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, hold: CallHold, clock: Clock) {
+  constructor(
+    definition: ServerDefinition,
+    supervisor: Supervisor<Session>,
+    hold: CallHold,
+    clock: Clock,
+    auth?: AuthRecovery,
+  ) {
     const { breaker, concurrency } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
+    this.auth = auth;
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
@@ -44,6 +54,17 @@ export class ManagedServer {
   /** … to here. */
   leave(): void {
     this.#hold.leave();
+  }
+
+  /** Does it, and once more if it was refused for a token that could be renewed. */
+  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
+    return this.auth ? this.auth.withRenewal(limits, attempt) : attempt();
+  }
+
+  /** Ends it for good; resolves when nothing of it runs. */
+  dispose(): Promise<void> {
+    this.auth?.close();
+    return this.supervisor.dispose();
   }
 
   /** The last list that was read. */

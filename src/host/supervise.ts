@@ -4,9 +4,13 @@
  */
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
+import { isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
+import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
+import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
+import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -26,13 +30,21 @@ export interface SuperviseParts {
   readonly events: Emitter<SupervisorEvents>;
   readonly learn: (server: string, tools: readonly ListedItem[]) => void;
   readonly onProblem: (error: unknown) => void;
+  /** For servers over HTTP; without one, what the definition says is all there is. */
+  readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
   /** Undefined: nothing outlives the host. */
   readonly histories: HistoryKeeper | undefined;
 }
 
+export interface Supervised {
+  readonly supervisor: Supervisor<Session>;
+  /** Of a server over HTTP. */
+  readonly auth: AuthRecovery | undefined;
+}
+
 const listChanged = 'notifications/tools/list_changed';
 
-export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervisor<Session> {
+export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
   const { clock, random, connector, events, learn, onProblem, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
@@ -41,7 +53,26 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
     const history = histories?.of(name, fingerprintOf(definition), plan);
-    return new Supervisor<Session>({
+    const auth = authOf(definition, parts);
+    const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
+      const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);
+      // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
+      let isUp = false;
+      const session = await connector.connect(spec, {
+        startTimeoutMs: Math.ceil(deadlineAtMs - clock.nowMs()),
+        signal,
+        ...(auth === undefined ? {} : { tokens: auth }),
+        handlers: {
+          closed: (error) => isUp && onLost(error),
+          handlerError: onProblem,
+          notification: ({ method }) => method === listChanged && learner.changed(),
+        },
+      });
+      await learner.begin(session, { deadlineAtMs, signal });
+      isUp = true;
+      return session;
+    };
+    const supervisor = new Supervisor<Session>({
       name,
       clock,
       random,
@@ -53,22 +84,28 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
-      connect: async (_run, signal, onLost) => {
+      connect: (_run, signal, onLost) => {
         const deadlineAtMs = clock.nowMs() + timeouts.startMs;
-        const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);
-        const session = await connector.connect(spec, {
-          startTimeoutMs: timeouts.startMs,
-          signal,
-          handlers: {
-            closed: onLost,
-            handlerError: onProblem,
-            notification: ({ method }) => method === listChanged && learner.changed(),
-          },
-        });
-        await learner.begin(session, { deadlineAtMs, signal });
-        return session;
+        const once = () => connect(deadlineAtMs, signal, onLost);
+        return auth ? auth.withRenewal({ deadlineAtMs, signal }, once) : once();
       },
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
+    auth?.onChanged(() => supervisor.tokenChanged());
+    return { supervisor, auth };
   };
+}
+
+function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
+  const { name, spec } = definition;
+  if (isStdio(spec)) return undefined;
+  const { authProvider, connector, onProblem } = parts;
+  let provider: AuthProvider | undefined;
+  try {
+    provider = authProvider?.(definition);
+  } catch (error) {
+    // The server still has what its definition says; if that is not enough, it says so itself.
+    onProblem(error);
+  }
+  return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
 }

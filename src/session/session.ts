@@ -306,6 +306,8 @@ export class Session {
         () => settle(resolve),
         (cause: unknown) =>
           settle(() => {
+            // Not the server's fault: whoever renews tokens must hear of it as it is.
+            if (isHostError(cause) && cause.code === 'needs_reauth') return reject(cause);
             const message = `${method} on server '${server}': its session could not be renewed`;
             reject(new HostError('transport', message, { ...facts, cause }));
           }),
