@@ -5,7 +5,7 @@
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
@@ -24,19 +24,25 @@ import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ListMethod } from '../session/lists.js';
+import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { Session, ToolArguments } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
-import { memberText } from '../wire/json-members.js';
+import { Catalogue } from './catalogue.js';
+import { Discovery } from './discovery.js';
 import { dispatch } from './dispatch.js';
 import {
   type Discovered,
+  type DiscoverOptions,
   embedder,
   type HostCallOptions,
   type HostConfig,
+  type HostItem,
   type HostOptions,
   type HostTool,
+  type ListOptions,
+  type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
 import { ManagedServer } from './managed-server.js';
@@ -46,7 +52,6 @@ import { type StatusRow, statusRow } from './status.js';
 import { createSupervise } from './supervise.js';
 
 const callDeadlineMs = 60_000;
-const listDeadlineMs = 10_000;
 
 export class Host {
   readonly #clock: Clock;
@@ -58,6 +63,9 @@ export class Host {
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
+  readonly #catalogue: Catalogue;
+  readonly #discovery: Discovery;
+  readonly #learnAtBoot: boolean;
   readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
@@ -93,9 +101,27 @@ export class Host {
       random,
       connector: this.#connector,
       events: this.#events,
-      learn: (name, tools) => this.#learn(name, tools),
+      reading: (name) => this.#catalogue.reading(name),
+      heard: (name, method, params) => this.#catalogue.heard(name, method, params),
       onProblem,
     });
+    const known = {
+      clock,
+      names: () => this.#registry.list().map(({ name }) => name),
+      serverOf: (name: string) => this.#server(name),
+      findServer: (name: string) => this.#servers.get(name),
+      guards: () => this.#guards,
+      pins: this.#pins,
+      manifests: this.#state?.manifests,
+      cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
+      clean: this.#connector.clean,
+      alive: this.#alive,
+      onToolsChanged: (name: string) => this.#cache.drop(name),
+      onProblem,
+    };
+    this.#catalogue = new Catalogue(known);
+    this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
+    this.#learnAtBoot = options.learnAtBoot ?? false;
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
@@ -130,6 +156,7 @@ export class Host {
         this.#onProblem(error);
       }
     }
+    if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
   /**
@@ -182,37 +209,28 @@ export class Host {
   }
 
   /** The tools of one server, as far as the principal may call them. */
-  async tools(server: string, { principal = embedder, deadlineMs = listDeadlineMs } = {}): Promise<HostTool[]> {
-    const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
-    if (refused) throw refused;
-    const managed = this.#server(server);
-    using _lease = managed.lease();
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    const { connection } = await managed.supervisor.acquire(deadlineAtMs);
-    const { items } = await connection.list('tools/list', { deadlineAtMs });
-    this.#learn(server, items);
-    return items.flatMap(({ key, raw }) =>
-      denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
-    );
+  tools(server: string, options?: ListOptions): Promise<HostTool[]> {
+    return this.#catalogue.tools(server, options);
   }
 
-  /** All servers at once, each in its own time; one that fails is told as an error and disturbs nobody. */
-  async discover({ principal = embedder, wake = false } = {}): Promise<Discovered[]> {
-    const rows = await Promise.all(
-      this.#registry.list().map(async ({ name }): Promise<Discovered[]> => {
-        if (denial(() => this.#guards, { principal, server: name, tool: undefined, action: 'list' })) return [];
-        const managed = this.#server(name);
-        const isUp = managed.supervisor.snapshot().state === 'ready';
-        if (!wake && !isUp) return managed.tools.map((item) => described(name, item));
-        try {
-          return (await this.tools(name, { principal })).map(({ name: key, raw }) => described(name, { key, raw }));
-        } catch (error) {
-          if (!isHostError(error)) throw error;
-          return [{ server: name, error }];
-        }
-      }),
-    );
-    return rows.flat();
+  /** One list of one server; kept for as long as the server says. */
+  list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
+    return this.#catalogue.list(server, method, options);
+  }
+
+  /** One resource; kept for as long as the server says. */
+  read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
+    return this.#catalogue.read(server, uri, options);
+  }
+
+  /** All servers, some at a time, each in its own time; one that fails is told as an error and disturbs nobody. */
+  discover(options?: DiscoverOptions): Promise<Discovered[]> {
+    return this.#discovery.discover(options);
+  }
+
+  /** The card of a server, by its name; or one at a URL or path. For operators: nothing in it is filtered. */
+  card(nameOrSource: string): Promise<ServerCard> {
+    return this.#discovery.card(nameOrSource);
   }
 
   status(): StatusRow[] {
@@ -243,7 +261,7 @@ export class Host {
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#server(server);
-    this.#cache.drop(server);
+    this.#forget(server);
     await supervisor.stop();
   }
 
@@ -251,7 +269,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
-    this.#cache.drop(server);
+    this.#forget(server);
     await managed.supervisor.reload();
   }
 
@@ -264,8 +282,7 @@ export class Host {
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
     this.#pins.approve(server, tool, hash, this.#clock.date());
-    const managed = this.#server(server);
-    this.#learn(server, managed.tools);
+    this.#catalogue.judgeAnew(server);
   }
 
   cacheStats(): CacheStats {
@@ -275,6 +292,7 @@ export class Host {
   /** Several guards combine by AND; none allows everything. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#guards = guards;
+    this.#catalogue.dropAll();
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -321,21 +339,19 @@ export class Host {
 
   /** False: it was there already, with the same definition. */
   async #add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
-    const { name, isLazy, keepAliveMs } = definition;
+    const { name, isLazy, keepAliveMs, card } = definition;
     const outcome = this.#registry.register(
-      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card: undefined },
+      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card },
       { replace },
     );
     if (outcome === 'unchanged') return false;
-    this.#cache.drop(name);
+    this.#forget(name);
     // Never two of a kind: the old one is gone before the new one starts.
     await this.#servers.get(name)?.supervisor.dispose();
     const lease = () => this.#registry.lease(name, 'call');
     const managed = new ManagedServer(definition, this.#supervise(definition), lease, this.#clock);
     this.#servers.set(name, managed);
-    // So that it can be described without being started.
-    const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
-    managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
+    this.#catalogue.recall(managed);
     if (!isLazy && definition.isEnabled) managed.supervisor.start();
     return outcome === 'added';
   }
@@ -344,21 +360,19 @@ export class Host {
     const managed = this.#servers.get(name);
     this.#servers.delete(name);
     this.#registry.remove(name);
+    this.#forget(name);
     await managed?.supervisor.dispose();
   }
 
-  #learn(name: string, tools: readonly ListedItem[]): void {
-    const managed = this.#servers.get(name);
-    if (!managed) return;
-    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there.
-    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
-    managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    this.#state?.manifests.save(name, managed.fingerprint, tools);
+  /** Nothing that it answered before counts any more. */
+  #forget(server: string): void {
+    this.#cache.drop(server);
+    this.#catalogue.drop(server);
   }
 
   #observe(event: SupervisorEvent): void {
     if (event.kind !== 'state') return;
+    if (event.to === 'connecting') this.#catalogue.drop(event.server);
     const managed = this.#servers.get(event.server);
     if (event.to === 'ready') {
       // The handshake of a new run was the probe.
@@ -385,11 +399,6 @@ function openState(folder: string, onProblem: (error: unknown) => void): StateFi
     onProblem(error);
     return undefined;
   }
-}
-
-function described(server: string, { key, raw }: ListedItem): Discovered {
-  const schema = memberText(raw, 'inputSchema');
-  return { server, tool: key, schema: schema === undefined ? undefined : (JSON.parse(schema) as unknown) };
 }
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {

@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
 import type { Random } from '../kernel/random.js';
 import type { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
@@ -22,14 +22,17 @@ export interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  readonly learn: (server: string, tools: readonly ListedItem[]) => void;
+  /** A reading of the server's tools begins; what is returned is handed the list. */
+  readonly reading: (server: string) => (list: ServerList) => void;
+  /** A notification came in. */
+  readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
 const listChanged = 'notifications/tools/list_changed';
 
 export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervisor<Session> {
-  const { clock, random, connector, events, learn, onProblem } = parts;
+  const { clock, random, connector, events, reading, heard, onProblem } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   return (definition) => {
@@ -47,14 +50,18 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
       connect: async (_run, signal, onLost) => {
         const deadlineAtMs = clock.nowMs() + timeouts.startMs;
-        const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);
+        const learner = new ToolLearner(clock, () => reading(name), onProblem);
         const session = await connector.connect(spec, {
           startTimeoutMs: timeouts.startMs,
           signal,
           handlers: {
             closed: onLost,
             handlerError: onProblem,
-            notification: ({ method }) => method === listChanged && learner.changed(),
+            notification: ({ method, params }) => {
+              // What is kept is forgotten first: the learner's own reading is the first of the new one.
+              heard(name, method, params);
+              if (method === listChanged) learner.changed();
+            },
           },
         });
         await learner.begin(session, { deadlineAtMs, signal });
