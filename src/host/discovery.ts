@@ -126,9 +126,12 @@ export class Discovery {
     return this.#known(name, options, refusal, tools);
   }
 
-  /** Its time is over: what can be said at once. */
+  /** Its time is over: what can be said at once. For one that rests and is known, time is no matter. */
   #late(name: string, options: DiscoverOptions): Discovered[] {
-    return this.#mayList(name, options) ? this.#known(name, options, late(name)) : [];
+    if (!this.#mayList(name, options)) return [];
+    const { supervisor, tools } = this.#parts.serverOf(name);
+    const isAsked = options.wake || supervisor.snapshot().state === 'ready' || tools.length === 0;
+    return this.#known(name, options, isAsked ? late(name) : supervisor.refusal());
   }
 
   /** `refusal`: why it cannot be called now. */
