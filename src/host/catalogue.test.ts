@@ -81,6 +81,8 @@ function open(part: Record<string, unknown> = {}) {
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
 const namesOf = async (tools: Promise<{ name: string }[]>) => (await tools).map(({ name }) => name).join();
 
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
 /** A list that comes when it is told to. */
 function later(list: ServerList) {
   let come: () => void = () => {};
@@ -154,6 +156,8 @@ describe('a list', () => {
     const slow = later(listOf(['old'], { ttlMs: 1_000 }));
     answer(slow.list, listOf(['new'], { ttlMs: 1_000 }));
     const first = catalogue.tools('a');
+    await settle();
+    expect(asked.length).toBe(1);
     happen(catalogue);
     const second = catalogue.tools('a');
     slow.come();

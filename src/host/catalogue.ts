@@ -17,7 +17,7 @@ import { jointKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
 import type { Pins } from '../policy/pins.js';
-import { SharedReads } from '../policy/shared-reads.js';
+import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
 import type { ListedItem, ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
@@ -169,28 +169,38 @@ export class Catalogue {
     const managed = serverOf(server);
     const kept = this.#cache.get(question);
     if (kept) return kept;
-    const epoch = this.#cache.epochOf(server, method);
-    // With the epoch: who asks after a drop must not be given what was asked for before it.
-    const key = jointKey(server, method, uri, principalKey(principal), String(epoch));
-    const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, left: left(server, method) };
+    const key = jointKey(server, method, uri, principalKey(principal));
+    // By the epoch: who asks after a drop must not be given what was asked for before it.
+    const version = () => this.#cache.epochOf(server, method);
+    const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, version, left: left(server, method) };
     alive.hold();
     try {
-      return copyItems(await this.#reads.join(key, reader, (limits) => this.#ask(managed, question, epoch, limits)));
+      return copyItems(await this.#reads.join(key, reader, (limits) => this.#ask(managed, question, limits)));
     } finally {
       alive.letGo();
     }
   }
 
-  async #ask(managed: ManagedServer, question: ListQuestion, epoch: number, limits: CallOptions) {
+  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
-    const { clock } = this.#parts;
     using _lease = managed.lease();
     let learn: ((items: readonly ListedItem[]) => void) | undefined;
-    const answered = await throughGate(server, managed.breaker, clock, limits.deadlineAtMs, async (deadlineAtMs) => {
-      const { connection } = await managed.supervisor.acquire(deadlineAtMs, limits.signal);
-      if (method === 'tools/list') learn = this.#reading(managed);
-      return this.#askOnce(connection, question, { ...limits, deadlineAtMs });
-    });
+    let epoch: number | undefined;
+    const answered = await throughGate(
+      server,
+      managed.breaker,
+      this.#parts.clock,
+      untilMs,
+      async (deadlineAtMs): Promise<Answered> => {
+        const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
+        // The server may have been started for this, and its public list have been read on the way.
+        const items = this.#cache.get(question);
+        if (items) return { items, ttlMs: 0, isPublic: false };
+        epoch = sending();
+        if (method === 'tools/list') learn = this.#reading(managed);
+        return this.#askOnce(connection, question, { deadlineAtMs, signal });
+      },
+    );
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(answered.items);
     if (isCurrent) this.#keep(managed, question, answered);

@@ -4,7 +4,8 @@
  * Not here: what makes two reads equal (whoever makes the key), keeping the answer (list-cache.ts), and copies: what a
  * read resolves to is handed to each caller as it is.
  *
- * Invariants: joining and starting are decided in one tick; a caller waits no longer than its own deadline.
+ * Invariants: joining and starting are decided in one tick; a caller waits no longer than its own deadline; nobody is given
+ * the answer to a question that was sent before the version it asked in.
  */
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
@@ -22,11 +23,20 @@ const callersPerFlightMax = 10_000;
 export interface Reader {
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Of what is read, now. An answer is good for whoever asks in the version in which its question was sent. */
+  readonly version: () => number;
   /** What it is told when it leaves before the end. */
   readonly left: (code: 'timeout' | 'cancelled') => HostError;
 }
 
-export type Read<T> = (limits: { readonly deadlineAtMs: number; readonly signal: AbortSignal }) => Promise<T>;
+export interface ReadLimits {
+  readonly deadlineAtMs: number;
+  readonly signal: AbortSignal;
+  /** To be called in the tick in which the question is sent; returns the version. */
+  readonly sending: () => number;
+}
+
+export type Read<T> = (limits: ReadLimits) => Promise<T>;
 
 interface Caller<T> {
   readonly resolve: (value: T) => void;
@@ -38,6 +48,8 @@ interface Flight<T> {
   readonly key: string;
   readonly deadlineAtMs: number;
   readonly callers: Set<Caller<T>>;
+  /** In which the question was sent; undefined before that. */
+  sentIn: number | undefined;
   readonly abort: AbortController;
 }
 
@@ -57,23 +69,27 @@ export class SharedReads<T> {
   join(key: string, reader: Reader, read: Read<T>): Promise<T> {
     if (reader.signal?.aborted) return Promise.reject(reader.left('cancelled'));
     const flying = this.#flights.get(key);
-    const isInTime = flying !== undefined && reader.deadlineAtMs <= flying.deadlineAtMs + deadlineSlackMs;
-    if (flying && isInTime && flying.callers.size < callersPerFlightMax) return this.#board(flying, reader);
+    if (flying && mayBoard(flying, reader)) return this.#board(flying, reader);
     const flight: Flight<T> = {
       key,
       deadlineAtMs: reader.deadlineAtMs,
       callers: new Set(),
+      sentIn: undefined,
       abort: new AbortController(),
     };
     if (flying || this.#flights.size < flightsMax) this.#flights.set(key, flight);
     const outcome = this.#board(flight, reader);
-    void this.#fly(flight, read);
+    void this.#fly(flight, read, reader.version);
     return outcome;
   }
 
-  async #fly(flight: Flight<T>, read: Read<T>): Promise<void> {
+  async #fly(flight: Flight<T>, read: Read<T>, version: () => number): Promise<void> {
+    const sending = () => {
+      flight.sentIn = version();
+      return flight.sentIn;
+    };
     try {
-      const value = await read({ deadlineAtMs: flight.deadlineAtMs, signal: flight.abort.signal });
+      const value = await read({ deadlineAtMs: flight.deadlineAtMs, signal: flight.abort.signal, sending });
       for (const caller of this.#end(flight)) caller.resolve(value);
     } catch (error) {
       for (const caller of this.#end(flight)) caller.reject(error);
@@ -120,4 +136,9 @@ export class SharedReads<T> {
   #forget(flight: Flight<T>): void {
     if (this.#flights.get(flight.key) === flight) this.#flights.delete(flight.key);
   }
+}
+
+function mayBoard<T>({ deadlineAtMs, callers, sentIn }: Flight<T>, reader: Reader): boolean {
+  if (sentIn !== undefined && sentIn !== reader.version()) return false;
+  return reader.deadlineAtMs <= deadlineAtMs + deadlineSlackMs && callers.size < callersPerFlightMax;
 }
