@@ -170,6 +170,12 @@ describe('a list', () => {
   });
 });
 
+test.each(['tools/call', 'toString', '', undefined])('%j is no list, and nobody is asked', async (method) => {
+  const { catalogue, asked } = open();
+  expect((await failureOf(catalogue.list('a', method as 'tools/list'))).details.field).toBe('method');
+  expect(asked).toEqual([]);
+});
+
 describe('a resource', () => {
   const content = (text: string, hint = ''): ServerList => ({
     ...listOf([]),

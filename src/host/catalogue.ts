@@ -19,7 +19,7 @@ import { throughGate } from '../policy/list-gate.js';
 import type { Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
-import type { ListedItem, ListMethod, ServerList } from '../session/lists.js';
+import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
@@ -79,6 +79,7 @@ export class Catalogue {
   /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
     const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
+    if (!isListMethod(method)) throw noList(server);
     const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' });
     if (refused) throw refused;
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
@@ -267,6 +268,14 @@ const left =
       `${method} of server '${server}': ${code === 'timeout' ? 'no answer by the deadline' : 'the caller gave up'}`,
       { server, hint: 'nothing was changed: it can be asked again' },
     );
+
+const noList = (server: string): HostError =>
+  new HostError('invalid_arguments', `server '${server}': the method is not one that lists`, {
+    server,
+    field: 'method',
+    execution: 'not_executed',
+    hint: 'use tools/list, prompts/list, resources/list or resources/templates/list',
+  });
 
 const badUri = (server: string): HostError =>
   new HostError('invalid_arguments', `server '${server}': uri must be a text of 1 to ${uriCharsMax} characters`, {
