@@ -7,7 +7,6 @@ import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard } from '../policy/allowlist.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
-import { Lease } from '../registry/lease.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -47,9 +46,18 @@ function open(part: Record<string, unknown> = {}) {
     },
   } as unknown as Session;
   const supervisor = { acquire: async () => ({ connection: session, run: 1 }) } as unknown as Supervisor<Session>;
+  const held = { now: 0, max: 0 };
+  const hold = {
+    enter: () => {
+      held.max = Math.max(held.max, ++held.now);
+    },
+    leave: () => {
+      held.now--;
+    },
+  };
   const managedOf = (more: Record<string, unknown>) => {
     const definition = parseServerDefinition('a', { command: 'a', breaker: { threshold: 1 }, ...more }, true);
-    return new ManagedServer(definition, supervisor, () => new Lease('a', 'call', () => {}), clock);
+    return new ManagedServer(definition, supervisor, hold, clock);
   };
   const servers = new Map([['a', managedOf(part)]]);
   const pins = new Pins({ store: memoryPinStore() });
@@ -75,7 +83,7 @@ function open(part: Record<string, unknown> = {}) {
     guards = given;
   };
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
-  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, pins };
+  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held };
 }
 
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
@@ -105,7 +113,7 @@ describe('a list', () => {
   });
 
   test('without a lifetime is asked for each time, and one at a time by equal callers', async () => {
-    const { catalogue, answer, asked } = open();
+    const { catalogue, answer, asked, held } = open();
     const slow = later(listOf(['t']));
     answer(slow.list);
     const all = Array.from({ length: 50 }, () => catalogue.tools('a', ada));
@@ -113,6 +121,7 @@ describe('a list', () => {
     slow.come();
     const lists = await Promise.all([...all, other]);
     expect(asked.length).toBe(2);
+    expect(held).toEqual({ now: 0, max: 2 });
     // Nobody holds what another one was given.
     lists[0]?.[0]?.raw.fill(0);
     expect(lists[1]?.[0]?.raw.toString()).toBe('{"name":"t"}');

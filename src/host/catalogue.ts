@@ -176,7 +176,8 @@ export class Catalogue {
     const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, version, left: left(server, method) };
     alive.hold();
     try {
-      return copyItems(await this.#reads.join(key, reader, (limits) => this.#ask(managed, question, limits)));
+      const ask = (limits: ReadLimits) => managed.whileHeld(() => this.#ask(managed, question, limits));
+      return copyItems(await this.#reads.join(key, reader, ask));
     } finally {
       alive.letGo();
     }
@@ -184,7 +185,6 @@ export class Catalogue {
 
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
-    using _lease = managed.lease();
     let learn: ((items: readonly ListedItem[]) => void) | undefined;
     let epoch: number | undefined;
     const answered = await throughGate(

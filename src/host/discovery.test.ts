@@ -30,7 +30,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
   const clock = new FakeClock();
   const problems: unknown[] = [];
   const asked: string[] = [];
-  const counts = { asking: 0, askingMax: 0, leases: 0, leasesMax: 0 };
+  const counts = { asking: 0, askingMax: 0, held: 0, heldMax: 0 };
   let guards: readonly Guard[] = [];
   const managed = new Map(
     Object.entries(fakes).map(([name, { state = 'ready', tools = [], card, refusal, acquire }]) => [
@@ -38,9 +38,9 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
       {
         definition: { name, card, isEnabled: true, timeouts: { startMs: 30_000 } },
         tools: tools.map(item),
-        lease: () => {
-          counts.leasesMax = Math.max(counts.leasesMax, ++counts.leases);
-          return { [Symbol.dispose]: () => counts.leases-- };
+        whileHeld: async (run: () => Promise<void>) => {
+          counts.heldMax = Math.max(counts.heldMax, ++counts.held);
+          await run().finally(() => counts.held--);
         },
         supervisor: { snapshot: () => ({ state }), refusal: () => refusal, acquire },
       } as unknown as ManagedServer,
@@ -254,11 +254,11 @@ describe('servers that were never seen', () => {
     const learning = discovery.learnUnseen();
     for (let started = 2; started <= 6; started++) {
       await settle();
-      expect([ready.length, counts.leases]).toEqual([Math.min(started, 5), Math.min(2, 7 - started)]);
+      expect([ready.length, counts.held]).toEqual([Math.min(started, 5), Math.min(2, 7 - started)]);
       ready[started - 2]?.();
     }
     await learning;
-    expect(counts).toMatchObject({ leases: 0, leasesMax: 2 });
+    expect(counts).toMatchObject({ held: 0, heldMax: 2 });
   });
 
   test('have as long as a start may take; failures are told and disturb nobody', async () => {
@@ -270,7 +270,7 @@ describe('servers that were never seen', () => {
       stopped: registered(() => Promise.reject(stopped)),
     });
     await discovery.learnUnseen();
-    expect([tries, problems, counts.leases]).toEqual([4, [parked], 0]);
+    expect([tries, problems, counts.held]).toEqual([4, [parked], 0]);
   });
 
   test('that are not ready by then are given up', async () => {

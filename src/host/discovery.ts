@@ -80,9 +80,10 @@ export class Discovery {
     try {
       const managed = serverOf(name);
       const untilMs = clock.nowMs() + managed.definition.timeouts.startMs;
-      using _lease = managed.lease();
       // A server is ready when its tools are known. Its start may take longer than a caller would wait.
-      while (!(await isReady(managed, untilMs, clock)));
+      await managed.whileHeld(async () => {
+        while (!(await isReady(managed, untilMs, clock)));
+      });
     } catch (error) {
       // Stopped meanwhile, or the host was closed: nobody wants to know.
       if (!isHostError(error) || error.code !== 'server_stopped') onProblem(error);

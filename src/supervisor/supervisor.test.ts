@@ -298,7 +298,7 @@ describe('starts and restarts', () => {
     await clock.advanceAsync(200);
     supervisor.lost(1, crashed());
     supervisor.missed(1);
-    supervisor.succeeded(1);
+    supervisor.succeeded(1, clock.nowMs());
     expect([state(), supervisor.snapshot().run, supervisor.snapshot().lastSuccessAtMs]).toEqual([
       'ready',
       2,
@@ -410,7 +410,7 @@ describe('a suspect', () => {
     const { acquire, clock, supervisor, settle } = await suspect(verify);
     const waiting = acquire();
     await settle();
-    supervisor.succeeded(1);
+    supervisor.succeeded(1, clock.nowMs());
     expect((await waiting).run).toBe(1);
     say(false);
     await clock.advanceAsync(5_200);
@@ -615,6 +615,7 @@ test('AC-R5 two that need a cold server at once hold two leases on one run', asy
     return { lease, ...(await acquire()) };
   };
   const [a, b] = await Promise.all([ensure(), ensure()]);
+  registry.opened('files');
   expect([a.connection === b.connection, server.starts, registry.snapshot()[0]?.ref_count]).toEqual([true, 1, 2]);
   a.lease.release();
   b.lease.release();

@@ -97,6 +97,12 @@ export class Supervisor<C extends Connection> {
 
   // --- for callers
 
+  /** The connection, if it can be used this instant. */
+  ready(): Acquired<C> | undefined {
+    const acquired = this.#acquired;
+    return acquired && this.#state.kind === 'ready' && !acquired.connection.closedBy ? acquired : undefined;
+  }
+
   /** A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. */
   acquire(deadlineAtMs: number, signal?: AbortSignal): Promise<Acquired<C>> {
     const acquired = this.#acquired;
@@ -124,10 +130,10 @@ export class Supervisor<C extends Connection> {
   }
 
   /** A call was answered. */
-  succeeded(run: number): void {
+  succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
-    this.#lastSuccessAtMs = this.#clock.nowMs();
+    this.#lastSuccessAtMs = atMs;
     // Nothing more to learn, on the path of every call.
     if (state.kind === 'ready' && state.wasCalled) return;
     this.#on({ kind: 'call_succeeded', run });

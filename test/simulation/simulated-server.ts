@@ -145,6 +145,10 @@ export class SimulatedSession {
     this.#onLost = onLost;
   }
 
+  get heardAtMs(): number {
+    return this.#server.parts.clock.nowMs();
+  }
+
   get owed(): number {
     return this.#owed.size;
   }
@@ -156,6 +160,10 @@ export class SimulatedSession {
     if (clock.nowMs() >= options.deadlineAtMs) return Promise.reject(refused(name, 'timeout', 'too late to be sent'));
     const { nonce } = JSON.parse(String(args)) as { nonce: string };
     return this.#owe(nonce, options);
+  }
+
+  tellTool(...[tool, args, options, done]: Parameters<Session['tellTool']>): void {
+    this.callTool(tool, args, options).then(done, done);
   }
 
   async list(): Promise<{ items: [] }> {
