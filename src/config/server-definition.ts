@@ -38,7 +38,8 @@ const cardCharsMax = 2_048;
 const isUsableCard = (text: string): boolean =>
   !/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || (/^https?:/i.test(text) && URL.canParse(text));
 
-const treatment = z.object({
+/** The keys that say how a server is treated. */
+export const treatment = z.object({
   enabled: z.boolean().default(true),
   lazy: z.boolean().optional(),
   keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),

@@ -237,8 +237,9 @@ export class Catalogue {
     const { pins, manifests, clock, onToolsChanged } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
-    const { changes } = pins.observe(name, items, clock.date());
-    if (changes.some(({ isFresh }) => isFresh)) {
+    const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    // At first sight there are no old answers, only the call that woke the server.
+    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
       this.#cache.drop(name);
       onToolsChanged(name);
     }

@@ -2,6 +2,7 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
+import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
@@ -31,6 +32,7 @@ import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor
 import { Catalogue } from './catalogue.js';
 import { Discovery } from './discovery.js';
 import { dispatch } from './dispatch.js';
+import { HistoryKeeper } from './history-keeper.js';
 import {
   type Discovered,
   type DiscoverOptions,
@@ -44,9 +46,11 @@ import {
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
+import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
+import { pinsByOrigin } from './pin-origin.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
 import { createSupervise } from './supervise.js';
 
@@ -61,11 +65,13 @@ export class Host {
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #catalogue: Catalogue;
   readonly #discovery: Discovery;
   readonly #learnAtBoot: boolean;
+  readonly #histories: HistoryKeeper | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
@@ -73,6 +79,7 @@ export class Host {
   readonly #id = newId();
   #calls = 0;
   readonly #alive = new KeepAlive();
+  readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -89,11 +96,13 @@ export class Host {
       ...(ambient === undefined ? {} : { ambient }),
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
-    this.#budgets = new CallBudgets(clock);
+    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
+    this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
-      store: this.#state?.pins ?? memoryPinStore(),
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
     this.#supervise = createSupervise({
@@ -104,6 +113,7 @@ export class Host {
       reading: (name) => this.#catalogue.reading(name),
       heard: (name, method, params) => this.#catalogue.heard(name, method, params),
       onProblem,
+      histories: this.#histories,
     });
     const known = {
       clock,
@@ -140,7 +150,7 @@ export class Host {
         fingerprintOf: ({ server }) => this.#server(server).fingerprint,
         traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
       }),
-      throttle(new ToolThrottle(clock)),
+      throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
@@ -148,14 +158,10 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    const settings = parseHostConfig(config, this.#onProblem);
+    this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
-      try {
-        await this.#add(parseServerDefinition(name, entry, true), false);
-      } catch (error) {
-        this.#onProblem(error);
-      }
-    }
+    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
     if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
@@ -263,6 +269,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
+    this.#throttle.forget(server);
     this.#forget(server);
     await managed.supervisor.reload();
   }
@@ -283,10 +290,15 @@ export class Host {
     return this.#cache.stats();
   }
 
-  /** Several guards combine by AND; none allows everything. */
+  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = guards;
+    this.#guards = this.#rules.setOwn(guards);
     this.#catalogue.dropAll();
+  }
+
+  /** Servers by group, as configured. */
+  get groups(): ReadonlyMap<string, readonly string[]> {
+    return this.#rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -325,6 +337,7 @@ export class Host {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
     this.#alive.close();
@@ -352,8 +365,10 @@ export class Host {
     const hold = this.#registry.callHold(name);
     const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
     this.#servers.set(name, managed);
+    this.#pins.forget(name);
+    this.#throttle.forget(name);
     this.#catalogue.recall(managed);
-    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
 
@@ -392,18 +407,13 @@ const closedHost = (server: string) =>
     execution: 'not_executed',
   });
 
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
-
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);
-  await host.open(config);
-  return host;
+  try {
+    await host.open(config);
+    return host;
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
 }

@@ -31,7 +31,7 @@ export class ManagedServer {
     this.definition = definition;
     this.supervisor = supervisor;
     this.#hold = hold;
-    this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
+    this.fingerprint = fingerprintOf(definition);
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }
@@ -73,5 +73,9 @@ export class ManagedServer {
     return this.#traits.get(tool) ?? plainTool;
   }
 }
+
+/** Equal for equal definitions only. */
+export const fingerprintOf = (definition: ServerDefinition): string =>
+  createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };

@@ -32,6 +32,7 @@ test('the methods of a host', () => {
       'card',
       'close',
       'discover',
+      'groups',
       'lease',
       'list',
       'on',
