@@ -4,10 +4,14 @@ export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export { createHost, Host } from './host/host.js';
 export type {
   Discovered,
+  DiscoverOptions,
   HostCallOptions,
   HostConfig,
+  HostItem,
   HostOptions,
   HostTool,
+  ListOptions,
+  ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
 export type { SpawnOptions } from './host/spawn-options.js';
@@ -35,6 +39,7 @@ export { type ConnectOptions, Connector, type ConnectorOptions } from './session
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
 export type { ProbeResult } from './session/liveness.js';
 export type { ServerFacts } from './session/negotiate.js';
+export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';

@@ -38,6 +38,8 @@ export interface HostOptions {
   readonly random?: Random;
   /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
+  /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
+  readonly learnAtBoot?: boolean;
   /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
   readonly onProblem?: (error: unknown) => void;
 }
@@ -66,8 +68,48 @@ export interface HostTool {
   readonly raw: Buffer;
 }
 
+export interface ListOptions {
+  readonly principal?: Principal;
+  readonly signal?: AbortSignal;
+  /** How long it may take from now, waiting included; 10 s for a list and 60 s for a resource when absent. */
+  readonly deadlineMs?: number;
+}
+
+/** One item of a list, as the server wrote it. Which server that is stands here, never in what it wrote. */
+export interface HostItem {
+  readonly server: string;
+  /** Its name, or for resources its URI or template. */
+  readonly key: string;
+  readonly raw: Buffer;
+}
+
+/** What a server answered to `resources/read`. */
+export interface ResourceResult {
+  readonly server: string;
+  readonly uri: string;
+  /** The result object as the server wrote it. */
+  readonly bytes: Buffer;
+  json(): unknown;
+}
+
+export interface DiscoverOptions {
+  readonly principal?: Principal;
+  /** Start servers that rest. Without it they are described by what is known of them. */
+  readonly wake?: boolean;
+  /** For all servers together; 30 s when absent. */
+  readonly deadlineMs?: number;
+  /** Leave out the tools of servers that cannot be called now; the reason is told instead. */
+  readonly hideUnavailable?: boolean;
+}
+
 export type Discovered =
-  | { readonly server: string; readonly tool: string; readonly schema: unknown }
+  | {
+      readonly server: string;
+      readonly tool: string;
+      readonly schema: unknown;
+      /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
+      readonly state?: string;
+    }
   | { readonly server: string; readonly error: HostError };
 
 /** Whoever embeds the host without roles acts as this. */

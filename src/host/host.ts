@@ -6,7 +6,7 @@ import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
@@ -24,19 +24,25 @@ import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ListMethod } from '../session/lists.js';
+import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
-import { memberText } from '../wire/json-members.js';
+import { Catalogue } from './catalogue.js';
+import { Discovery } from './discovery.js';
 import { dispatch } from './dispatch.js';
 import { HistoryKeeper } from './history-keeper.js';
 import {
   type Discovered,
+  type DiscoverOptions,
   embedder,
   type HostCallOptions,
   type HostConfig,
+  type HostItem,
   type HostOptions,
   type HostTool,
+  type ListOptions,
+  type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
@@ -48,7 +54,6 @@ import { type StatusRow, statusRow } from './status.js';
 import { createSupervise, type Supervised } from './supervise.js';
 
 const callDeadlineMs = 60_000;
-const listDeadlineMs = 10_000;
 const noOptions: HostCallOptions = {};
 
 export class Host {
@@ -62,6 +67,9 @@ export class Host {
   readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
+  readonly #catalogue: Catalogue;
+  readonly #discovery: Discovery;
+  readonly #learnAtBoot: boolean;
   readonly #histories: HistoryKeeper | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervised;
   readonly #send: Send;
@@ -101,11 +109,29 @@ export class Host {
       random,
       connector: this.#connector,
       events: this.#events,
-      learn: (name, tools) => this.#learn(name, tools),
+      reading: (name) => this.#catalogue.reading(name),
+      heard: (name, method, params) => this.#catalogue.heard(name, method, params),
       onProblem,
       authProvider: options.authProvider,
       histories: this.#histories,
     });
+    const known = {
+      clock,
+      names: () => this.#registry.list().map(({ name }) => name),
+      serverOf: (name: string) => this.#server(name),
+      findServer: (name: string) => this.#servers.get(name),
+      guards: () => this.#guards,
+      pins: this.#pins,
+      manifests: this.#state?.manifests,
+      cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
+      clean: this.#connector.clean,
+      alive: this.#alive,
+      onToolsChanged: (name: string) => this.#cache.drop(name),
+      onProblem,
+    };
+    this.#catalogue = new Catalogue(known);
+    this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
+    this.#learnAtBoot = options.learnAtBoot ?? false;
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
@@ -136,6 +162,7 @@ export class Host {
     this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
     for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
+    if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
   /**
@@ -182,38 +209,28 @@ export class Host {
   }
 
   /** The tools of one server, as far as the principal may call them. */
-  async tools(server: string, { principal = embedder, deadlineMs = listDeadlineMs } = {}): Promise<HostTool[]> {
-    const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
-    if (refused) throw refused;
-    const managed = this.#server(server);
-    using _lease = this.#registry.lease(server, 'call');
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    const acquire = () => managed.supervisor.acquire(deadlineAtMs);
-    const list = async () => (await acquire()).connection.list('tools/list', { deadlineAtMs });
-    const { items } = await managed.renewing({ deadlineAtMs }, list);
-    this.#learn(server, items);
-    return items.flatMap(({ key, raw }) =>
-      denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
-    );
+  tools(server: string, options?: ListOptions): Promise<HostTool[]> {
+    return this.#catalogue.tools(server, options);
   }
 
-  /** All servers at once, each in its own time; one that fails is told as an error and disturbs nobody. */
-  async discover({ principal = embedder, wake = false } = {}): Promise<Discovered[]> {
-    const rows = await Promise.all(
-      this.#registry.list().map(async ({ name }): Promise<Discovered[]> => {
-        if (denial(() => this.#guards, { principal, server: name, tool: undefined, action: 'list' })) return [];
-        const managed = this.#server(name);
-        const isUp = managed.supervisor.snapshot().state === 'ready';
-        if (!wake && !isUp) return managed.tools.map((item) => described(name, item));
-        try {
-          return (await this.tools(name, { principal })).map(({ name: key, raw }) => described(name, { key, raw }));
-        } catch (error) {
-          if (!isHostError(error)) throw error;
-          return [{ server: name, error }];
-        }
-      }),
-    );
-    return rows.flat();
+  /** One list of one server; kept for as long as the server says. */
+  list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
+    return this.#catalogue.list(server, method, options);
+  }
+
+  /** One resource; kept for as long as the server says. */
+  read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
+    return this.#catalogue.read(server, uri, options);
+  }
+
+  /** All servers, some at a time, each in its own time; one that fails is told as an error and disturbs nobody. */
+  discover(options?: DiscoverOptions): Promise<Discovered[]> {
+    return this.#discovery.discover(options);
+  }
+
+  /** The card of a server, by its name; or one at a URL or path. For operators: nothing in it is filtered. */
+  card(nameOrSource: string): Promise<ServerCard> {
+    return this.#discovery.card(nameOrSource);
   }
 
   status(): StatusRow[] {
@@ -244,7 +261,7 @@ export class Host {
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#server(server);
-    this.#cache.drop(server);
+    this.#forget(server);
     await supervisor.stop();
   }
 
@@ -253,7 +270,7 @@ export class Host {
     const managed = this.#server(server);
     managed.breaker.reset();
     this.#throttle.forget(server);
-    this.#cache.drop(server);
+    this.#forget(server);
     await managed.supervisor.reload();
   }
 
@@ -266,8 +283,7 @@ export class Host {
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
     this.#pins.approve(server, tool, hash, this.#clock.date());
-    const managed = this.#server(server);
-    this.#learn(server, managed.tools);
+    this.#catalogue.judgeAnew(server);
   }
 
   cacheStats(): CacheStats {
@@ -277,6 +293,7 @@ export class Host {
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#guards = this.#rules.setOwn(guards);
+    this.#catalogue.dropAll();
   }
 
   /** Servers by group, as configured. */
@@ -336,13 +353,13 @@ export class Host {
 
   /** False: it was there already, with the same definition. */
   async #add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
-    const { name, isLazy, keepAliveMs } = definition;
+    const { name, isLazy, keepAliveMs, card } = definition;
     const outcome = this.#registry.register(
-      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card: undefined },
+      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card },
       { replace },
     );
     if (outcome === 'unchanged') return false;
-    this.#cache.drop(name);
+    this.#forget(name);
     // Never two of a kind: the old one is gone before the new one starts.
     await this.#servers.get(name)?.dispose();
     const hold = this.#registry.callHold(name);
@@ -351,9 +368,7 @@ export class Host {
     this.#servers.set(name, managed);
     this.#pins.forget(name);
     this.#throttle.forget(name);
-    // So that it can be described without being started.
-    const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
-    managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
+    this.#catalogue.recall(managed);
     if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
@@ -362,21 +377,19 @@ export class Host {
     const managed = this.#servers.get(name);
     this.#servers.delete(name);
     this.#registry.remove(name);
+    this.#forget(name);
     await managed?.dispose();
   }
 
-  #learn(name: string, tools: readonly ListedItem[]): void {
-    const managed = this.#servers.get(name);
-    if (!managed) return;
-    const { changes, isFirstSight } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there. At first sight there is none, only the call that woke the server.
-    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
-    managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    this.#state?.manifests.save(name, managed.fingerprint, tools);
+  /** Nothing that it answered before counts any more. */
+  #forget(server: string): void {
+    this.#cache.drop(server);
+    this.#catalogue.drop(server);
   }
 
   #observe(event: SupervisorEvent): void {
     if (event.kind !== 'state') return;
+    if (event.to === 'connecting') this.#catalogue.drop(event.server);
     const managed = this.#servers.get(event.server);
     if (event.to === 'ready') {
       // The handshake of a new run was the probe.
@@ -394,11 +407,6 @@ const closedHost = (server: string) =>
     reason: 'closed',
     execution: 'not_executed',
   });
-
-function described(server: string, { key, raw }: ListedItem): Discovered {
-  const schema = memberText(raw, 'inputSchema');
-  return { server, tool: key, schema: schema === undefined ? undefined : (JSON.parse(schema) as unknown) };
-}
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);

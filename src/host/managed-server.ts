@@ -67,6 +67,16 @@ export class ManagedServer {
     return this.supervisor.dispose();
   }
 
+  /** The same for work that is not on the path of every call. */
+  async whileHeld<T>(run: () => Promise<T>): Promise<T> {
+    this.enter();
+    try {
+      return await run();
+    } finally {
+      this.leave();
+    }
+  }
+
   /** The last list that was read. */
   get tools(): readonly ListedItem[] {
     return this.#tools;

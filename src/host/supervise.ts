@@ -12,7 +12,7 @@ import type { Random } from '../kernel/random.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
 import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { defaultPlan, type RestartPlan } from '../supervisor/restart-plan.js';
@@ -28,7 +28,10 @@ export interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  readonly learn: (server: string, tools: readonly ListedItem[]) => void;
+  /** A reading of the server's tools begins; what is returned is handed the list. */
+  readonly reading: (server: string) => (list: ServerList) => void;
+  /** A notification came in. */
+  readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
   readonly onProblem: (error: unknown) => void;
   /** For servers over HTTP; without one, what the definition says is all there is. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
@@ -45,7 +48,7 @@ export interface Supervised {
 const listChanged = 'notifications/tools/list_changed';
 
 export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
-  const { clock, random, connector, events, learn, onProblem, histories } = parts;
+  const { clock, random, connector, events, reading, heard, onProblem, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   return (definition) => {
@@ -55,7 +58,7 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
     const history = histories?.of(name, fingerprintOf(definition), plan);
     const auth = authOf(definition, parts);
     const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
-      const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);
+      const learner = new ToolLearner(clock, () => reading(name), onProblem);
       // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
       let isUp = false;
       const session = await connector.connect(spec, {
@@ -65,10 +68,15 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
         handlers: {
           closed: (error) => isUp && onLost(error),
           handlerError: onProblem,
-          notification: ({ method }) => method === listChanged && learner.changed(),
+          notification: ({ method, params }) => {
+            // What is kept is forgotten first: the learner's own reading is the first of the new one.
+            heard(name, method, params);
+            if (method === listChanged) learner.changed();
+          },
         },
       });
       await learner.begin(session, { deadlineAtMs, signal });
+      if (session.closedBy) throw session.closedBy;
       isUp = true;
       return session;
     };

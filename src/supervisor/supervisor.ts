@@ -131,6 +131,11 @@ export class Supervisor<C extends Connection> {
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
+  /** Why nobody can have a connection now; undefined when it is ready or may be soon. Asking wakes nothing. */
+  refusal(): HostError | undefined {
+    return refusalOf(this.#state, this.#refused());
+  }
+
   /** The connection of this run is of no more use. Of an older run: nothing happens. */
   lost(run: number, error: HostError): void {
     this.#on({ kind: 'lost', run, error });
