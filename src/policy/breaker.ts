@@ -38,6 +38,9 @@ export type Admission =
       readonly probeInProgress: boolean;
     };
 
+/** `failures` in a row, as they stand after the change. */
+export type CircuitChanged = (from: Circuit, to: Circuit, failures: number) => void;
+
 type State =
   | { readonly kind: 'closed'; readonly failures: number }
   | { readonly kind: 'open'; readonly failures: number; readonly untilMs: number; readonly failedProbes: number }
@@ -45,11 +48,16 @@ type State =
 
 export class Breaker {
   readonly #plan: BreakerPlan;
+  readonly #onChange: CircuitChanged;
   #state: State = { kind: 'closed', failures: 0 };
   #period = 0;
+  /** What `onChange` was last told. */
+  #told: Circuit = 'closed';
 
-  constructor(plan: BreakerPlan = defaultBreakerPlan) {
+  /** That its time is over is told with the first call that tries the server, not by a timer. */
+  constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
+    this.#onChange = onChange;
   }
 
   circuit(nowMs: number): Circuit {
@@ -78,6 +86,7 @@ export class Breaker {
       const probeUntilMs = Math.min(nowMs + this.#plan.probeMs, deadlineAtMs);
       const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs };
       this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };
+      this.#tell('half_open');
       return { admitted: true, ticket };
     }
     const untilMs = state.kind === 'open' ? state.untilMs : (state.ticket.probeUntilMs ?? nowMs);
@@ -120,14 +129,26 @@ export class Breaker {
   }
 
   #close(): void {
-    if (this.#state.kind !== 'closed') this.#period++;
+    const wasClosed = this.#state.kind === 'closed';
     this.#state = { kind: 'closed', failures: 0 };
+    if (wasClosed) return;
+    this.#period++;
+    this.#tell('closed');
   }
 
   #open(failures: number, failedProbes: number, nowMs: number): void {
     const resetMs = Math.min(this.#plan.resetMs * 2 ** Math.min(failedProbes, 30), this.#plan.resetMsMax);
     this.#period++;
     this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs };
+    this.#tell('open');
+  }
+
+  /** A probe that was given up leaves the breaker half open: there is nothing new to tell about the next one. */
+  #tell(to: Circuit): void {
+    const from = this.#told;
+    if (from === to) return;
+    this.#told = to;
+    this.#onChange(from, to, this.#state.failures);
   }
 
   /** The state at `nowMs`: a probe past its deadline has failed. */
