@@ -5,8 +5,9 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import type { Call, CallResult, Send, ToolTraits } from '../policy/call.js';
-import { mayReplay, toOutcome } from '../policy/replay.js';
+import type { Call, CallResult, Send } from '../policy/call.js';
+import type { ReplayReason } from '../policy/call-events.js';
+import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import { memberText } from '../wire/json-members.js';
@@ -18,8 +19,11 @@ type Clean = (text: string) => string;
 /** Progress may keep a call going, but not for longer than this. */
 const callMsMax = 10 * 60_000;
 
+/** A call is about to be sent again; `error` is what the attempt before ended with. */
+export type Replayed = (call: Call, attempt: number, reason: ReplayReason, error: HostError) => void;
+
 export const dispatch =
-  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean): Send =>
+  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean, onReplay: Replayed = () => {}): Send =>
   async (call) => {
     const server = serverOf(call.server);
     using _lease = server.lease();
@@ -33,9 +37,18 @@ export const dispatch =
         return outcome;
       }
       // A retry is paid for until its outcome is known; a third attempt pays anew.
-      paid = again(server, call, outcome, traits, attempt, clock);
+      const reason = replayReason({
+        error: outcome,
+        traits,
+        attempt,
+        callerAttempt: call.attempt,
+        deadlineLeftMs: call.deadlineAtMs - clock.nowMs(),
+      });
+      if (outcome.code === 'timeout') server.retries.timedOut();
+      paid = reason && server.retries.take();
       if (!paid) throw toOutcome(mayHaveRun ? uncertain(outcome) : outcome, traits);
       mayHaveRun ||= outcome.details.execution !== 'not_executed';
+      if (reason) onReplay(call, attempt + 2, reason, outcome);
     }
   };
 
@@ -47,14 +60,6 @@ function uncertain(error: HostError): HostError {
   return new HostError(code, message, hint === undefined ? facts : { ...facts, hint });
 }
 
-/** Undefined: not again. */
-function again(server: ManagedServer, call: Call, error: HostError, traits: ToolTraits, attempt: number, clock: Clock) {
-  if (error.code === 'timeout') server.retries.timedOut();
-  const deadlineLeftMs = call.deadlineAtMs - clock.nowMs();
-  if (!mayReplay({ error, traits, attempt, callerAttempt: call.attempt, deadlineLeftMs })) return undefined;
-  return server.retries.take();
-}
-
 async function attemptOnce(
   server: ManagedServer,
   call: Call,
@@ -63,6 +68,10 @@ async function attemptOnce(
 ): Promise<CallResult | HostError> {
   try {
     const { connection, run } = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
+    if (call.trail) {
+      call.trail.attempts++;
+      call.trail.run = run;
+    }
     return await callOnce(server, connection, run, call, clock, clean);
   } catch (error) {
     if (isHostError(error)) return error;

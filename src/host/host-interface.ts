@@ -6,10 +6,12 @@ import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
 import type { ConnectorOptions } from '../session/connector.js';
+import type { TelemetryConfig } from './tracing.js';
 
 /** As in `hostler.json`, already parsed. */
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
+  readonly telemetry?: TelemetryConfig;
 }
 
 export interface HostOptions {

@@ -4,7 +4,7 @@
  */
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
-import { Emitter, type Listener } from '../kernel/emitter.js';
+import type { Listener } from '../kernel/emitter.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
@@ -27,9 +27,11 @@ import { Connector } from '../session/connector.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session, ToolArguments } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
+import { Audit, type CallWatch } from './audit.js';
 import { dispatch } from './dispatch.js';
+import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
   type Discovered,
   embedder,
@@ -40,10 +42,12 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { ManagedServer } from './managed-server.js';
+import { approvalEvent, schemaEvents } from './schema-events.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { StateFile } from './state-file.js';
-import { type StatusRow, statusRow } from './status.js';
+import { type StatusRow, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
+import { openTracing } from './tracing.js';
 
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
@@ -53,7 +57,8 @@ export class Host {
   readonly #connector: Connector;
   readonly #registry: Registry<ServerDefinition>;
   readonly #servers = new Map<string, ManagedServer>();
-  readonly #events = new Emitter<SupervisorEvents>();
+  readonly #events: HostEvents;
+  readonly #audit: Audit;
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
   readonly #pins: Pins;
@@ -88,15 +93,16 @@ export class Host {
       store: this.#state?.pins ?? memoryPinStore(),
       policyOf: (server) => this.#server(server).definition.pins,
     });
+    this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
+    this.#audit = new Audit(this.#events, clock);
     this.#supervise = createSupervise({
       clock,
       random,
       connector: this.#connector,
-      events: this.#events,
+      events: this.#events.supervisors,
       learn: (name, tools) => this.#learn(name, tools),
       onProblem,
     });
-    this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
     // The order is part of the contract: who is refused early changes nothing that comes later.
@@ -117,11 +123,12 @@ export class Host {
       throttle(new ToolThrottle(clock)),
       gate(breakerOf, clock),
       concurrency(slotsOf),
-    )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
+    )(dispatch((server) => this.#server(server), clock, this.#connector.clean, this.#audit.replayed));
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    this.#audit.tracing = await openTracing(config.telemetry, this.#onProblem);
     await this.#connector.reapLeftovers();
     for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
       try {
@@ -164,9 +171,10 @@ export class Host {
     args: ToolArguments = {},
     options: HostCallOptions = {},
   ): Promise<ToolResult> {
-    if (this.#closing !== undefined) throw closedHost(server);
+    const requestId = `${this.#id}-${(++this.#calls).toString(36)}`;
+    const watch = this.#audit.begin(requestId, server, tool);
     const call: Call = {
-      requestId: `${this.#id}-${(++this.#calls).toString(36)}`,
+      requestId,
       principal: options.principal ?? embedder,
       server,
       tool,
@@ -176,8 +184,11 @@ export class Host {
       idempotencyKey: options.idempotencyKey,
       onProgress: options.onProgress,
       attempt: options.attempt ?? 0,
+      trail: watch,
     };
-    const { bytes, isError } = await this.#whileAlive(call);
+    const outcome = this.#audit.ended(call, await this.#whileAlive(call, watch), watch);
+    if (outcome instanceof HostError) throw outcome;
+    const { bytes, isError } = outcome;
     return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
@@ -217,8 +228,14 @@ export class Host {
 
   status(): StatusRow[] {
     if (this.#closing !== undefined) return [];
-    const nowMs = this.#clock.nowMs();
-    return this.#registry.snapshot().map((row) => statusRow(row, this.#server(row.name), nowMs));
+    return statusRows({
+      clock: this.#clock,
+      registry: this.#registry,
+      serverOf: (name) => this.#server(name),
+      cache: this.#cache,
+      pins: this.#pins,
+      connector: this.#connector,
+    });
   }
 
   /** Holds a server open until it is given back. */
@@ -263,7 +280,10 @@ export class Host {
 
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
+    const before = this.#pins.recordOf(server, tool);
     this.#pins.approve(server, tool, hash, this.#clock.date());
+    const event = approvalEvent(tool, before, this.#pins.recordOf(server, tool));
+    if (event) this.#events.tell(server, event);
     const managed = this.#server(server);
     this.#learn(server, managed.tools);
   }
@@ -282,10 +302,8 @@ export class Host {
   }
 
   /** `any` hears every event. Returns the function that takes the listener off again. */
-  on(kind: SupervisorEvent['kind'] | 'any', listener: Listener<SupervisorEvent>): () => void {
-    return this.#events.on('supervisor', (event) => {
-      if (kind === 'any' || event.kind === kind) listener(event);
-    });
+  on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
+    return this.#events.on(kind, listener);
   }
 
   /** Stops every server; resolves when nothing of this host runs. */
@@ -295,10 +313,15 @@ export class Host {
   }
 
   /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  async #whileAlive(call: Call): Promise<CallResult> {
+  async #whileAlive(call: Call, watch: CallWatch | undefined): Promise<CallResult | HostError> {
+    if (this.#closing !== undefined) return closedHost(call.server);
     this.#alive.hold();
     try {
       return await this.#send(call);
+    } catch (error) {
+      if (isHostError(error)) return error;
+      this.#audit.broke(watch);
+      throw error;
     } finally {
       this.#alive.letGo();
     }
@@ -331,7 +354,13 @@ export class Host {
     // Never two of a kind: the old one is gone before the new one starts.
     await this.#servers.get(name)?.supervisor.dispose();
     const lease = () => this.#registry.lease(name, 'call');
-    const managed = new ManagedServer(definition, this.#supervise(definition), lease, this.#clock);
+    const managed = new ManagedServer(
+      definition,
+      this.#supervise(definition),
+      lease,
+      this.#clock,
+      (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
+    );
     this.#servers.set(name, managed);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
@@ -354,6 +383,7 @@ export class Host {
     // What old answers were given for is no longer there.
     if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
     managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
+    for (const event of schemaEvents(changes)) this.#events.tell(name, event);
     this.#state?.manifests.save(name, managed.fingerprint, tools);
   }
 

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
-import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
+import { Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
@@ -26,13 +26,20 @@ export class ManagedServer {
   #traits = new Map<string, ToolTraits>();
   #tools: readonly ListedItem[] = [];
 
-  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, lease: () => Lease, clock: Clock) {
+  constructor(
+    definition: ServerDefinition,
+    supervisor: Supervisor<Session>,
+    lease: () => Lease,
+    clock: Clock,
+    onCircuit?: CircuitChanged,
+  ) {
     const { breaker, concurrency } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
     this.#lease = lease;
     this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
-    this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
+    const plan = { ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs };
+    this.breaker = new Breaker(plan, onCircuit);
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }
 

@@ -4,6 +4,7 @@
  * the result, except where its own job is to look into them.
  */
 import type { JsonText } from '../wire/frame.js';
+import type { CallTrail } from './call-events.js';
 
 /** Who calls, as a credential says; never as a message claims. */
 export interface Principal {
@@ -34,6 +35,8 @@ export interface Call {
   readonly onProgress: ((params: Buffer) => void) | undefined;
   /** How often the caller itself has sent this call before; above 0 nothing is repeated here. */
   readonly attempt: number;
+  /** Written by whoever sends it; undefined when nobody wants to know. */
+  readonly trail?: CallTrail | undefined;
 }
 
 export interface CallResult {
