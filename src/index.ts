@@ -1,6 +1,7 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export { createHost, Host } from './host/host.js';
+export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   Discovered,
   HostCallOptions,
@@ -11,6 +12,7 @@ export type {
 } from './host/host-interface.js';
 export type { SpawnOptions } from './host/spawn-options.js';
 export type { StatusRow } from './host/status.js';
+export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {
   ERRORS,
@@ -26,6 +28,7 @@ export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetPlan } from './policy/call-budget.js';
+export type { CallEvent, CallOutcome, CallRecord, ReplayReason } from './policy/call-events.js';
 export type { Lease } from './registry/lease.js';
 export type { ClientIdentity } from './session/client-identity.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';

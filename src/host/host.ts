@@ -424,6 +424,11 @@ function described(server: string, { key, raw }: ListedItem): Discovered {
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);
-  await host.open(config);
-  return host;
+  try {
+    await host.open(config);
+    return host;
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
 }
