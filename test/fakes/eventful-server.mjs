@@ -14,6 +14,12 @@ process.stderr.write(`starting with ${API_TOKEN}\n\u001b[31mlast line\n`);
 
 const calls = {
   pay: () => text('paid'),
+  shout: () => {
+    const body = Array.from({ length: 40 }, (_, i) => `${'KeyBody'.repeat(9)}${i}`).join('\n');
+    const after = Array.from({ length: 20 }, (_, i) => `line ${i} of the log, which is of no interest\n`).join('');
+    process.stderr.write(`-----BEGIN PRIVATE KEY-----\n${body}\n-----END PRIVATE KEY-----\n${after}`);
+    return text('shouted');
+  },
   fail: () => text('no such account', true),
   escape: () => {
     // A session of its own: a signal to the group of this server does not reach it.
@@ -30,7 +36,7 @@ function answer({ id, method, params }) {
   }
   if (method === 'ping') return say({ id, result: {} });
   if (method === 'tools/list') {
-    const names = ['pay', 'fail', 'hang', 'rude', 'escape'];
+    const names = ['pay', 'fail', 'hang', 'rude', 'escape', 'shout'];
     const description = (name) => (name === 'pay' ? readFileSync(DESCRIPTION, 'utf8') : name);
     const tools = names.map((name) => ({ name, description: description(name), inputSchema: { type: 'object' } }));
     return say({ id, result: { tools } });

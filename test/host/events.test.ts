@@ -62,7 +62,7 @@ afterEach(async () => {
 describe('the stream', () => {
   test('tells each decision once and in order, and no secret', async () => {
     await open({
-      mcpServers: { shop: eventful({ breaker: { threshold: 1, reset: '50ms' }, timeouts: { call: '200ms' } }) },
+      mcpServers: { shop: eventful({ breaker: { threshold: 1, reset: '1s' }, timeouts: { call: '1s' } }) },
     });
     await host.call('shop', 'pay', { card: secret });
     const begun = events.length;
@@ -209,11 +209,12 @@ describe('status', () => {
     const beforeMs = Date.now();
     await host.call('shop', 'pay');
     const lease = await host.lease('shop');
-    const hanging = host.call('shop', 'hang', {}, { deadlineMs: 300 });
+    const abort = new AbortController();
+    const hanging = host.call('shop', 'hang', {}, { signal: abort.signal });
     await eventually('the call is under way', () => row('shop').leases.calls === 1);
     const { since, pid, stderrTail, lastSuccessAt, uptimeMs, ...up } = row('shop');
     expect(up).toMatchObject({
-      ...{ state: 'ready', run: 1, transport: 'stdio', protocolVersion: '2025-11-25', tools: 5, changedTools: 0 },
+      ...{ state: 'ready', run: 1, transport: 'stdio', protocolVersion: '2025-11-25', tools: 6, changedTools: 0 },
       ...{ ref_count: 2, leases: { bindings: 1, calls: 1 }, running: 1, cache_entries: 0, noisy: false, escaped: 0 },
     });
     expect(existsSync(`/proc/${pid}`)).toBe(true);
@@ -224,6 +225,7 @@ describe('status', () => {
     }
     expect(uptimeMs).toBeGreaterThanOrEqual(0);
     expect(stderrTail).toBe('starting with [REDACTED]\n\\u{1b}[31mlast line\n');
+    abort.abort();
     await failureOf(hanging);
     lease.release();
     writeFileSync(description(), 'changed');
@@ -251,6 +253,18 @@ describe('status', () => {
     expect(seen.map((each) => (each as unknown[]).slice(1))).toEqual(seen.map(() => Array(4).fill(undefined)));
     await host.stop('shop');
     expect(row('shop')).toMatchObject({ state: 'stopped', pid: undefined, uptimeMs: undefined });
+  });
+
+  test('shows the end of stderr, at most 2 KiB, and not a line of a key that began before it', async () => {
+    await open({ mcpServers: { shop: eventful() } });
+    for (let i = 0; i < 2; i++) await host.call('shop', 'shout');
+    const tail = await eventually('it was read', () => {
+      const { stderrTail } = row('shop');
+      return stderrTail?.endsWith('line 19 of the log, which is of no interest\n') && stderrTail;
+    });
+    expect(tail.length).toBeGreaterThan(500);
+    expect(tail.length).toBeLessThanOrEqual(2_048);
+    expect(tail).not.toContain('KeyBody');
   });
 
   test('tells when a parked server is tried next, by clock and by wall', async () => {
@@ -346,7 +360,8 @@ describe('D-28 traces', () => {
     await failureOf(host.call('a', 'exit', { code: 3 }));
     await host.call('a', 'echo', { text: 'again' });
     const underWay = failureOf(host.call('a', 'sleep', { ms: 60_000, nonce: 'n', begun: true }));
-    await eventually('it runs', () => readFileSync(path.join(folder, 'ledger'), 'utf8').includes('begun n'));
+    const ledger = path.join(folder, 'ledger');
+    await eventually('it runs', () => existsSync(ledger) && readFileSync(ledger, 'utf8').includes('begun n'));
     await host.close();
     const last = await underWay;
     await failureOf(host.call('a', 'echo', { text: 'too late' }));
