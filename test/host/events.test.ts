@@ -49,6 +49,14 @@ const heard = <Kind extends HostEvent['kind']>(kind: Kind) =>
   events.filter((event) => event.kind === kind) as unknown as HostEventOf<Kind>[];
 const row = (name: string) => host.status().find((each) => each.name === name) as StatusRow;
 
+/** Ends what this test started, and nobody else, whatever a row or an answer may claim: its environment names our folder. */
+const kill = (pid: number | undefined) => {
+  if (pid === undefined || !readFileSync(`/proc/${pid}/environ`, 'utf8').includes(folder)) {
+    throw new Error(`${pid} is not ours to end`);
+  }
+  process.kill(pid, 'SIGKILL');
+};
+
 beforeEach(() => {
   folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-events-'));
   writeFileSync(description(), 'pays the bill');
@@ -152,7 +160,7 @@ describe('the stream', () => {
     await host.call('a', 'echo', { text: 'first' });
     const calls = Array.from({ length: 10 }, (_, i) => host.call('a', 'echo', { text: `${i}` }));
     // Killed while they are on their way: whatever was not answered is sent again.
-    process.kill(row('a').pid as number, 'SIGKILL');
+    kill(row('a').pid);
     await Promise.all(calls);
     const replays = heard('replay');
     expect(replays.length).toBeGreaterThan(0);
@@ -242,7 +250,7 @@ describe('status', () => {
       const { pid, uptimeMs, protocolVersion, stderrTail } = row('shop');
       if (to !== 'ready') seen.push([from, pid, uptimeMs, protocolVersion, stderrTail]);
     });
-    process.kill(first.pid as number, 'SIGKILL');
+    kill(first.pid);
     await eventually('it is seen to be gone', () => row('shop').pid !== first.pid);
     await host.call('shop', 'pay');
     const second = row('shop');
@@ -284,7 +292,7 @@ describe('status', () => {
       await host.stop('shop');
       expect(row('shop').escaped).toBe(1);
     } finally {
-      process.kill(pid, 'SIGKILL');
+      kill(pid);
     }
     await eventually('it is gone', () => row('shop').escaped === 0);
   });
