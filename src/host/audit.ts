@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { Call, CallResult } from '../policy/call.js';
+import type { Call, CallResult, Outcome } from '../policy/call.js';
 import type { CallEvent, CallRecord, CallTrail, OfCall } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import type { JsonText } from '../wire/frame.js';
@@ -53,24 +53,19 @@ export class Audit {
   }
 
   /** The outcome as the caller gets it. */
-  ended<Outcome extends CallResult | HostError>(
-    call: Call,
-    outcome: Outcome,
-    watch: CallWatch | undefined,
-  ): Outcome | HostError {
-    const own = outcome instanceof HostError ? ownError(outcome, call) : outcome;
-    watch?.endSpan?.(outcome, watch);
+  ended(call: Call, outcome: Outcome, watch: CallWatch | undefined): Outcome {
+    // Nobody wants to know, and there is nothing to number: the way of nearly every call.
+    if (watch === undefined && !(outcome instanceof Error)) return outcome;
+    const isOurs = outcome instanceof Error && !(outcome instanceof HostError);
+    watch?.endSpan?.(isOurs ? undefined : outcome, watch);
+    // A mistake of ours is no outcome: it is handed on, and not recorded as one.
+    if (isOurs) return outcome;
     observe(this.#stream, call, outcome, watch && { durationMs: this.#clock.nowMs() - watch.startedMs, trail: watch });
-    return own;
+    return outcome instanceof HostError ? ownError(outcome, call) : outcome;
   }
 
   readonly replayed: Replayed = (call, attempt, reason, { code }) =>
     this.#stream.tell(call.server, { kind: 'replay', attempt, reason, code, ...ofCall(call) });
-
-  /** It ended with something that is no outcome: a fault of ours. */
-  broke(watch: CallWatch | undefined): void {
-    watch?.endSpan?.(undefined, watch);
-  }
 }
 
 /**

@@ -9,10 +9,10 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
+import type { CircuitChanged } from '../policy/breaker.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import type { Call, CallResult, Send } from '../policy/call.js';
-import { pipeline } from '../policy/call.js';
+import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -165,20 +165,16 @@ export class Host {
     return name;
   }
 
-  async call(
-    server: string,
-    tool: string,
-    args: ToolArguments = {},
-    options: HostCallOptions = {},
-  ): Promise<ToolResult> {
-    const requestId = `${this.#id}-${(++this.#calls).toString(36)}`;
+  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+    const requestId = `${this.#id}-${++this.#calls}`;
+    const text = typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args);
     const watch = this.#audit.begin(requestId, server, tool);
     const call: Call = {
       requestId,
       principal: options.principal ?? embedder,
       server,
       tool,
-      args: typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args),
+      args: text,
       deadlineAtMs: this.#clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
       signal: options.signal,
       idempotencyKey: options.idempotencyKey,
@@ -186,10 +182,7 @@ export class Host {
       attempt: options.attempt ?? 0,
       trail: watch,
     };
-    const outcome = this.#audit.ended(call, await this.#whileAlive(call, watch), watch);
-    if (outcome instanceof HostError) throw outcome;
-    const { bytes, isError } = outcome;
-    return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
+    return this.#whileAlive(call, watch);
   }
 
   /** The tools of one server, as far as the principal may call them. */
@@ -197,7 +190,7 @@ export class Host {
     const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
     if (refused) throw refused;
     const managed = this.#server(server);
-    using _lease = managed.lease();
+    using _lease = this.#registry.lease(server, 'call');
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     const { connection } = await managed.supervisor.acquire(deadlineAtMs);
     const { items } = await connection.list('tools/list', { deadlineAtMs });
@@ -313,18 +306,22 @@ export class Host {
   }
 
   /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  async #whileAlive(call: Call, watch: CallWatch | undefined): Promise<CallResult | HostError> {
-    if (this.#closing !== undefined) return closedHost(call.server);
+  #whileAlive(call: Call, watch: CallWatch | undefined): Promise<ToolResult> {
     this.#alive.hold();
-    try {
-      return await this.#send(call);
-    } catch (error) {
-      if (isHostError(error)) return error;
-      this.#audit.broke(watch);
-      throw error;
-    } finally {
-      this.#alive.letGo();
-    }
+    return new Promise((resolve, reject) => {
+      const done = (outcome: Outcome) => {
+        this.#alive.letGo();
+        const own = this.#audit.ended(call, outcome, watch);
+        if (own instanceof Error) reject(own);
+        else resolve(new Answered(own));
+      };
+      try {
+        if (this.#closing !== undefined) throw closedHost(call.server);
+        this.#send(call, done);
+      } catch (error) {
+        done(error as Error);
+      }
+    });
   }
 
   async #close(): Promise<void> {
@@ -353,14 +350,10 @@ export class Host {
     this.#cache.drop(name);
     // Never two of a kind: the old one is gone before the new one starts.
     await this.#servers.get(name)?.supervisor.dispose();
-    const lease = () => this.#registry.lease(name, 'call');
-    const managed = new ManagedServer(
-      definition,
-      this.#supervise(definition),
-      lease,
-      this.#clock,
-      (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
-    );
+    const hold = this.#registry.callHold(name);
+    const tell: CircuitChanged = (from, to, failures) =>
+      this.#events.tell(name, { kind: 'breaker', from, to, failures });
+    const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock, tell);
     this.#servers.set(name, managed);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
@@ -397,6 +390,20 @@ export class Host {
     } else if (event.from === 'ready' || event.from === 'suspect') {
       if (event.to !== 'suspect') this.#registry.closed(event.server);
     }
+  }
+}
+
+class Answered implements ToolResult {
+  readonly bytes: Buffer;
+  readonly isError: boolean;
+
+  constructor({ bytes, isError }: CallResult) {
+    this.bytes = bytes;
+    this.isError = isError;
+  }
+
+  json(): unknown {
+    return JSON.parse(this.bytes.toString('utf8'));
   }
 }
 
