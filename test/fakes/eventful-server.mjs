@@ -4,7 +4,7 @@
  *   API_TOKEN=TEXT     said on stderr and in the error of `rude`, as careless servers do
  */
 import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
 
 const { DESCRIPTION, API_TOKEN } = process.env;
@@ -19,6 +19,12 @@ const calls = {
     const after = Array.from({ length: 20 }, (_, i) => `line ${i} of the log, which is of no interest\n`).join('');
     process.stderr.write(`-----BEGIN PRIVATE KEY-----\n${body}\n-----END PRIVATE KEY-----\n${after}`);
     return text('shouted');
+  },
+  look: () => {
+    // Dies of the first call, without an answer; its next run gives one.
+    if (existsSync(`${DESCRIPTION}.died`)) return text('seen');
+    writeFileSync(`${DESCRIPTION}.died`, '');
+    return process.exit(1);
   },
   fail: () => text('no such account', true),
   escape: () => {
@@ -36,9 +42,14 @@ function answer({ id, method, params }) {
   }
   if (method === 'ping') return say({ id, result: {} });
   if (method === 'tools/list') {
-    const names = ['pay', 'fail', 'hang', 'rude', 'escape', 'shout'];
+    const names = ['pay', 'fail', 'hang', 'rude', 'escape', 'shout', 'look'];
     const description = (name) => (name === 'pay' ? readFileSync(DESCRIPTION, 'utf8') : name);
-    const tools = names.map((name) => ({ name, description: description(name), inputSchema: { type: 'object' } }));
+    const tools = names.map((name) => ({
+      name,
+      description: description(name),
+      inputSchema: { type: 'object' },
+      annotations: { readOnlyHint: name === 'look' },
+    }));
     return say({ id, result: { tools } });
   }
   if (method !== 'tools/call') return say({ id, error: { code: -32601, message: 'Method not found' } });
