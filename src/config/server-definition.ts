@@ -32,7 +32,8 @@ const count = (min: number, max: number) =>
   z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const duration = z.union([z.number(), z.string()]);
 
-const treatment = z.object({
+/** The keys that say how a server is treated. */
+export const treatment = z.object({
   enabled: z.boolean().default(true),
   lazy: z.boolean().optional(),
   keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),

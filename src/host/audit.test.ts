@@ -37,7 +37,7 @@ test('a record says who asked for what, how it ended, how long it took and where
 
 test.each([
   ['a result that is an error', fakeResult('{}', { isError: true }), 'tool_error', 'executed', 1],
-  ['an answer from the cache', fakeResult('{}', { fromCache: true, run: 0 }), 'ok', 'not_executed', 0],
+  ['an answer from the cache', fakeResult('{}', { run: 0 }), 'ok', 'not_executed', 0],
   ['a failure', failure('timeout', { execution: 'uncertain' }), 'timeout', 'uncertain', 3],
   ['a failure that promises nothing', failure('transport'), 'transport', undefined, 3],
 ] as const)('%s is recorded as what it is', (_name, outcome, code, execution, run) => {

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { Call, Done, Outcome, Send } from '../policy/call.js';
+import { type Call, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
 import type { ReplayReason } from '../policy/call-events.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
@@ -84,14 +84,14 @@ class Dispatch {
       extend: { byMs: callMs, untilMs: Math.min(deadlineAtMs, nowMs + callMsMax) },
     };
     connection.tellTool(tool, args, options, (outcome) =>
-      this.#over(outcome instanceof Error ? outcome : this.#answered(outcome, run)),
+      this.#over(outcome instanceof Error ? outcome : this.#answered(outcome, connection, run)),
     );
   }
 
-  #answered({ kind, bytes }: Answer, run: number): Outcome {
-    this.#server.supervisor.succeeded(run);
+  #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
+    this.#server.supervisor.succeeded(run, heardAtMs);
     if (kind === 'error') return refused(this.#call, bytes, this.#clean);
-    return { bytes, isError: saysError(bytes), fromCache: false, run };
+    return new CallResult(bytes, saysError(bytes), run);
   }
 
   #over(outcome: Outcome): void {

@@ -12,6 +12,22 @@ import type { TelemetryConfig } from './tracing.js';
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
   readonly telemetry?: TelemetryConfig;
+  /** What each role may call: `server/tool`, with `*` for all of either. Whoever embeds the host is under no role. */
+  readonly roles?: Readonly<Record<string, { readonly allow: readonly string[] }>>;
+  /** What becomes of a principal without a listed role; `deny` when there are roles. */
+  readonly unlistedRole?: 'deny' | 'allow';
+  /** How many calls a principal may make in a window of time: its own ceiling, else that of its role. */
+  readonly budgets?: {
+    readonly principals?: Readonly<Record<string, CeilingEntry>>;
+    readonly roles?: Readonly<Record<string, CeilingEntry>>;
+  };
+  /** Named subsets of the servers. */
+  readonly groups?: Readonly<Record<string, readonly string[]>>;
+}
+
+interface CeilingEntry {
+  readonly calls: number;
+  readonly window: number | string;
 }
 
 export interface HostOptions {

@@ -2,6 +2,7 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
+import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { Listener } from '../kernel/emitter.js';
@@ -12,7 +13,7 @@ import { allow, denial, type Guard } from '../policy/allowlist.js';
 import type { CircuitChanged } from '../policy/breaker.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -31,6 +32,7 @@ import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { memberText } from '../wire/json-members.js';
 import { Audit, type CallWatch } from './audit.js';
 import { dispatch } from './dispatch.js';
+import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
   type Discovered,
@@ -41,16 +43,19 @@ import {
   type HostTool,
   type ToolResult,
 } from './host-interface.js';
+import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
+import { pinsByOrigin } from './pin-origin.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
 
 const callDeadlineMs = 60_000;
 const listDeadlineMs = 10_000;
+const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #clock: Clock;
@@ -61,8 +66,10 @@ export class Host {
   readonly #audit: Audit;
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
+  readonly #histories: HistoryKeeper | undefined;
   readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
@@ -70,6 +77,7 @@ export class Host {
   readonly #id = newId();
   #calls = 0;
   readonly #alive = new KeepAlive();
+  readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -86,11 +94,13 @@ export class Host {
       ...(ambient === undefined ? {} : { ambient }),
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
-    this.#budgets = new CallBudgets(clock);
+    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
+    this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
-      store: this.#state?.pins ?? memoryPinStore(),
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
     this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
@@ -102,6 +112,7 @@ export class Host {
       events: this.#events.supervisors,
       learn: (name, tools) => this.#learn(name, tools),
       onProblem,
+      histories: this.#histories,
     });
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
@@ -120,7 +131,7 @@ export class Host {
         fingerprintOf: ({ server }) => this.#server(server).fingerprint,
         traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
       }),
-      throttle(new ToolThrottle(clock)),
+      throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock, this.#connector.clean, this.#audit.replayed));
@@ -129,14 +140,10 @@ export class Host {
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
     this.#audit.tracing = await openTracing(config.telemetry, this.#onProblem);
+    const settings = parseHostConfig(config, this.#onProblem);
+    this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
-      try {
-        await this.#add(parseServerDefinition(name, entry, true), false);
-      } catch (error) {
-        this.#onProblem(error);
-      }
-    }
+    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
   }
 
   /**
@@ -165,7 +172,7 @@ export class Host {
     return name;
   }
 
-  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+  call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
     const requestId = `${this.#id}-${++this.#calls}`;
     const text = typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args);
     const watch = this.#audit.begin(requestId, server, tool);
@@ -261,6 +268,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
+    this.#throttle.forget(server);
     this.#cache.drop(server);
     await managed.supervisor.reload();
   }
@@ -285,9 +293,14 @@ export class Host {
     return this.#cache.stats();
   }
 
-  /** Several guards combine by AND; none allows everything. */
+  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = guards;
+    this.#guards = this.#rules.setOwn(guards);
+  }
+
+  /** Servers by group, as configured. */
+  get groups(): ReadonlyMap<string, readonly string[]> {
+    return this.#rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -313,7 +326,7 @@ export class Host {
         this.#alive.letGo();
         const own = this.#audit.ended(call, outcome, watch);
         if (own instanceof Error) reject(own);
-        else resolve(new Answered(own));
+        else resolve(own);
       };
       try {
         if (this.#closing !== undefined) throw closedHost(call.server);
@@ -326,6 +339,7 @@ export class Host {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
     this.#alive.close();
@@ -355,10 +369,12 @@ export class Host {
       this.#events.tell(name, { kind: 'breaker', from, to, failures });
     const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock, tell);
     this.#servers.set(name, managed);
+    this.#pins.forget(name);
+    this.#throttle.forget(name);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
     managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
 
@@ -372,9 +388,9 @@ export class Host {
   #learn(name: string, tools: readonly ListedItem[]): void {
     const managed = this.#servers.get(name);
     if (!managed) return;
-    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there.
-    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
+    const { changes, isFirstSight } = this.#pins.observe(name, tools, this.#clock.date());
+    // What old answers were given for is no longer there. At first sight there is none, only the call that woke the server.
+    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
     managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
     for (const event of schemaEvents(changes)) this.#events.tell(name, event);
     this.#state?.manifests.save(name, managed.fingerprint, tools);
@@ -393,36 +409,12 @@ export class Host {
   }
 }
 
-class Answered implements ToolResult {
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-
-  constructor({ bytes, isError }: CallResult) {
-    this.bytes = bytes;
-    this.isError = isError;
-  }
-
-  json(): unknown {
-    return JSON.parse(this.bytes.toString('utf8'));
-  }
-}
-
 const closedHost = (server: string) =>
   new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
     server,
     reason: 'closed',
     execution: 'not_executed',
   });
-
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
 
 function described(server: string, { key, raw }: ListedItem): Discovered {
   const schema = memberText(raw, 'inputSchema');

@@ -37,7 +37,7 @@ export class ManagedServer {
     this.definition = definition;
     this.supervisor = supervisor;
     this.#hold = hold;
-    this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
+    this.fingerprint = fingerprintOf(definition);
     const plan = { ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs };
     this.breaker = new Breaker(plan, onCircuit);
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
@@ -70,5 +70,9 @@ export class ManagedServer {
     return this.#traits.get(tool) ?? plainTool;
   }
 }
+
+/** Equal for equal definitions only. */
+export const fingerprintOf = (definition: ServerDefinition): string =>
+  createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };

@@ -11,10 +11,12 @@ import type { Connector } from '../session/connector.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { defaultPlan } from '../supervisor/restart-plan.js';
+import { defaultPlan, type RestartPlan } from '../supervisor/restart-plan.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { HistoryKeeper } from './history-keeper.js';
+import { fingerprintOf } from './managed-server.js';
 import { ToolLearner } from './tool-learner.js';
 
 export interface SuperviseParts {
@@ -24,16 +26,21 @@ export interface SuperviseParts {
   readonly events: Emitter<SupervisorEvents>;
   readonly learn: (server: string, tools: readonly ListedItem[]) => void;
   readonly onProblem: (error: unknown) => void;
+  /** Undefined: nothing outlives the host. */
+  readonly histories: HistoryKeeper | undefined;
 }
 
 const listChanged = 'notifications/tools/list_changed';
 
 export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervisor<Session> {
-  const { clock, random, connector, events, learn, onProblem } = parts;
+  const { clock, random, connector, events, learn, onProblem, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   return (definition) => {
     const { name, spec, restart, timeouts, isLazy, isEnabled } = definition;
+    const { max: maxRestarts, windowMs, onExhausted } = restart;
+    const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
+    const history = histories?.of(name, fingerprintOf(definition), plan);
     return new Supervisor<Session>({
       name,
       clock,
@@ -44,7 +51,8 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isLazy,
       isEnabled,
       isFirstStartFree: isPackageRunner(spec),
-      plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
+      plan,
+      ...(history === undefined ? {} : { history }),
       connect: async (_run, signal, onLost) => {
         const deadlineAtMs = clock.nowMs() + timeouts.startMs;
         const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);

@@ -31,7 +31,7 @@ test('D-28 a span says which server and tool, how often it was sent, to which ru
   tracing.begin('r1', 'files', 'read')(fakeResult('{}', { run: 4 }), { attempts: 2, run: 4 });
   const error = new HostError('timeout', 'the server said: hunter2', {});
   tracing.begin('r2', 'files', 'write')(error, { attempts: 1, run: 5 });
-  tracing.begin('r3', 'files', 'read')(fakeResult('{}', { fromCache: true, run: 0 }), { attempts: 0, run: 0 });
+  tracing.begin('r3', 'files', 'read')(fakeResult('{}', { run: 0 }), { attempts: 0, run: 0 });
   tracing.begin('r4', 'files', 'read')(undefined, { attempts: 1, run: 5 });
   expect(spans().map(({ name, kind, attributes, status }) => ({ name, kind, ...attributes, status }))).toEqual([
     {

@@ -109,6 +109,11 @@ export class Session {
     return this.#peer.owed;
   }
 
+  /** When the server last said anything at all. */
+  get heardAtMs(): number {
+    return this.#peer.lastMessageAtMs;
+  }
+
   /** Why the connection is over, once it is. */
   get closedBy(): HostError | undefined {
     return this.#peer.closedBy;

@@ -32,6 +32,7 @@ test('the methods of a host', () => {
       'call',
       'close',
       'discover',
+      'groups',
       'lease',
       'on',
       'open',
