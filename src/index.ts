@@ -2,6 +2,7 @@
 export type { ServerDefinition } from './config/server-definition.js';
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export { createHost, Host } from './host/host.js';
+export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   Discovered,
   DiscoverOptions,
@@ -16,6 +17,7 @@ export type {
 } from './host/host-interface.js';
 export type { SpawnOptions } from './host/spawn-options.js';
 export type { StatusRow } from './host/status.js';
+export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {
   ERRORS,
@@ -31,6 +33,7 @@ export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetPlan } from './policy/call-budget.js';
+export type { CallEvent, CallOutcome, CallRecord, ReplayReason } from './policy/call-events.js';
 export type { Lease } from './registry/lease.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
 export type { AuthLimits, AuthRecovery, RecoveryOutcome } from './session/auth-recovery.js';

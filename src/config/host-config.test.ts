@@ -84,7 +84,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
   });
 
-  test.each(['keys', 'broker', 'listen', 'log', 'telemetry'])('%s: nothing acts on it, so it is refused', (key) => {
+  test.each(['keys', 'broker', 'listen', 'log'])('%s: nothing acts on it, so it is refused', (key) => {
     expect(() => parse({ [key]: {} })).toThrow(`${key}: this version does not know it yet`);
   });
 

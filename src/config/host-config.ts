@@ -34,9 +34,9 @@ export interface HostSettings {
 }
 
 /** Every key of the top level. */
-export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups'] as const;
+export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'telemetry'] as const;
 /** They will come; until something acts on them they are refused, with words of their own. */
-const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log', 'telemetry']);
+const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;

@@ -75,6 +75,7 @@ function open(part: Record<string, unknown> = {}) {
     clean: (text) => text,
     alive: new KeepAlive(),
     onToolsChanged: (name) => dropped.push(name),
+    onPins: () => {},
   });
   const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {
     answers.splice(0, answers.length, ...lists.map((list) => (typeof list === 'function' ? list : () => list)));

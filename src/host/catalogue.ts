@@ -16,7 +16,7 @@ import type { Principal } from '../policy/call.js';
 import { jointKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
-import type { Pins } from '../policy/pins.js';
+import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
@@ -39,6 +39,8 @@ export interface CatalogueParts {
   readonly alive: KeepAlive;
   /** What old answers were given for is no longer there. */
   readonly onToolsChanged: (server: string) => void;
+  /** What a list was found to differ in from what is pinned. */
+  readonly onPins: (server: string, changes: readonly PinChange[]) => void;
 }
 
 const listDeadlineMs = 10_000;
@@ -230,10 +232,11 @@ export class Catalogue {
   }
 
   #learn(managed: ManagedServer, items: readonly ListedItem[]): void {
-    const { pins, manifests, clock, onToolsChanged } = this.#parts;
+    const { pins, manifests, clock, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
     const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    onPins(name, changes);
     // At first sight there are no old answers, only the call that woke the server.
     if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
       this.#cache.drop(name);

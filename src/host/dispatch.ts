@@ -6,7 +6,8 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { type Call, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
-import { mayReplay, toOutcome } from '../policy/replay.js';
+import type { ReplayReason } from '../policy/call-events.js';
+import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
@@ -22,8 +23,11 @@ type Clean = (text: string) => string;
 /** Progress may keep a call going, but not for longer than this. */
 const callMsMax = 10 * 60_000;
 
+/** A call is about to be sent again; `error` is what the attempt before ended with. */
+export type Replayed = (call: Call, attempt: number, reason: ReplayReason, error: HostError) => void;
+
 export const dispatch =
-  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean): Send =>
+  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean, onReplay: Replayed = () => {}): Send =>
   (call, done) => {
     let server: ManagedServer;
     try {
@@ -32,7 +36,7 @@ export const dispatch =
       // It was removed while the call waited for its turn.
       return done(error as Error);
     }
-    new Dispatch(server, call, done, clock, clean).attempt();
+    new Dispatch(server, call, done, clock, clean, onReplay).attempt();
   };
 
 /** One call on its way to a server and back, as often as that takes. */
@@ -42,18 +46,20 @@ class Dispatch {
   readonly #done: Done;
   readonly #clock: Clock;
   readonly #clean: Clean;
+  readonly #onReplay: Replayed;
   #attempts = 0;
   #mayHaveRun = false;
   #paid: (() => void) | undefined;
   /** Once per call: another token is worth one more try, which nobody pays for. */
   #isReauthorized = false;
 
-  constructor(server: ManagedServer, call: Call, done: Done, clock: Clock, clean: Clean) {
+  constructor(server: ManagedServer, call: Call, done: Done, clock: Clock, clean: Clean, onReplay: Replayed) {
     this.#server = server;
     this.#call = call;
     this.#done = done;
     this.#clock = clock;
     this.#clean = clean;
+    this.#onReplay = onReplay;
     server.enter();
   }
 
@@ -69,7 +75,11 @@ class Dispatch {
 
   #send(acquired: Acquired<Session>): void {
     const { connection, run } = acquired;
-    const { tool, args, deadlineAtMs, signal, onProgress } = this.#call;
+    const { tool, args, deadlineAtMs, signal, onProgress, trail } = this.#call;
+    if (trail) {
+      trail.attempts++;
+      trail.run = run;
+    }
     const { callMs } = this.#server.definition.timeouts;
     const nowMs = this.#clock.nowMs();
     const options = {
@@ -119,10 +129,11 @@ class Dispatch {
     if (error.code === 'timeout') retries.timedOut();
     const deadlineLeftMs = deadlineAtMs - this.#clock.nowMs();
     const attempt = this.#attempts++;
-    if (!mayReplay({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs })) return false;
-    this.#paid = retries.take();
-    if (!this.#paid) return false;
+    const reason = replayReason({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs });
+    this.#paid = reason && retries.take();
+    if (!reason || !this.#paid) return false;
     this.#mayHaveRun ||= error.details.execution !== 'not_executed';
+    this.#onReplay(this.#call, attempt + 2, reason, error);
     return true;
   }
 

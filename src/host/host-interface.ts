@@ -8,10 +8,12 @@ import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
+import type { TelemetryConfig } from './tracing.js';
 
 /** As in `hostler.json`, already parsed. */
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
+  readonly telemetry?: TelemetryConfig;
   /** What each role may call: `server/tool`, with `*` for all of either. Whoever embeds the host is under no role. */
   readonly roles?: Readonly<Record<string, { readonly allow: readonly string[] }>>;
   /** What becomes of a principal without a listed role; `deny` when there are roles. */

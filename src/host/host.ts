@@ -5,11 +5,12 @@
 import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
-import { Emitter, type Listener } from '../kernel/emitter.js';
+import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
+import type { CircuitChanged } from '../policy/breaker.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
 import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
@@ -18,7 +19,7 @@ import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
 import { pinned } from '../policy/pin-stage.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
-import { Pins } from '../policy/pins.js';
+import { type PinChange, Pins } from '../policy/pins.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
@@ -27,11 +28,13 @@ import { Connector } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
-import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { Audit, type CallWatch } from './audit.js';
 import { Catalogue } from './catalogue.js';
 import { Discovery } from './discovery.js';
 import { dispatch } from './dispatch.js';
 import { HistoryKeeper } from './history-keeper.js';
+import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
   type Discovered,
   type DiscoverOptions,
@@ -48,10 +51,12 @@ import {
 import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
 import { pinsByOrigin } from './pin-origin.js';
+import { approvalEvent, schemaEvents } from './schema-events.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { openState, type StateFile } from './state-file.js';
-import { type StatusRow, statusRow } from './status.js';
+import { type StatusRow, statusRows } from './status.js';
 import { createSupervise, type Supervised } from './supervise.js';
+import { openTracing } from './tracing.js';
 
 const callDeadlineMs = 60_000;
 const noOptions: HostCallOptions = {};
@@ -61,7 +66,8 @@ export class Host {
   readonly #connector: Connector;
   readonly #registry: Registry<ServerDefinition>;
   readonly #servers = new Map<string, ManagedServer>();
-  readonly #events = new Emitter<SupervisorEvents>();
+  readonly #events: HostEvents;
+  readonly #audit: Audit;
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
   readonly #throttle: ToolThrottle;
@@ -104,11 +110,13 @@ export class Host {
       store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
+    this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
+    this.#audit = new Audit(this.#events, clock);
     this.#supervise = createSupervise({
       clock,
       random,
       connector: this.#connector,
-      events: this.#events,
+      events: this.#events.supervisors,
       reading: (name) => this.#catalogue.reading(name),
       heard: (name, method, params) => this.#catalogue.heard(name, method, params),
       onProblem,
@@ -127,12 +135,14 @@ export class Host {
       clean: this.#connector.clean,
       alive: this.#alive,
       onToolsChanged: (name: string) => this.#cache.drop(name),
+      onPins: (name: string, changes: readonly PinChange[]) => {
+        for (const event of schemaEvents(changes)) this.#events.tell(name, event);
+      },
       onProblem,
     };
     this.#catalogue = new Catalogue(known);
     this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
     this.#learnAtBoot = options.learnAtBoot ?? false;
-    this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
     // The order is part of the contract: who is refused early changes nothing that comes later.
@@ -153,11 +163,12 @@ export class Host {
       throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
-    )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
+    )(dispatch((server) => this.#server(server), clock, this.#connector.clean, this.#audit.replayed));
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    this.#audit.tracing = await openTracing(config.telemetry, this.#onProblem);
     const settings = parseHostConfig(config, this.#onProblem);
     this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
@@ -192,20 +203,23 @@ export class Host {
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
-    if (this.#closing !== undefined) return Promise.reject(closedHost(server));
+    const requestId = `${this.#id}-${++this.#calls}`;
+    const text = typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args);
+    const watch = this.#audit.begin(requestId, server, tool);
     const call: Call = {
-      requestId: `${this.#id}-${++this.#calls}`,
+      requestId,
       principal: options.principal ?? embedder,
       server,
       tool,
-      args: typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args),
+      args: text,
       deadlineAtMs: this.#clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
       signal: options.signal,
       idempotencyKey: options.idempotencyKey,
       onProgress: options.onProgress,
       attempt: options.attempt ?? 0,
+      trail: watch,
     };
-    return this.#whileAlive(call);
+    return this.#whileAlive(call, watch);
   }
 
   /** The tools of one server, as far as the principal may call them. */
@@ -235,8 +249,14 @@ export class Host {
 
   status(): StatusRow[] {
     if (this.#closing !== undefined) return [];
-    const nowMs = this.#clock.nowMs();
-    return this.#registry.snapshot().map((row) => statusRow(row, this.#server(row.name), nowMs));
+    return statusRows({
+      clock: this.#clock,
+      registry: this.#registry,
+      serverOf: (name) => this.#server(name),
+      cache: this.#cache,
+      pins: this.#pins,
+      connector: this.#connector,
+    });
   }
 
   /** Holds a server open until it is given back. */
@@ -282,7 +302,10 @@ export class Host {
 
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
+    const before = this.#pins.recordOf(server, tool);
     this.#pins.approve(server, tool, hash, this.#clock.date());
+    const event = approvalEvent(tool, before, this.#pins.recordOf(server, tool));
+    if (event) this.#events.tell(server, event);
     this.#catalogue.judgeAnew(server);
   }
 
@@ -306,10 +329,8 @@ export class Host {
   }
 
   /** `any` hears every event. Returns the function that takes the listener off again. */
-  on(kind: SupervisorEvent['kind'] | 'any', listener: Listener<SupervisorEvent>): () => void {
-    return this.#events.on('supervisor', (event) => {
-      if (kind === 'any' || event.kind === kind) listener(event);
-    });
+  on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
+    return this.#events.on(kind, listener);
   }
 
   /** Stops every server; resolves when nothing of this host runs. */
@@ -319,15 +340,17 @@ export class Host {
   }
 
   /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  #whileAlive(call: Call): Promise<ToolResult> {
+  #whileAlive(call: Call, watch: CallWatch | undefined): Promise<ToolResult> {
     this.#alive.hold();
     return new Promise((resolve, reject) => {
       const done = (outcome: Outcome) => {
         this.#alive.letGo();
-        if (outcome instanceof Error) reject(outcome);
-        else resolve(outcome);
+        const own = this.#audit.ended(call, outcome, watch);
+        if (own instanceof Error) reject(own);
+        else resolve(own);
       };
       try {
+        if (this.#closing !== undefined) throw closedHost(call.server);
         this.#send(call, done);
       } catch (error) {
         done(error as Error);
@@ -364,7 +387,9 @@ export class Host {
     await this.#servers.get(name)?.dispose();
     const hold = this.#registry.callHold(name);
     const { supervisor, auth } = this.#supervise(definition);
-    const managed = new ManagedServer(definition, supervisor, hold, this.#clock, auth);
+    const tell: CircuitChanged = (from, to, failures) =>
+      this.#events.tell(name, { kind: 'breaker', from, to, failures });
+    const managed = new ManagedServer(definition, supervisor, hold, this.#clock, auth, tell);
     this.#servers.set(name, managed);
     this.#pins.forget(name);
     this.#throttle.forget(name);

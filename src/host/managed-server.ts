@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
-import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
+import { Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
@@ -35,6 +35,7 @@ export class ManagedServer {
     hold: CallHold,
     clock: Clock,
     auth?: AuthRecovery,
+    onCircuit?: CircuitChanged,
   ) {
     const { breaker, concurrency } = definition;
     this.definition = definition;
@@ -42,7 +43,8 @@ export class ManagedServer {
     this.auth = auth;
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
-    this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
+    const plan = { ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs };
+    this.breaker = new Breaker(plan, onCircuit);
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }
 

@@ -1,58 +1,167 @@
 /**
  * One row of `status`: what is true of a server at this instant, from those who know it.
+ * Invariant: every field is read when it is asked for, and nothing is kept here; what belongs to a run (its process, its
+ * protocol) is there only while that run can be spoken to.
  */
-
+import { isStdio } from '../config/server-spec.js';
+import type { Clock } from '../kernel/clock.js';
 import type { Circuit } from '../policy/breaker.js';
-import type { RegistryRow } from '../registry/registry.js';
+import type { ResponseCache } from '../policy/cache.js';
+import type { Pins } from '../policy/pins.js';
+import type { Registry, RegistryRow } from '../registry/registry.js';
+import type { Connector } from '../session/connector.js';
+import type { Session } from '../session/session.js';
 import type { Snapshot } from '../supervisor/snapshot.js';
+import { StdioChannel } from '../transports/stdio/stdio-channel.js';
+import type { Channel, ChannelCounters } from '../wire/channel.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface StatusRow {
   readonly name: string;
   readonly state: Snapshot['state'];
+  /** When it entered this state, by the wall; ISO 8601, as all times here. */
+  readonly since: string;
   /** How long it has been in this state. */
   readonly forMs: number;
+  /** The number of its newest run. */
   readonly run: number;
+  /** How it is spoken to; while it is not running, how it is to be. */
+  readonly transport: Channel['kind'] | 'auto';
+  /** Of its process, while that runs. */
+  readonly pid: number | undefined;
+  /** How long this run has been open. */
+  readonly uptimeMs: number | undefined;
+  readonly protocolVersion: string | undefined;
+  /** As whom we are known to it; undefined unless a provider of tokens says so. */
+  readonly authIdentity: string | undefined;
   readonly lazy: boolean;
   readonly active: boolean;
   readonly ref_count: number;
+  /** What `ref_count` is made of: who holds it open, and calls under way. */
+  readonly leases: { readonly bindings: number; readonly calls: number };
   readonly running: number;
   readonly queue: number;
   readonly restart_count: number;
   readonly consecutive_failures: number;
   readonly circuit: Circuit;
   readonly ejected: boolean;
+  readonly nextProbeAt: string | undefined;
   /** From now; undefined when nothing is planned. */
   readonly nextProbeInMs: number | undefined;
-  readonly lastError: { readonly code: string; readonly message: string; readonly agoMs: number } | undefined;
+  readonly lastError:
+    | { readonly code: string; readonly message: string; readonly at: string; readonly agoMs: number }
+    | undefined;
+  readonly lastSuccessAt: string | undefined;
   readonly lastSuccessAgoMs: number | undefined;
   readonly tools: number;
+  /** Tools that differ from what was approved. */
+  readonly changedTools: number;
+  readonly cache_entries: number;
+  /** More than twenty lines in the last minute that are no messages. */
+  readonly noisy: boolean;
+  /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
+  readonly noticesLost: number | undefined;
+  /** Processes that left its group, were found when it was stopped, and still run. */
+  readonly escaped: number;
+  /** The end of what its process wrote to stderr, at most 2 KiB, redacted and neutralised; undefined without a process. */
+  readonly stderrTail: string | undefined;
 }
 
-export function statusRow(
-  row: RegistryRow,
-  { supervisor, breaker, slots, tools, definition }: ManagedServer,
-  nowMs: number,
-): StatusRow {
+/** Those who know it. */
+export interface StatusSources {
+  readonly clock: Clock;
+  readonly registry: Pick<Registry<unknown>, 'snapshot' | 'held'>;
+  readonly serverOf: (name: string) => ManagedServer;
+  readonly cache: Pick<ResponseCache, 'entriesOf'>;
+  readonly pins: Pick<Pins, 'differingOf'>;
+  readonly connector: Pick<Connector, 'escapedOf'>;
+}
+
+interface Instant {
+  readonly nowMs: number;
+  readonly date: Date;
+}
+
+const stderrChars = 2 * 1024;
+/** Cleaned as a whole before it is cut, so that a key of several lines is recognised from its first one on. */
+const stderrReadBytes = 8 * 1024;
+
+/** One for each server, in the order of their names. */
+export function statusRows(sources: StatusSources): StatusRow[] {
+  const { clock, registry } = sources;
+  const instant = { nowMs: clock.nowMs(), date: clock.date() };
+  return registry.snapshot().map((row) => statusRow(row, sources, instant));
+}
+
+function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
+  const managed = sources.serverOf(name);
+  const { supervisor, breaker, slots, tools, definition } = managed;
+  const { binding: bindings, call: calls } = sources.registry.held(name);
+  const { nowMs } = instant;
   const snapshot = supervisor.snapshot();
   const { lastError, lastSuccessAtMs, nextProbeAtMs } = snapshot;
+  const current = supervisor.current;
   return {
-    name: row.name,
+    name,
     state: snapshot.state,
+    since: wallTime(snapshot.sinceMs, instant),
     forMs: nowMs - snapshot.sinceMs,
     run: snapshot.run,
+    transport: current?.connection.channel.kind ?? plannedTransport(managed),
+    uptimeMs: current && nowMs - current.sinceMs,
+    protocolVersion: current?.connection.facts.version,
+    authIdentity: undefined,
     lazy: definition.isLazy,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
-    ref_count: row.ref_count,
+    ref_count,
+    leases: { bindings, calls },
     running: slots.running,
     queue: slots.waiting,
     restart_count: snapshot.restarts,
     consecutive_failures: breaker.failures,
     circuit: breaker.circuit(nowMs),
     ejected: snapshot.ejected,
+    nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),
-    lastError: lastError && { code: lastError.code, message: lastError.message, agoMs: nowMs - lastError.atMs },
+    lastError: lastError && {
+      code: lastError.code,
+      message: lastError.message,
+      at: wallTime(lastError.atMs, instant),
+      agoMs: nowMs - lastError.atMs,
+    },
+    lastSuccessAt: lastSuccessAtMs === undefined ? undefined : wallTime(lastSuccessAtMs, instant),
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
+    changedTools: sources.pins.differingOf(name),
+    cache_entries: sources.cache.entriesOf(name),
+    noticesLost: noticesLost(current?.connection),
+    escaped: sources.connector.escapedOf(name),
+    ...processFacts(current?.connection),
   };
+}
+
+/** A time of our clock as people write it. */
+const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
+  new Date(date.getTime() + (atMs - nowMs)).toISOString();
+
+const plannedTransport = ({ definition: { spec } }: ManagedServer): StatusRow['transport'] =>
+  isStdio(spec) ? 'stdio' : spec.transport;
+
+function processFacts(session: Session | undefined): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
+  const channel = session?.channel;
+  if (!(channel instanceof StdioChannel)) return { pid: undefined, noisy: false, stderrTail: undefined };
+  const { pid, exit, noisy, stderrTail } = channel.describe();
+  return { pid: exit ? undefined : pid, noisy, stderrTail: lastLines(stderrTail(stderrReadBytes)) };
+}
+
+/** From the start of a line where that leaves anything. */
+function lastLines(text: string): string {
+  if (text.length <= stderrChars) return text;
+  const end = text.slice(-stderrChars);
+  return end.slice(end.indexOf('\n') + 1) || end;
+}
+
+function noticesLost(session: Session | undefined): number | undefined {
+  const counters: (ChannelCounters & { readonly noticesLost?: number }) | undefined = session?.channel.counters;
+  return counters?.noticesLost;
 }

@@ -29,6 +29,59 @@ test('AC-H1 closed until the third failure, open from it on, half open when its 
   expect(breaker.circuit(200)).toBe('half_open');
 });
 
+describe('what is told of it', () => {
+  function told(custom: Partial<BreakerPlan> = {}) {
+    const changes: unknown[] = [];
+    const breaker = new Breaker({ ...plan, ...custom }, (from, to, failures) => changes.push([from, to, failures]));
+    const fail = (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs, far)), nowMs);
+    return { breaker, changes, fail };
+  }
+
+  test('each change once, with the failures as they then stand', () => {
+    const { breaker, changes, fail } = told();
+    for (let i = 0; i < 3; i++) fail(0);
+    breaker.admit(50, far);
+    fail(100);
+    breaker.succeeded(ticketOf(breaker.admit(300, far)), 301);
+    expect(changes).toEqual([
+      ['closed', 'open', 3],
+      ['open', 'half_open', 3],
+      ['half_open', 'open', 4],
+      ['open', 'half_open', 4],
+      ['half_open', 'closed', 0],
+    ]);
+  });
+
+  test('nothing while it is closed, whatever calls do, and nothing of a reset that changes nothing', () => {
+    const { breaker, changes, fail } = told();
+    fail(0);
+    breaker.succeeded(ticketOf(breaker.admit(0, far)), 0);
+    breaker.reset();
+    expect(changes).toEqual([]);
+  });
+
+  test('a probe that is given up leaves it half open: the next one is no change', () => {
+    const { breaker, changes, fail } = told({ threshold: 1 });
+    fail(0);
+    breaker.released(ticketOf(breaker.admit(100, far)), 101);
+    breaker.admit(101, far);
+    breaker.reset();
+    expect(changes).toEqual([
+      ['closed', 'open', 1],
+      ['open', 'half_open', 1],
+      ['half_open', 'closed', 0],
+    ]);
+  });
+
+  test('a probe that never answers is told when it is noticed', () => {
+    const { breaker, changes, fail } = told({ threshold: 1 });
+    fail(0);
+    breaker.admit(100, far);
+    expect(breaker.circuit(160)).toBe('open');
+    expect(changes.at(-1)).toEqual(['half_open', 'open', 2]);
+  });
+});
+
 test('AC-H10 two failures and a success leave nothing behind', () => {
   const breaker = new Breaker(plan);
   breaker.failed(ticketOf(breaker.admit(0, far)), 0);

@@ -38,6 +38,9 @@ export type Admission =
       readonly probeInProgress: boolean;
     };
 
+/** `failures` in a row, as they stand after the change. */
+export type CircuitChanged = (from: Circuit, to: Circuit, failures: number) => void;
+
 type State =
   | { readonly kind: 'closed'; readonly failures: number }
   | {
@@ -59,13 +62,18 @@ const passOf = (period: number): Admission => ({
 
 export class Breaker {
   readonly #plan: BreakerPlan;
+  readonly #onChange: CircuitChanged;
   #state: State = closed;
   #period = 0;
   /** For all calls of one period that pass a closed breaker. */
   #pass: Admission = passOf(0);
+  /** What `onChange` was last told. */
+  #told: Circuit = 'closed';
 
-  constructor(plan: BreakerPlan = defaultBreakerPlan) {
+  /** That its time is over is told with the first call that tries the server, not by a timer. */
+  constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
+    this.#onChange = onChange;
   }
 
   get isClosed(): boolean {
@@ -97,6 +105,7 @@ export class Breaker {
       const probeUntilMs = Math.min(nowMs + this.#plan.probeMs, deadlineAtMs);
       const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs };
       this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };
+      this.#tell('half_open');
       return { admitted: true, ticket };
     }
     const untilMs = state.kind === 'open' ? state.untilMs : (state.ticket.probeUntilMs ?? nowMs);
@@ -148,8 +157,11 @@ export class Breaker {
   }
 
   #close(): void {
-    if (this.#state.kind !== 'closed') this.#beginPeriod();
+    const wasClosed = this.#state.kind === 'closed';
     this.#state = closed;
+    if (wasClosed) return;
+    this.#beginPeriod();
+    this.#tell('closed');
   }
 
   #beginPeriod(): void {
@@ -161,6 +173,15 @@ export class Breaker {
     const resetMs = Math.min(this.#plan.resetMs * 2 ** Math.min(failedProbes, 30), this.#plan.resetMsMax);
     this.#beginPeriod();
     this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs, overdue };
+    this.#tell('open');
+  }
+
+  /** A probe that was given up leaves the breaker half open: there is nothing new to tell about the next one. */
+  #tell(to: Circuit): void {
+    const from = this.#told;
+    if (from === to) return;
+    this.#told = to;
+    this.#onChange(from, to, this.#state.failures);
   }
 
   /** The state at `nowMs`: a probe past its deadline has failed. */

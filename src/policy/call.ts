@@ -11,6 +11,7 @@
  */
 import type { HostError } from '../kernel/errors.js';
 import type { JsonText } from '../wire/frame.js';
+import type { CallTrail } from './call-events.js';
 
 /** Who calls, as a credential says; never as a message claims. */
 export interface Principal {
@@ -41,6 +42,8 @@ export interface Call {
   readonly onProgress: ((params: Buffer) => void) | undefined;
   /** How often the caller itself has sent this call before; above 0 nothing is repeated here. */
   readonly attempt: number;
+  /** Written by whoever sends it; undefined when nobody wants to know. */
+  readonly trail?: CallTrail | undefined;
 }
 
 /** What a tool answered. A class, so that the one object made for an answer is also what its caller gets. */

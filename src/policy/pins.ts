@@ -73,6 +73,8 @@ export class Pins {
   readonly #kind: PinKind;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
+  /** How many tools differ, by server, until its records change; counted when asked for. */
+  readonly #differing = new Map<string, number>();
   /** Servers whose records the store has not taken yet. */
   readonly #unsaved = new Set<string>();
 
@@ -114,6 +116,7 @@ export class Pins {
 
     // In memory first: a store that fails must not leave a changed tool looking clean.
     this.#byServer.set(server, records);
+    this.#differing.delete(server);
     if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
     const report = this.#report(listed, before, records, !known, onFirstSight);
     this.#save(server, records);
@@ -132,6 +135,7 @@ export class Pins {
     // To the store first: an approval that is not kept would be gone after a restart.
     this.#store.save(server, [...next.values()]);
     this.#byServer.set(server, next);
+    this.#differing.delete(server);
     this.#unsaved.delete(server);
   }
 
@@ -143,10 +147,25 @@ export class Pins {
     return record ? pinStatus(record) : this.#unpinned(records);
   }
 
+  /** How many of a server's tools differ from what was approved: changed, or known under another name. */
+  differingOf(server: string): number {
+    const known = this.#differing.get(server);
+    if (known !== undefined) return known;
+    if (this.#isTrusted(server)) return 0;
+    let count = 0;
+    for (const record of this.#recordsOf(server)?.values() ?? []) {
+      const status = pinStatus(record);
+      if (status === 'changed' || status === 'renamed') count++;
+    }
+    this.#differing.set(server, count);
+    return count;
+  }
+
   /** Another server has taken the name: what is known of it comes from the store. */
   forget(server: string): void {
     this.#byServer.delete(server);
     this.#unsaved.delete(server);
+    this.#differing.delete(server);
   }
 
   /** Both versions with their texts, to show what changed. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, type Execution, HostError, type SendPhase } from '../kernel/errors.js';
 import type { ToolTraits } from './call.js';
-import { mayReplay, replaysMax, toOutcome } from './replay.js';
+import { mayReplay, replayReason, replaysMax, toOutcome } from './replay.js';
 
 const traits = (part: Partial<ToolTraits> = {}): ToolTraits => ({
   isReadOnly: false,
@@ -164,4 +164,20 @@ describe('what the caller is told', () => {
   test.each(['transport', 'timeout'] as const)('%s that promises nothing counts as uncertain', (code) => {
     expect(toOutcome(failure(code, undefined), plain).code).toBe('outcome_uncertain');
   });
+});
+
+test('why a call may be sent again: it was not executed, or it may run twice', () => {
+  const reasonOf = (phase: SendPhase, of: ToolTraits) =>
+    replayReason({
+      error: failure('transport', phase, executionOf(phase)),
+      traits: of,
+      attempt: 0,
+      callerAttempt: 0,
+      deadlineLeftMs: 1_000,
+    });
+  expect([reasonOf('queued', plain), reasonOf('written', readOnly), reasonOf('written', plain)]).toEqual([
+    'not_executed',
+    'may_run_twice',
+    undefined,
+  ]);
 });

@@ -9,6 +9,7 @@
  */
 import { ERRORS, type ErrorCode, HostError } from '../kernel/errors.js';
 import type { ToolTraits } from './call.js';
+import type { ReplayReason } from './call-events.js';
 
 export interface ReplayQuestion {
   readonly error: HostError;
@@ -25,6 +26,14 @@ export const replaysMax = 2;
 
 /** Less is not enough for anything but one more failure. */
 const deadlineLeftMsMin = 1;
+
+/** Why it may be sent again; undefined when it may not. */
+export const replayReason = (question: ReplayQuestion): ReplayReason | undefined =>
+  mayReplay(question)
+    ? question.error.details.execution === 'not_executed'
+      ? 'not_executed'
+      : 'may_run_twice'
+    : undefined;
 
 export function mayReplay({ error, traits, attempt, callerAttempt, deadlineLeftMs }: ReplayQuestion): boolean {
   if (callerAttempt > 0 || attempt >= replaysMax || deadlineLeftMs < deadlineLeftMsMin) return false;

@@ -77,6 +77,11 @@ export class Connector {
     return this.#children.reapLeftovers();
   }
 
+  /** Processes that left the group of this server, were found when it was stopped, and still run. */
+  escapedOf(server: string): number {
+    return this.#children.escapedOf(server);
+  }
+
   connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = isStdio(spec) ? undefined : spec.transport;

@@ -16,12 +16,26 @@ export type SupervisorEvent = {
   | { readonly kind: 'restart'; readonly restarts: number; readonly delayMs: number; readonly reason: Reason }
   /** `repeats`: how often in a row it was parked for this very reason before. Log those once, and count. */
   | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly repeats: number }
-  | { readonly kind: 'ejected' | 'auth_required'; readonly reason: Reason }
+  | { readonly kind: 'ejected'; readonly reason: Reason }
+  | { readonly kind: 'auth_required'; readonly reason: Reason }
   /** Ready again after it was parked, ejected or without authorization for `afterMs`. */
   | { readonly kind: 'revived'; readonly afterMs: number }
   | { readonly kind: 'proven' }
   | { readonly kind: 'close_failed'; readonly error: unknown }
 );
+
+const kinds = {
+  state: true,
+  restart: true,
+  parked: true,
+  ejected: true,
+  auth_required: true,
+  revived: true,
+  proven: true,
+  close_failed: true,
+} as const satisfies Record<SupervisorEvent['kind'], true>;
+
+export const supervisorEventKinds = Object.keys(kinds) as readonly SupervisorEvent['kind'][];
 
 /** The map for an Emitter. */
 export interface SupervisorEvents {

@@ -64,10 +64,20 @@ describe('acquiring', () => {
     const first = await acquire();
     const second = await acquire();
     expect([first, second]).toEqual([
-      { connection: server.connection, run: 1 },
-      { connection: server.connection, run: 1 },
+      { connection: server.connection, run: 1, sinceMs: 0 },
+      { connection: server.connection, run: 1, sinceMs: 0 },
     ]);
     expect(server.starts).toBe(1);
+  });
+
+  test('the current connection is the one of this run, and is not there once it is over, told or not', async () => {
+    const { acquire, server, clock, supervisor } = setUp();
+    expect(supervisor.current).toBeUndefined();
+    await clock.advanceAsync(1_000);
+    await acquire();
+    expect(supervisor.current).toEqual({ connection: server.connection, run: 1, sinceMs: 1_000 });
+    if (server.connection) server.connection.closedBy = crashed();
+    expect([supervisor.current, supervisor.snapshot().state]).toEqual([undefined, 'ready']);
   });
 
   test('D-09 twenty at once on a cold server cause one start and get the same connection', async () => {

@@ -57,6 +57,8 @@ export interface Acquired<C> {
   readonly connection: C;
   /** Hand it back with every report about this connection. */
   readonly run: number;
+  /** When it was opened, on the host's clock. */
+  readonly sinceMs: number;
 }
 
 type RunEvent = Extract<ServerEvent, { run: number }>;
@@ -209,6 +211,11 @@ export class Supervisor<C extends Connection> {
     });
   }
 
+  /** What calls would be sent on now; one that is over is not there, even if nobody has told us yet. */
+  get current(): Acquired<C> | undefined {
+    return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
+  }
+
   /** Stops it for good. Resolves when nothing of it runs and no timer is left. */
   dispose(): Promise<void> {
     this.#on({ kind: 'stop' });
@@ -287,7 +294,7 @@ export class Supervisor<C extends Connection> {
   #open(number: number): void {
     const run = new Run<C>(this.name, {
       opened: (connection) => {
-        this.#acquired = { connection, run: number };
+        this.#acquired = { connection, run: number, sinceMs: this.#clock.nowMs() };
         this.#on({ kind: 'opened', run: number });
       },
       failed: (error) => this.#on({ kind: 'open_failed', run: number, error }),

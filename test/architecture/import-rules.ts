@@ -30,6 +30,8 @@ export interface Import {
   readonly specifier: string;
   /** The source file it names; undefined for packages and builtins. */
   readonly target: string | undefined;
+  /** By `import()`: it happens when the line is reached, or not at all. */
+  readonly isDynamic: boolean;
 }
 
 type Node = Record<string, unknown> & { type: string };
@@ -61,7 +63,7 @@ export function importsOf(file: string, text: string): Import[] {
     const target = specifier.startsWith('.')
       ? path.posix.join(path.posix.dirname(file), specifier).replace(/\.(m?)js$/, '.$1ts')
       : undefined;
-    found.push({ file, specifier, target });
+    found.push({ file, specifier, target, isDynamic: node.type === 'ImportExpression' });
   }
   return found;
 }
@@ -112,15 +114,24 @@ export function cycleErrors(sources: Sources): string[] {
   return cycles;
 }
 
-/** Packages that sources use and users of the package would not have. */
-export function packageErrors(sources: Sources, dependencies: readonly string[]): string[] {
+/** Packages that sources use and users of the package would not have. Optional ones may be loaded, never presupposed. */
+export function packageErrors(
+  sources: Sources,
+  dependencies: readonly string[],
+  optional: readonly string[] = [],
+): string[] {
   const allowed = new Set(dependencies);
-  return allImports(sources).flatMap(({ file, specifier, target }) => {
+  return allImports(sources).flatMap(({ file, specifier, target, isDynamic }) => {
     if (target !== undefined || isTest(file)) return [];
     if (specifier.startsWith('node:')) {
       return builtinModules.includes(specifier.slice(5)) ? [] : [`${file} imports ${specifier}: no such builtin`];
     }
     if (builtinModules.includes(specifier)) return [`${file} imports ${specifier}: write node:${specifier}`];
+    if (optional.includes(packageOf(specifier))) {
+      return isDynamic
+        ? []
+        : [`${file} imports ${specifier}: optional, so load it with import() where it is asked for`];
+    }
     return allowed.has(packageOf(specifier)) ? [] : [`${file} imports ${specifier}: not in dependencies`];
   });
 }

@@ -7,7 +7,11 @@ const sources = Object.fromEntries(
     .filter((file) => file.endsWith('.ts'))
     .map((file) => [file, readText(file)]),
 );
-const { dependencies = {} } = readJson('package.json') as { dependencies?: Record<string, string> };
+const { dependencies = {}, peerDependenciesMeta = {} } = readJson('package.json') as {
+  dependencies?: Record<string, string>;
+  peerDependenciesMeta?: Record<string, { optional?: boolean }>;
+};
+const optional = Object.keys(peerDependenciesMeta).filter((name) => peerDependenciesMeta[name]?.optional === true);
 
 describe('our sources', () => {
   test('were found', () => {
@@ -23,7 +27,7 @@ describe('our sources', () => {
     expect(cycleErrors(sources)).toEqual([]);
   });
   test('use no package but builtins and runtime dependencies', () => {
-    expect(packageErrors(sources, Object.keys(dependencies))).toEqual([]);
+    expect(packageErrors(sources, Object.keys(dependencies), optional)).toEqual([]);
   });
   test('have entry files that only pass names on', () => {
     expect(entryErrors(sources)).toEqual([]);
@@ -115,6 +119,15 @@ describe('the checker', () => {
       'src/wire/b.ts imports node:nothing: no such builtin',
       'src/wire/b.ts imports @scope/other: not in dependencies',
     ]);
+  });
+
+  test('lets an optional package be loaded on demand, and neither imported nor named in types', () => {
+    const files = {
+      'src/host/a.ts': `const load = () => import('@scope/may-be')`,
+      'src/host/b.ts': `import { x } from '@scope/may-be'; type Y = import('@scope/may-be').Y`,
+    };
+    const error = 'src/host/b.ts imports @scope/may-be: optional, so load it with import() where it is asked for';
+    expect(packageErrors(files, [], ['@scope/may-be'])).toEqual([error, error]);
   });
 
   test('refuses entry files that do more than pass names on', () => {

@@ -13,6 +13,7 @@ test('the names of hostler', () => {
     'HostError',
     'createHost',
     'createMemoryLink',
+    'hostEventKinds',
     'parseServerSpec',
     'systemClock',
   ]);

@@ -6,11 +6,11 @@ import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
+import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostOptions } from '../../src/host/host-interface.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import type { Era } from '../../src/wire/channel.js';
 import { eventually } from '../contract/eventually.js';
 import { bearer, FakeAuthProvider } from '../fakes/auth-provider.js';
@@ -26,7 +26,7 @@ interface Setup {
   readonly host: Host;
   readonly server: GuardedServer;
   readonly provider: FakeAuthProvider;
-  readonly events: SupervisorEvent[];
+  readonly events: HostEvent[];
   readonly problems: unknown[];
   call(nonce: string, options?: Parameters<Host['call']>[3]): Promise<string>;
   row(): ReturnType<Host['status']>[number] | undefined;
@@ -59,7 +59,7 @@ async function setup({ era = 'modern', clock, entry = {}, options = {}, good = f
     },
   );
   closers.push(() => host.close());
-  const events: SupervisorEvent[] = [];
+  const events: HostEvent[] = [];
   host.on('any', (event) => events.push(event));
   return {
     host,

@@ -8,9 +8,9 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
+import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostConfig } from '../../src/host/host-interface.js';
 import { HostError, isHostError } from '../../src/kernel/errors.js';
-import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import { eventually } from '../contract/eventually.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
 
@@ -19,7 +19,7 @@ if (!raw) throw new Error('no fixture');
 
 let folder: string;
 let host: Host;
-let events: SupervisorEvent[];
+let events: HostEvent[];
 const problems: unknown[] = [];
 
 const entry = (more: Record<string, unknown> = {}) => ({

@@ -7,11 +7,11 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
+import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostCallOptions, HostConfig } from '../../src/host/host-interface.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import { eventually } from '../contract/eventually.js';
 
 export type Mood = 'well' | 'mute' | 'held' | 'dying' | 'stillborn' | 'silent';
@@ -43,7 +43,7 @@ export class MoodyHost {
   /** Where the host keeps what outlives it, if anywhere. */
   stateDir: string | undefined;
   readonly problems: unknown[] = [];
-  readonly events: SupervisorEvent[] = [];
+  readonly events: HostEvent[] = [];
   host!: Host;
 
   /** One server named `a`, as configured by `more`. It and all it left are gone when the test is over. */

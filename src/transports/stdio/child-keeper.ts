@@ -12,6 +12,7 @@ import { newId } from '../../kernel/random.js';
 import { type Environment, runMark } from '../environment.js';
 import { abortChild, Child, type ChildRequest, spawnChild } from './child.js';
 import { DeathWatch } from './death-watch.js';
+import { EscapedProcesses } from './escaped-processes.js';
 import { Escapees, type LostRun } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
 import type { ProcessFacts, ProcessTable } from './process-table.js';
@@ -42,6 +43,7 @@ export class ChildKeeper {
   #journal: PidJournal | undefined;
   readonly #watch: DeathWatch;
   readonly #escapees: Escapees;
+  readonly #escaped: EscapedProcesses;
   readonly #live = new Set<Child>();
   #runs = 0;
   #closing: Promise<void> | undefined;
@@ -59,10 +61,16 @@ export class ChildKeeper {
         : new PidJournal(options.stateDir, this.instanceId, this.#table, this.#onProblem);
     this.#watch = new DeathWatch(options.clock, this.instanceId);
     this.#escapees = new Escapees(this.#table);
+    this.#escaped = new EscapedProcesses(this.#table);
   }
 
   get liveChildren(): number {
     return this.#live.size;
+  }
+
+  /** Processes that left the group of this server, were found when it was stopped, and still run. */
+  escapedOf(server: string): number {
+    return this.#escaped.countOf(server);
   }
 
   /** Pid of the death watch, when there is one. */
@@ -120,7 +128,7 @@ export class ChildKeeper {
         stopping: (leader) => {
           descendants = this.#escapees.descendants(leader.pid);
         },
-        stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, leader, left, run),
+        stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, request.server, leader, left, run),
       });
     } catch (error) {
       abortChild(handle);
@@ -128,8 +136,9 @@ export class ChildKeeper {
     }
   }
 
-  async #stopped(lost: LostRun, child: Child, left: number, run: number): Promise<readonly number[]> {
+  async #stopped(lost: LostRun, server: string, child: Child, left: number, run: number): Promise<readonly number[]> {
     const escaped = await this.#escapees.find(lost);
+    this.#escaped.add(server, escaped);
     this.#live.delete(child);
     // What outlived SIGKILL stays written down: our end, or the next start, tries again.
     if (left > 0) return escaped;

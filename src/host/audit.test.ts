@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { CallEvent } from '../policy/call-events.js';
+import { Audit, type CallFacts, observe, ownError } from './audit.js';
+
+function streamOf({ hearsCalls = true } = {}) {
+  const told: CallEvent[] = [];
+  return { hearsCalls, told, tell: (_server: string, event: CallEvent) => void told.push(event) };
+}
+
+const facts: CallFacts = { durationMs: 12, trail: { attempts: 1, run: 3 } };
+const call = fakeCall({ args: '{"b":1,"a":"hunter2-hunter2"}' });
+const about = { requestId: 'r1', principal: { id: 'ann', role: 'dev' }, tool: 'get_issue' };
+const failure = (code: HostError['code'], details = {}) => new HostError(code, 'it failed', details);
+
+test('a record says who asked for what, how it ended, how long it took and where it ran', () => {
+  const stream = streamOf();
+  observe(stream, call, fakeResult(), facts);
+  expect(stream.told).toEqual([
+    {
+      kind: 'call',
+      ...about,
+      argumentsHash: createHash('sha256').update('{"a":"hunter2-hunter2","b":1}').digest('hex'),
+      outcome: 'ok',
+      execution: 'executed',
+      durationMs: 12,
+      attempts: 1,
+      fromCache: false,
+      run: 1,
+    },
+  ]);
+  expect(JSON.stringify(stream.told)).not.toContain('hunter2');
+});
+
+test.each([
+  ['a result that is an error', fakeResult('{}', { isError: true }), 'tool_error', 'executed', 1],
+  ['an answer from the cache', fakeResult('{}', { run: 0 }), 'ok', 'not_executed', 0],
+  ['a failure', failure('timeout', { execution: 'uncertain' }), 'timeout', 'uncertain', 3],
+  ['a failure that promises nothing', failure('transport'), 'transport', undefined, 3],
+] as const)('%s is recorded as what it is', (_name, outcome, code, execution, run) => {
+  const stream = streamOf();
+  observe(stream, call, outcome, facts);
+  expect(stream.told).toMatchObject([{ kind: 'call', outcome: code, execution, run }]);
+});
+
+test.each([
+  [failure('denied'), { kind: 'denied' }],
+  [failure('budget_exceeded', { limit: 2, actual: 3 }), { kind: 'budget', limit: 2, spent: 3 }],
+  [failure('tool_throttled', { retryAfterMs: 9 }), { kind: 'throttled', retryAfterMs: 9 }],
+  [failure('outcome_uncertain', { reason: 'exit' }), { kind: 'uncertain', reason: 'exit' }],
+] as const)('a decision against a call is told before its record', (error, event) => {
+  const stream = streamOf();
+  observe(stream, call, error, facts);
+  expect(stream.told).toEqual([{ ...event, ...about }, expect.objectContaining({ kind: 'call', outcome: error.code })]);
+});
+
+test('no hash is made and no record built when nobody listens for calls, also when one joins in the middle', () => {
+  let hashes = 0;
+  const hashOf = () => `${++hashes}`;
+  const silent = streamOf({ hearsCalls: false });
+  observe(silent, call, fakeResult(), facts, hashOf);
+  const late = streamOf();
+  observe(late, call, fakeResult(), undefined, hashOf);
+  expect([hashes, silent.told, late.told]).toEqual([0, [], []]);
+  observe(late, call, fakeResult(), facts, hashOf);
+  expect([hashes, late.told.length]).toEqual([1, 1]);
+});
+
+test('arguments without a canonical form have no hash, and are no reason not to record the call', () => {
+  const stream = streamOf();
+  observe(stream, fakeCall({ args: '{"a":1,"a":2}' }), fakeResult(), facts);
+  expect(stream.told).toMatchObject([{ kind: 'call', argumentsHash: undefined, outcome: 'ok' }]);
+});
+
+test('an error gets the number of its call and keeps all else', () => {
+  const cause = new Error('below');
+  const shared = new HostError('transport', 'gone', { server: 's', execution: 'uncertain', hint: 'look', cause });
+  const own = ownError(shared, call);
+  expect(own).not.toBe(shared);
+  expect([own.code, own.message, own.hint, own.cause]).toEqual(['transport', 'gone', 'look', cause]);
+  expect(own.details).toEqual({ server: 's', execution: 'uncertain', requestId: 'r1' });
+  expect(shared.details.requestId).toBeUndefined();
+  expect(ownError(own, call)).toBe(own);
+  expect(ownError(own, fakeCall({ requestId: 'r2' })).details.requestId).toBe('r2');
+});
+
+test('nothing is kept of a call while nobody wants to know; its error still gets its number', async () => {
+  const clock = new FakeClock();
+  const silent = new Audit(streamOf({ hearsCalls: false }), clock);
+  expect(silent.begin('r1', 's', 't')).toBeUndefined();
+  const result = fakeResult();
+  expect(silent.ended(call, result, undefined)).toBe(result);
+  expect((silent.ended(call, failure('denied'), undefined) as HostError).details.requestId).toBe('r1');
+
+  const stream = streamOf();
+  const audit = new Audit(stream, clock);
+  const watch = audit.begin('r1', 's', 't');
+  await clock.advanceAsync(40);
+  audit.replayed(call, 2, 'not_executed', failure('connect_failed'));
+  audit.ended(call, result, watch);
+  expect(stream.told).toMatchObject([
+    { kind: 'replay', ...about, attempt: 2, reason: 'not_executed', code: 'connect_failed' },
+    { kind: 'call', durationMs: 40, attempts: 0 },
+  ]);
+});

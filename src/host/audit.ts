@@ -1,0 +1,153 @@
+/**
+ * Looks at the outcome of every call, once, where it leaves the host: gives an error the number of its request, and tells
+ * the stream and the trace what operators should know about it.
+ * Not here: what is decided about a call (policy/), what a span looks like (tracing.ts).
+ *
+ * Invariants: the outcome stays what it was; arguments leave as a hash or not at all, and the hash is made only when
+ * somebody listens for it.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { Call, CallResult, Outcome } from '../policy/call.js';
+import type { CallEvent, CallRecord, CallTrail, OfCall } from '../policy/call-events.js';
+import { argumentsHash } from '../policy/canonical-json.js';
+import type { JsonText } from '../wire/frame.js';
+import type { Replayed } from './dispatch.js';
+import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
+
+/** Part of HostEvents. */
+export interface Stream {
+  /** Whether records of calls are wanted: one look, on the path of every call. */
+  readonly hearsCalls: boolean;
+  tell(server: string, event: CallEvent): void;
+}
+
+/** How a call went, beside its outcome. */
+export interface CallFacts {
+  readonly durationMs: number;
+  readonly trail: CallTrail;
+}
+
+/** What is kept of a call under way when somebody wants to know how it goes. */
+export interface CallWatch extends CallTrail {
+  readonly startedMs: number;
+  readonly endSpan: EndSpan | undefined;
+}
+
+export class Audit {
+  readonly #stream: Stream;
+  readonly #clock: Clock;
+  /** Set once the configuration was read; undefined without traces. */
+  tracing: Tracing | undefined;
+
+  constructor(stream: Stream, clock: Clock) {
+    this.#stream = stream;
+    this.#clock = clock;
+  }
+
+  /** In the tick the call is made in. Undefined: nobody wants to know, and nothing is kept. */
+  begin(requestId: string, server: string, tool: string): CallWatch | undefined {
+    if (this.tracing === undefined && !this.#stream.hearsCalls) return undefined;
+    const endSpan = this.tracing?.begin(requestId, server, tool);
+    return { startedMs: this.#clock.nowMs(), attempts: 0, run: 0, endSpan };
+  }
+
+  /** The outcome as the caller gets it. */
+  ended(call: Call, outcome: Outcome, watch: CallWatch | undefined): Outcome {
+    // Nobody wants to know, and there is nothing to number: the way of nearly every call.
+    if (watch === undefined && !(outcome instanceof Error)) return outcome;
+    const isOurs = outcome instanceof Error && !(outcome instanceof HostError);
+    watch?.endSpan?.(isOurs ? undefined : outcome, watch);
+    // A mistake of ours is no outcome: it is handed on, and not recorded as one.
+    if (isOurs) return outcome;
+    observe(this.#stream, call, outcome, watch && { durationMs: this.#clock.nowMs() - watch.startedMs, trail: watch });
+    return outcome instanceof HostError ? ownError(outcome, call) : outcome;
+  }
+
+  readonly replayed: Replayed = (call, attempt, reason, { code }) =>
+    this.#stream.tell(call.server, { kind: 'replay', attempt, reason, code, ...ofCall(call) });
+}
+
+/**
+ * Tells what there is to tell: first what was decided against the call, then the record of it. Without facts there is none:
+ * nobody was listening when the call came in.
+ */
+export function observe(
+  stream: Stream,
+  call: Call,
+  outcome: CallResult | HostError,
+  facts: CallFacts | undefined,
+  hashOf: (args: JsonText) => string = argumentsHash,
+): void {
+  if (outcome instanceof HostError) {
+    const event = decision(call, outcome);
+    if (event) stream.tell(call.server, event);
+  }
+  if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts, hashOf) });
+}
+
+/** The same error under the number of this call. Errors are shared between calls, so a new one is made. */
+export function ownError(error: HostError, { requestId }: Call): HostError {
+  const { code, message, hint, details, cause } = error;
+  if (details.requestId === requestId) return error;
+  return new HostError(code, message, {
+    ...details,
+    requestId,
+    ...(hint === undefined ? {} : { hint }),
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => ({
+  requestId,
+  principal: { id, role },
+  tool,
+});
+
+function decision(call: Call, { code, details }: HostError): CallEvent | undefined {
+  switch (code) {
+    case 'denied':
+      return { kind: 'denied', ...ofCall(call) };
+    case 'budget_exceeded':
+      return { kind: 'budget', limit: details.limit, spent: details.actual, ...ofCall(call) };
+    case 'tool_throttled':
+      return { kind: 'throttled', retryAfterMs: details.retryAfterMs, ...ofCall(call) };
+    case 'outcome_uncertain':
+      return { kind: 'uncertain', reason: details.reason, ...ofCall(call) };
+    default:
+      return undefined;
+  }
+}
+
+function recordOf(
+  call: Call,
+  outcome: CallResult | HostError,
+  { durationMs, trail }: CallFacts,
+  hashOf: (args: JsonText) => string,
+): CallRecord {
+  const answer = outcome instanceof HostError ? undefined : outcome;
+  return {
+    ...ofCall(call),
+    argumentsHash: tryHash(call, hashOf),
+    outcome: outcomeOf(outcome),
+    execution: executionOf(outcome),
+    durationMs,
+    attempts: trail.attempts,
+    fromCache: answer?.fromCache ?? false,
+    run: answer?.run ?? trail.run,
+  };
+}
+
+function executionOf(outcome: CallResult | HostError): CallRecord['execution'] {
+  if (outcome instanceof HostError) return outcome.details.execution;
+  return outcome.fromCache ? 'not_executed' : 'executed';
+}
+
+/** Whether arguments without a canonical form may be sent is for others to say. */
+function tryHash({ args }: Call, hashOf: (args: JsonText) => string): string | undefined {
+  try {
+    return hashOf(args);
+  } catch {
+    return undefined;
+  }
+}

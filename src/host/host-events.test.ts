@@ -1,0 +1,114 @@
+import { expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { CallEvent } from '../policy/call-events.js';
+import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { type HostEvent, HostEvents, hostEventKinds } from './host-events.js';
+
+const opened: CallEvent = { kind: 'breaker', from: 'closed', to: 'open', failures: 5 };
+const closed: CallEvent = { kind: 'breaker', from: 'open', to: 'closed', failures: 0 };
+const auth: CallEvent = { kind: 'auth', status: 'needed' };
+const ready: SupervisorEvent = { kind: 'state', from: 'connecting', to: 'ready', run: 1, atMs: 0, server: 'a' };
+
+function setUp(settle: (event: SupervisorEvent, events: HostEvents) => void = () => {}) {
+  const clock = new FakeClock();
+  const problems: unknown[] = [];
+  const events: HostEvents = new HostEvents(
+    clock,
+    (event) => settle(event, events),
+    (error) => problems.push(error),
+  );
+  return { clock, events, problems };
+}
+
+test('an event is stamped with time and server, and told to its kind and to any', async () => {
+  const { clock, events } = setUp();
+  await clock.advanceAsync(7);
+  const heard: [string, HostEvent][] = [];
+  events.on('any', (event) => heard.push(['any', event]));
+  events.on('breaker', (event) => heard.push(['breaker', event]));
+  events.on('auth', (event) => heard.push(['auth', event]));
+  events.tell('a', opened);
+  const stamped = { ...opened, atMs: 7, server: 'a' };
+  expect(heard).toEqual([
+    ['breaker', stamped],
+    ['any', stamped],
+  ]);
+});
+
+test('what supervisors say is in the same stream', () => {
+  const { events } = setUp();
+  const heard: HostEvent[] = [];
+  events.on('any', (event) => heard.push(event));
+  events.supervisors.emit('supervisor', ready);
+  events.tell('a', auth);
+  expect(heard.map(({ kind }) => kind)).toEqual(['state', 'auth']);
+});
+
+test('the host has settled before anybody hears, and what that gave rise to is told after', () => {
+  const settled: string[] = [];
+  const { events } = setUp((event, stream) => {
+    settled.push(event.kind);
+    stream.tell('a', closed);
+  });
+  const heard: unknown[] = [];
+  events.on('any', ({ kind }) => heard.push([kind, settled.length]));
+  events.supervisors.emit('supervisor', ready);
+  expect(heard).toEqual([
+    ['state', 1],
+    ['breaker', 1],
+  ]);
+});
+
+test('what a listener causes is told to everybody after what it heard', () => {
+  const { events } = setUp();
+  const heard: string[] = [];
+  events.on('breaker', () => events.tell('a', auth));
+  events.on('any', ({ kind }) => heard.push(kind));
+  events.tell('a', opened);
+  expect(heard).toEqual(['breaker', 'auth']);
+});
+
+test('a listener that throws disturbs nobody and is reported', () => {
+  const { events, problems } = setUp();
+  const heard: string[] = [];
+  events.on('any', () => {
+    throw new Error('mine');
+  });
+  events.on('any', ({ kind }) => heard.push(kind));
+  events.tell('a', opened);
+  events.tell('a', auth);
+  expect(heard).toEqual(['breaker', 'auth']);
+  expect(problems).toHaveLength(2);
+});
+
+test('a settling that throws does not stop the stream', () => {
+  const { events } = setUp(() => {
+    throw new Error('broken');
+  });
+  const heard: string[] = [];
+  events.on('any', ({ kind }) => heard.push(kind));
+  events.supervisors.emit('supervisor', ready);
+  events.tell('a', auth);
+  expect(heard).toEqual(['state', 'auth']);
+});
+
+test('calls are heard while somebody listens for them or for all, and by each listener once', () => {
+  const { events } = setUp();
+  const seen = [events.hearsCalls];
+  const off = events.on('denied', () => {});
+  seen.push(events.hearsCalls);
+  off();
+  const listener = () => {};
+  const offs = [events.on('call', listener), events.on('call', listener), events.on('any', listener)];
+  for (const each of offs) {
+    seen.push(events.hearsCalls);
+    each();
+  }
+  seen.push(events.hearsCalls);
+  expect(seen).toEqual([false, false, true, true, true, false]);
+});
+
+test('every kind once', () => {
+  expect(new Set(hostEventKinds).size).toBe(hostEventKinds.length);
+  expect(hostEventKinds).toHaveLength(17);
+});

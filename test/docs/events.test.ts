@@ -1,0 +1,34 @@
+/**
+ * The tables of docs/events.md list the kinds of events that there are, and the fields of the record of a call.
+ */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { hostEventKinds } from '../../src/host/host-events.js';
+
+const text = readFileSync(new URL('../../docs/events.md', import.meta.url), 'utf8');
+const table = (title: string) => {
+  const lines = text.slice(text.indexOf(`| ${title} `)).split('\n');
+  const rows = lines.slice(
+    2,
+    lines.findIndex((line) => !line.startsWith('|')),
+  );
+  return rows.map((line) => /^\| `(\w+)`/.exec(line)?.[1]);
+};
+
+test('every kind of event has one row, in the order of the stream’s own list', () => {
+  expect(table('kind')).toEqual(hostEventKinds);
+});
+
+test('the record of a call is described field by field', () => {
+  expect(table('field')).toEqual([
+    'requestId',
+    'principal',
+    'argumentsHash',
+    'outcome',
+    'execution',
+    'durationMs',
+    'attempts',
+    'fromCache',
+    'run',
+  ]);
+});
