@@ -3,36 +3,28 @@
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
 import { parseHostConfig } from '../config/host-config.js';
-import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
+import { parseServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
-import { newId, systemRandom } from '../kernel/random.js';
-import { allow, denial, type Guard } from '../policy/allowlist.js';
-import type { CircuitChanged } from '../policy/breaker.js';
+import { systemRandom } from '../kernel/random.js';
+import { denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
-import { cached } from '../policy/cache-stage.js';
-import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
-import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
-import { concurrency } from '../policy/concurrency.js';
-import { gate } from '../policy/gate.js';
-import { pinned } from '../policy/pin-stage.js';
+import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
-import { SingleFlight } from '../policy/single-flight.js';
-import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
+import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
-import { Registry } from '../registry/registry.js';
 import { Connector } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import { Audit, type CallWatch } from './audit.js';
+import { Audit } from './audit.js';
+import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
 import { Discovery } from './discovery.js';
-import { dispatch } from './dispatch.js';
 import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
@@ -49,23 +41,21 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
-import { ManagedServer } from './managed-server.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
+import { Servers } from './servers.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
 import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
-import { createSupervise, type Supervised } from './supervise.js';
+import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
 
-const callDeadlineMs = 60_000;
 const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #clock: Clock;
   readonly #connector: Connector;
-  readonly #registry: Registry<ServerDefinition>;
-  readonly #servers = new Map<string, ManagedServer>();
+  readonly #servers: Servers;
   readonly #events: HostEvents;
   readonly #audit: Audit;
   readonly #budgets: CallBudgets;
@@ -77,12 +67,8 @@ export class Host {
   readonly #discovery: Discovery;
   readonly #learnAtBoot: boolean;
   readonly #histories: HistoryKeeper | undefined;
-  readonly #supervise: (definition: ServerDefinition) => Supervised;
-  readonly #send: Send;
+  readonly #caller: Caller;
   readonly #onProblem: (error: unknown) => void;
-  /** Unguessable once per host; each call adds its number. */
-  readonly #id = newId();
-  #calls = 0;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
@@ -100,19 +86,18 @@ export class Host {
       ...(stateDir === undefined ? {} : { stateDir }),
       ...(ambient === undefined ? {} : { ambient }),
     });
-    this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
     this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
     this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
     this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
-      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
-      policyOf: (server) => this.#server(server).definition.pins,
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#servers.get(server).definition.spec),
+      policyOf: (server) => this.#servers.get(server).definition.pins,
     });
     this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
     this.#audit = new Audit(this.#events, clock);
-    this.#supervise = createSupervise({
+    const supervise = createSupervise({
       clock,
       random,
       connector: this.#connector,
@@ -123,12 +108,25 @@ export class Host {
       authProvider: options.authProvider,
       histories: this.#histories,
     });
+    this.#servers = new Servers({
+      clock,
+      supervise,
+      onCircuit: (name) => (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
+      forget: (name) => this.#forget(name),
+      recall: (managed) => {
+        this.#pins.forget(managed.definition.name);
+        this.#throttle.forget(managed.definition.name);
+        this.#catalogue.recall(managed);
+      },
+    });
+    const serverOf = (name: string) => this.#servers.get(name);
+    const guards = () => this.#guards;
     const known = {
       clock,
-      names: () => this.#registry.list().map(({ name }) => name),
-      serverOf: (name: string) => this.#server(name),
-      findServer: (name: string) => this.#servers.get(name),
-      guards: () => this.#guards,
+      names: () => this.#servers.names(),
+      serverOf,
+      findServer: (name: string) => this.#servers.find(name),
+      guards,
       pins: this.#pins,
       manifests: this.#state?.manifests,
       cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
@@ -143,27 +141,19 @@ export class Host {
     this.#catalogue = new Catalogue(known);
     this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
     this.#learnAtBoot = options.learnAtBoot ?? false;
-    const breakerOf = (server: string) => this.#server(server).breaker;
-    const slotsOf = (server: string) => this.#server(server).slots;
-    // The order is part of the contract: who is refused early changes nothing that comes later.
-    this.#send = pipeline(
-      allow(() => this.#guards),
-      pinned(
-        (server, tool) => this.#pins.statusOf(server, tool),
-        (server) => this.#server(server).definition.pins,
-      ),
-      budget(this.#budgets),
-      cached({
-        cache: this.#cache,
-        flights: new SingleFlight(clock),
-        mayCache: ({ server }) => this.#server(server).definition.cache === 'on',
-        fingerprintOf: ({ server }) => this.#server(server).fingerprint,
-        traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
-      }),
-      throttle(this.#throttle),
-      gate(breakerOf, clock),
-      concurrency(slotsOf),
-    )(dispatch((server) => this.#server(server), clock, this.#connector.clean, this.#audit.replayed));
+    this.#caller = new Caller({
+      clock,
+      guards,
+      pins: this.#pins,
+      budgets: this.#budgets,
+      cache: this.#cache,
+      throttle: this.#throttle,
+      serverOf,
+      mustBeOpen: (server) => this.#servers.mustBeOpen(server),
+      clean: this.#connector.clean,
+      audit: this.#audit,
+      alive: this.#alive,
+    });
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
@@ -172,7 +162,8 @@ export class Host {
     const settings = parseHostConfig(config, this.#onProblem);
     this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
+    for (const definition of settings.mcpServers.values())
+      await this.#servers.add(definition, false).catch(this.#onProblem);
     if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
@@ -191,35 +182,19 @@ export class Host {
     const refused = denial(() => this.#guards, { principal: embedder, server: name, tool: undefined, action: 'spawn' });
     if (refused) throw refused;
     const definition = parseServerDefinition(name, { ...rest, ...treatmentOf(options) }, false);
-    const isNew = await this.#add(definition, options.replace ?? false);
+    const isNew = await this.#servers.add(definition, options.replace ?? false);
     if (definition.isLazy || !definition.isEnabled) return name;
     try {
-      await this.#server(name).supervisor.acquire(this.#clock.nowMs() + definition.timeouts.startMs);
+      await this.#servers.ready(name);
     } catch (error) {
-      if (isNew) await this.#remove(name);
+      if (isNew) await this.#servers.remove(name);
       throw error;
     }
     return name;
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
-    const requestId = `${this.#id}-${++this.#calls}`;
-    const text = typeof args === 'string' || args instanceof Uint8Array ? args : JSON.stringify(args);
-    const watch = this.#audit.begin(requestId, server, tool);
-    const call: Call = {
-      requestId,
-      principal: options.principal ?? embedder,
-      server,
-      tool,
-      args: text,
-      deadlineAtMs: this.#clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
-      signal: options.signal,
-      idempotencyKey: options.idempotencyKey,
-      onProgress: options.onProgress,
-      attempt: options.attempt ?? 0,
-      trail: watch,
-    };
-    return this.#whileAlive(call, watch);
+    return this.#caller.call(server, tool, args, options);
   }
 
   /** The tools of one server, as far as the principal may call them. */
@@ -251,8 +226,8 @@ export class Host {
     if (this.#closing !== undefined) return [];
     return statusRows({
       clock: this.#clock,
-      registry: this.#registry,
-      serverOf: (name) => this.#server(name),
+      registry: this.#servers.registry,
+      serverOf: (name) => this.#servers.get(name),
       cache: this.#cache,
       pins: this.#pins,
       connector: this.#connector,
@@ -261,10 +236,9 @@ export class Host {
 
   /** Holds a server open until it is given back. */
   async lease(server: string): Promise<Lease> {
-    const managed = this.#server(server);
-    const lease = this.#registry.lease(server);
+    const lease = this.#servers.registry.lease(server);
     try {
-      await managed.supervisor.acquire(this.#clock.nowMs() + managed.definition.timeouts.startMs);
+      await this.#servers.ready(server);
       return lease;
     } catch (error) {
       lease.release();
@@ -273,21 +247,20 @@ export class Host {
   }
 
   async start(server: string): Promise<void> {
-    const managed = this.#server(server);
-    managed.supervisor.start();
-    await managed.supervisor.acquire(this.#clock.nowMs() + managed.definition.timeouts.startMs);
+    this.#servers.get(server).supervisor.start();
+    await this.#servers.ready(server);
   }
 
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
-    const { supervisor } = this.#server(server);
+    const { supervisor } = this.#servers.get(server);
     this.#forget(server);
     await supervisor.stop();
   }
 
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
-    const managed = this.#server(server);
+    const managed = this.#servers.get(server);
     managed.breaker.reset();
     this.#throttle.forget(server);
     this.#forget(server);
@@ -339,71 +312,12 @@ export class Host {
     return this.#closing;
   }
 
-  /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  #whileAlive(call: Call, watch: CallWatch | undefined): Promise<ToolResult> {
-    this.#alive.hold();
-    return new Promise((resolve, reject) => {
-      const done = (outcome: Outcome) => {
-        this.#alive.letGo();
-        const own = this.#audit.ended(call, outcome, watch);
-        if (own instanceof Error) reject(own);
-        else resolve(own);
-      };
-      try {
-        if (this.#closing !== undefined) throw closedHost(call.server);
-        this.#send(call, done);
-      } catch (error) {
-        done(error as Error);
-      }
-    });
-  }
-
   async #close(): Promise<void> {
-    await Promise.all([...this.#servers.values()].map((managed) => managed.dispose()));
+    await this.#servers.close();
     this.#histories?.flush();
-    this.#registry.clear();
+    this.#servers.registry.clear();
     await this.#connector.close();
     this.#alive.close();
-  }
-
-  #server(name: string): ManagedServer {
-    if (this.#closing !== undefined) throw closedHost(name);
-    const managed = this.#servers.get(name);
-    if (managed) return managed;
-    this.#registry.get(name);
-    throw new HostError('server_not_found', `no server named '${name}'`, { server: name });
-  }
-
-  /** False: it was there already, with the same definition. */
-  async #add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
-    const { name, isLazy, keepAliveMs, card } = definition;
-    const outcome = this.#registry.register(
-      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card },
-      { replace },
-    );
-    if (outcome === 'unchanged') return false;
-    this.#forget(name);
-    // Never two of a kind: the old one is gone before the new one starts.
-    await this.#servers.get(name)?.dispose();
-    const hold = this.#registry.callHold(name);
-    const { supervisor, auth } = this.#supervise(definition);
-    const tell: CircuitChanged = (from, to, failures) =>
-      this.#events.tell(name, { kind: 'breaker', from, to, failures });
-    const managed = new ManagedServer(definition, supervisor, hold, this.#clock, auth, tell);
-    this.#servers.set(name, managed);
-    this.#pins.forget(name);
-    this.#throttle.forget(name);
-    this.#catalogue.recall(managed);
-    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
-    return outcome === 'added';
-  }
-
-  async #remove(name: string): Promise<void> {
-    const managed = this.#servers.get(name);
-    this.#servers.delete(name);
-    this.#registry.remove(name);
-    this.#forget(name);
-    await managed?.dispose();
   }
 
   /** Nothing that it answered before counts any more. */
@@ -413,25 +327,10 @@ export class Host {
   }
 
   #observe(event: SupervisorEvent): void {
-    if (event.kind !== 'state') return;
-    if (event.to === 'connecting') this.#catalogue.drop(event.server);
-    const managed = this.#servers.get(event.server);
-    if (event.to === 'ready') {
-      // The handshake of a new run was the probe.
-      managed?.breaker.reset();
-      this.#registry.opened(event.server);
-    } else if (event.from === 'ready' || event.from === 'suspect') {
-      if (event.to !== 'suspect') this.#registry.closed(event.server);
-    }
+    if (event.kind === 'state' && event.to === 'connecting') this.#catalogue.drop(event.server);
+    this.#servers.observe(event);
   }
 }
-
-const closedHost = (server: string) =>
-  new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
-    server,
-    reason: 'closed',
-    execution: 'not_executed',
-  });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);

@@ -114,9 +114,9 @@ export class Session {
     return this.#peer.lastMessageAtMs;
   }
 
-  /** Why the connection is over, once it is. */
+  /** Why the connection takes no more requests, once it does not. What it owes may still come in. */
   get closedBy(): HostError | undefined {
-    return this.#peer.closedBy;
+    return this.#peer.closedBy ?? this.#peer.channel.endedBy;
   }
 
   /** Sends raw params in the server's era. An error the server answers with is an answer; a rejection is a HostError. */

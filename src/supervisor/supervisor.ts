@@ -117,8 +117,11 @@ export class Supervisor<C extends Connection> {
     return acquired && this.#state.kind === 'ready' && !acquired.connection.closedBy ? acquired : undefined;
   }
 
-  /** A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. */
-  acquire(deadlineAtMs: number, signal?: AbortSignal): Promise<Acquired<C>> {
+  /**
+   * A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. `waitMs`: how soon; a caller is
+   * better told that a server is slow than kept waiting.
+   */
+  acquire(deadlineAtMs: number, signal?: AbortSignal, waitMs = this.#options.waitMs ?? 5_000): Promise<Acquired<C>> {
     const acquired = this.#acquired;
     // It may be over although nobody has told us yet.
     const closedBy = acquired?.connection.closedBy;
@@ -129,7 +132,6 @@ export class Supervisor<C extends Connection> {
     const refusal = refusalOf(this.#state, this.#refused());
     if (refusal) return Promise.reject(refusal);
     if (this.#state.kind === 'suspect' && acquired) this.#check.begin(acquired.connection, this.#concluded(acquired));
-    const { waitMs = 5_000 } = this.#options;
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 

@@ -80,6 +80,8 @@ export interface Channel {
   resetSession?(): void;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
+  /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */
+  readonly endedBy?: HostError | undefined;
   /** What arrived that could not be used. */
   readonly counters: ChannelCounters;
 }

@@ -304,6 +304,17 @@ describe('a server that dies', () => {
     expect(row('a')).toMatchObject({ restart_count: 1, run: 2, ejected: false });
   });
 
+  test('D-02 under read-only calls of a trusted server: each goes to the next run, and is not used up on the dead one', async () => {
+    await open({ mcpServers: { a: entry({ trustAnnotations: true }) } });
+    for (let round = 0; round < 8; round++) {
+      await host.call('a', 'echo', { text: 'first' });
+      const calls = Array.from({ length: 10 }, (_, i) => host.call('a', 'echo', { text: `${i}` }));
+      process.kill(row('a')?.pid as number, 'SIGKILL');
+      expect((await Promise.all(calls)).map(textOf)).toEqual(Array.from({ length: 10 }, (_, i) => `${i}`));
+      await host.reload('a');
+    }
+  });
+
   test('comes back by itself, and calls made meanwhile wait for it', async () => {
     await open({ mcpServers: { a: entry() } });
     await host.call('a', 'echo', { text: 'x' });

@@ -167,6 +167,10 @@ export class StdioChannel implements Channel {
     return this.#queue.send(frame);
   }
 
+  get endedBy(): HostError | undefined {
+    return this.#closedWith ?? (this.#ending && this.#endingError(this.#ending));
+  }
+
   withdraw(frame: OutboundFrame): Withdrawal {
     return this.#queue.withdraw(frame) ? 'unsent' : 'notify';
   }
@@ -262,6 +266,10 @@ export class StdioChannel implements Channel {
     if (ending !== 'exit' && ending !== 'closed') this.#failHalfSent();
   }
 
+  #endingError(ending: Ending, lineBytes?: number): HostError {
+    return endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(lastWordsChars), lineBytes);
+  }
+
   #failHalfSent(): void {
     this.#fail(this.#halfSent.splice(0));
   }
@@ -287,13 +295,7 @@ export class StdioChannel implements Channel {
     this.#cancelWait();
     this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
-    this.#closedWith = endingError(
-      this.#server,
-      ending,
-      this.#child.exit,
-      this.#stderr.lastLine(lastWordsChars),
-      lineBytes,
-    );
+    this.#closedWith = this.#endingError(ending, lineBytes);
     // Whoever else holds these pipes must not cost us descriptors.
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());

@@ -1,0 +1,146 @@
+/**
+ * A call's way through the host: from what the embedder gives to the stages of policy, and back as a promise.
+ * Not here: what each stage decides (policy/), sending (dispatch.ts), what operators hear of it (audit.ts).
+ * Invariant: whatever a caller hands in, it gets one promise, which settles once.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { KeepAlive } from '../kernel/keep-alive.js';
+import { newId } from '../kernel/random.js';
+import { allow, type Guard } from '../policy/allowlist.js';
+import type { ResponseCache } from '../policy/cache.js';
+import { cached } from '../policy/cache-stage.js';
+import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { budget, type CallBudgets } from '../policy/call-budget.js';
+import { concurrency } from '../policy/concurrency.js';
+import { gate } from '../policy/gate.js';
+import { pinned } from '../policy/pin-stage.js';
+import type { Pins } from '../policy/pins.js';
+import { SingleFlight } from '../policy/single-flight.js';
+import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
+import type { ToolArguments } from '../session/session.js';
+import type { JsonText } from '../wire/frame.js';
+import type { Audit } from './audit.js';
+import { dispatch } from './dispatch.js';
+import { embedder, type HostCallOptions, type ToolResult } from './host-interface.js';
+import type { ManagedServer } from './managed-server.js';
+
+export interface CallerParts {
+  readonly clock: Clock;
+  readonly guards: () => readonly Guard[];
+  readonly pins: Pins;
+  readonly budgets: CallBudgets;
+  readonly cache: ResponseCache;
+  readonly throttle: ToolThrottle;
+  /** Throws for a name that is not there. */
+  readonly serverOf: (name: string) => ManagedServer;
+  /** Throws once the host is closed. */
+  readonly mustBeOpen: (server: string) => void;
+  readonly clean: (text: string) => string;
+  readonly audit: Audit;
+  readonly alive: KeepAlive;
+}
+
+const callDeadlineMs = 60_000;
+
+export class Caller {
+  readonly #parts: CallerParts;
+  readonly #send: Send;
+  /** Unguessable once per host; each call adds its number. */
+  readonly #id = newId();
+  #calls = 0;
+
+  constructor(parts: CallerParts) {
+    const { clock, guards, pins, budgets, cache, serverOf, clean, audit } = parts;
+    this.#parts = parts;
+    // The order is part of the contract: who is refused early changes nothing that comes later.
+    this.#send = pipeline(
+      allow(guards),
+      pinned(
+        (server, tool) => pins.statusOf(server, tool),
+        (server) => serverOf(server).definition.pins,
+      ),
+      budget(budgets),
+      cached({
+        cache,
+        flights: new SingleFlight(clock),
+        mayCache: ({ server }) => serverOf(server).definition.cache === 'on',
+        fingerprintOf: ({ server }) => serverOf(server).fingerprint,
+        traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
+      }),
+      throttle(parts.throttle),
+      gate((server) => serverOf(server).breaker, clock),
+      concurrency((server) => serverOf(server).slots),
+    )(dispatch(serverOf, clock, clean, audit.replayed));
+  }
+
+  call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
+    const { clock, audit, alive, mustBeOpen } = this.#parts;
+    const requestId = `${this.#id}-${++this.#calls}`;
+    const watch = audit.begin(requestId, server, tool);
+    const text = textOf(args, server, tool);
+    const call: Call = {
+      requestId,
+      principal: options.principal ?? embedder,
+      server,
+      tool,
+      args: text instanceof HostError ? '{}' : text,
+      deadlineAtMs: clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
+      signal: options.signal,
+      idempotencyKey: options.idempotencyKey,
+      onProgress: options.onProgress,
+      attempt: options.attempt ?? 0,
+      trail: watch,
+    };
+    // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
+    alive.hold();
+    return new Promise((resolve, reject) => {
+      const done = (outcome: Outcome) => {
+        alive.letGo();
+        const own = audit.ended(call, outcome, watch);
+        if (own instanceof Error) reject(own);
+        else resolve(own);
+      };
+      if (text instanceof HostError) return done(text);
+      if (Number.isNaN(call.deadlineAtMs)) return done(noDeadline(server, tool));
+      try {
+        mustBeOpen(server);
+        this.#send(call, done);
+      } catch (error) {
+        done(error as Error);
+      }
+    });
+  }
+}
+
+/** Text is taken as it is: whoever sends it checks that it is one JSON object. */
+function textOf(args: ToolArguments, server: string, tool: string): JsonText | HostError {
+  if (typeof args === 'string' || args instanceof Uint8Array) return args;
+  try {
+    // Undefined for what JSON has no word for, such as a function.
+    return JSON.stringify(args) ?? unwritable(server, tool);
+  } catch (cause) {
+    return unwritable(server, tool, cause);
+  }
+}
+
+const unsent = { phase: 'queued', execution: 'not_executed' } as const;
+
+const unwritable = (server: string, tool: string, cause?: unknown): HostError =>
+  new HostError('invalid_arguments', `server '${server}': the arguments cannot be written as JSON`, {
+    ...unsent,
+    server,
+    tool,
+    field: 'args',
+    hint: 'give an object without cycles, functions and BigInts, or the text of a JSON object',
+    ...(cause === undefined ? {} : { cause }),
+  });
+
+const noDeadline = (server: string, tool: string): HostError =>
+  new HostError('invalid_request', `server '${server}': deadlineMs is not a number`, {
+    ...unsent,
+    server,
+    tool,
+    field: 'deadlineMs',
+    hint: 'give the milliseconds the call may take, or leave it out for 60 s',
+  });
