@@ -10,6 +10,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { keepAlive } from '../../kernel/keep-alive.js';
 import { type JournalReading, readJournal } from './journal-reader.js';
 import { LeftGroup } from './left-group.js';
 import { JOURNAL_ENDING, type JournalHeader } from './pid-journal.js';
@@ -76,7 +77,10 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   };
   const waitForEnd = async (waitMs: number) => {
     const untilMs = clock.nowMs() + waitMs;
+    // A process that has just begun has nothing else to live for, and would end before what it waits for.
+    const letGo = keepAlive();
     while (groups.some(lives) && clock.nowMs() < untilMs) await sleep(clock, pollMs);
+    letGo();
   };
   signalAll('SIGTERM', 'SIGCONT');
   await waitForEnd(termMs);
