@@ -95,6 +95,9 @@ const commandOf = (pid) => {
   }
 };
 
+const isUnder = (facts, pid, all) =>
+  facts.pid === pid || all.some((up) => up.pid === facts.parent && isUnder(up, pid, all));
+
 const isStillThere = ({ pid, startTicks }) => factsOf(pid)?.startTicks === startTicks;
 
 /** Since `beganMs`, up to a limit. */
@@ -120,7 +123,6 @@ const count = {
   beforeOpen: 0,
   withServers: 0,
   withoutWatch: 0,
-  leftAtOpen: 0,
   boxedLeft: 0,
   watchedLeft: 0,
 };
@@ -129,19 +131,34 @@ const watchedGoneMs = [];
 let serversAtDeath = 0;
 let boxedAtDeath = 0;
 
+/** Found when a host said that it was open, by the name of the server. */
+const left = new Map();
+function nameOf({ pid }) {
+  try {
+    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8');
+    return /LEDGER=.*\/([^/\0]+)\0/.exec(environment)?.[1] ?? commandOf(pid).replaceAll('\0', ' ').slice(0, 80);
+  } catch {
+    return 'gone meanwhile';
+  }
+}
+
 /** What the host before it left must be gone when it says that it is open. */
 async function open(host) {
   const first = await Promise.race([host.opened, host.gone]);
-  if (first === 'open') count.leftAtOpen += split(host.pid).strays.length;
+  if (first === 'open') for (const stray of split(host.pid).strays) left.set(stray.pid, nameOf(stray));
   else throw new Error(`the host ended by itself: ${first}`);
 }
 
 async function die(host, isUnwatched) {
   process.kill(host.pid, 'SIGSTOP');
   const { own } = split(host.pid);
+  const below = (box) => own.filter((facts) => isUnder(facts, box.pid, own));
   const boxes = own.filter(({ pid }) => commandOf(pid).split('\0')[0].endsWith('bwrap'));
-  const isBoxed = ({ pid, parent }) => boxes.some((box) => box.pid === pid || box.pid === parent);
-  const boxed = own.filter((facts) => isBoxed(facts) || own.some((up) => up.pid === facts.parent && isBoxed(up)));
+  // A box that is still being made does not yet know whom to die with: it is the watch's, or the next start's.
+  const boxed = boxes
+    .map(below)
+    .filter((inside) => inside.some(({ pid }) => commandOf(pid).startsWith('perl')))
+    .flat();
   const watch = own.find(({ pid }) => commandOf(pid).includes('hostler-watch'));
   if (own.length > 2) count.withServers++;
   serversAtDeath += Math.max(0, own.length - 2);
@@ -199,6 +216,7 @@ const median = (figures) => [...figures].sort((a, b) => a - b)[figures.length >>
 console.log(
   JSON.stringify({
     ...count,
+    leftAtOpen: [...left.values()],
     serversAtDeath,
     boxedAtDeath,
     lookAlikes,
