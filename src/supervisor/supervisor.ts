@@ -9,7 +9,7 @@
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
-import type { HostError } from '../kernel/errors.js';
+import { type HostError, toRemember } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { CorrelatedFailures } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
@@ -284,6 +284,9 @@ export class Supervisor<C extends Connection> {
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
     // What has ended is not kept: a server at rest costs as little as it can.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
+    if (isAtRest(after.kind) && this.#lastError) {
+      this.#lastError = { error: toRemember(this.#lastError.error), atMs: this.#lastError.atMs };
+    }
     this.#tellGuard(after);
     this.#settle(after);
   }

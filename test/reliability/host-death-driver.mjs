@@ -157,7 +157,7 @@ async function die(host, isUnwatched) {
   // A box that is still being made does not yet know whom to die with: it is the watch's, or the next start's.
   const boxed = boxes
     .map(below)
-    .filter((inside) => inside.some(({ pid }) => commandOf(pid).startsWith('perl')))
+    .filter((inside) => inside.some(({ pid }) => commandOf(pid).split('\0')[0].endsWith('perl')))
     .flat();
   const watch = own.find(({ pid }) => commandOf(pid).includes('hostler-watch'));
   if (own.length > 2) count.withServers++;
