@@ -4,12 +4,14 @@
  * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted.
  */
 import type { Clock } from '../kernel/clock.js';
-import { HostError, isHostError } from '../kernel/errors.js';
-import type { Call, CallResult, Send, ToolTraits } from '../policy/call.js';
+import { HostError } from '../kernel/errors.js';
+import type { Call, Done, Outcome, Send } from '../policy/call.js';
 import { mayReplay, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
+import type { Acquired } from '../supervisor/supervisor.js';
 import { memberText } from '../wire/json-members.js';
+import type { Answer } from '../wire/peer.js';
 import type { ManagedServer } from './managed-server.js';
 
 /** Redacts and neutralises what a server said before it is quoted. */
@@ -20,24 +22,103 @@ const callMsMax = 10 * 60_000;
 
 export const dispatch =
   (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean): Send =>
-  async (call) => {
-    const server = serverOf(call.server);
-    using _lease = server.lease();
-    const traits = server.traitsOf(call.tool);
-    let paid: (() => void) | undefined;
-    let mayHaveRun = false;
-    for (let attempt = 0; ; attempt++) {
-      const outcome = await attemptOnce(server, call, clock, clean).finally(paid);
-      if (!(outcome instanceof HostError)) {
-        server.retries.succeeded();
-        return outcome;
-      }
-      // A retry is paid for until its outcome is known; a third attempt pays anew.
-      paid = again(server, call, outcome, traits, attempt, clock);
-      if (!paid) throw toOutcome(mayHaveRun ? uncertain(outcome) : outcome, traits);
-      mayHaveRun ||= outcome.details.execution !== 'not_executed';
+  (call, done) => {
+    let server: ManagedServer;
+    try {
+      server = serverOf(call.server);
+    } catch (error) {
+      // It was removed while the call waited for its turn.
+      return done(error as Error);
     }
+    new Dispatch(server, call, done, clock, clean).attempt();
   };
+
+/** One call on its way to a server and back, as often as that takes. */
+class Dispatch {
+  readonly #server: ManagedServer;
+  readonly #call: Call;
+  readonly #done: Done;
+  readonly #clock: Clock;
+  readonly #clean: Clean;
+  #attempts = 0;
+  #mayHaveRun = false;
+  #paid: (() => void) | undefined;
+
+  constructor(server: ManagedServer, call: Call, done: Done, clock: Clock, clean: Clean) {
+    this.#server = server;
+    this.#call = call;
+    this.#done = done;
+    this.#clock = clock;
+    this.#clean = clean;
+    server.enter();
+  }
+
+  attempt(): void {
+    const { supervisor } = this.#server;
+    const ready = supervisor.ready();
+    if (ready) return this.#send(ready);
+    supervisor.acquire(this.#call.deadlineAtMs, this.#call.signal).then(
+      (acquired) => this.#send(acquired),
+      (error: Error) => this.#over(error),
+    );
+  }
+
+  #send({ connection, run }: Acquired<Session>): void {
+    const { tool, args, deadlineAtMs, signal, onProgress } = this.#call;
+    const { callMs } = this.#server.definition.timeouts;
+    const nowMs = this.#clock.nowMs();
+    const options = {
+      deadlineAtMs: Math.min(deadlineAtMs, nowMs + callMs),
+      signal,
+      onProgress,
+      extend: { byMs: callMs, untilMs: Math.min(deadlineAtMs, nowMs + callMsMax) },
+    };
+    connection.tellTool(tool, args, options, (outcome) =>
+      this.#over(outcome instanceof Error ? outcome : this.#answered(outcome, run)),
+    );
+  }
+
+  #answered({ kind, bytes }: Answer, run: number): Outcome {
+    this.#server.supervisor.succeeded(run);
+    if (kind === 'error') return refused(this.#call, bytes, this.#clean);
+    return { bytes, isError: saysError(bytes), fromCache: false, run };
+  }
+
+  #over(outcome: Outcome): void {
+    // A retry is paid for until its outcome is known; a third attempt pays anew.
+    this.#paid?.();
+    this.#paid = undefined;
+    const { retries } = this.#server;
+    if (!(outcome instanceof Error)) retries.succeeded();
+    else if (outcome instanceof HostError) {
+      if (this.#again(outcome)) return this.attempt();
+      return this.#end(toOutcome(this.#mayHaveRun ? uncertain(outcome) : outcome, this.#traits()));
+    }
+    this.#end(outcome);
+  }
+
+  #again(error: HostError): boolean {
+    const { retries } = this.#server;
+    const { deadlineAtMs, attempt: callerAttempt } = this.#call;
+    if (error.code === 'timeout') retries.timedOut();
+    const deadlineLeftMs = deadlineAtMs - this.#clock.nowMs();
+    const attempt = this.#attempts++;
+    if (!mayReplay({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs })) return false;
+    this.#paid = retries.take();
+    if (!this.#paid) return false;
+    this.#mayHaveRun ||= error.details.execution !== 'not_executed';
+    return true;
+  }
+
+  #end(outcome: Outcome): void {
+    this.#server.leave();
+    this.#done(outcome);
+  }
+
+  #traits() {
+    return this.#server.traitsOf(this.#call.tool);
+  }
+}
 
 /** What the last attempt promises is no promise about the ones before. */
 function uncertain(error: HostError): HostError {
@@ -47,55 +128,14 @@ function uncertain(error: HostError): HostError {
   return new HostError(code, message, hint === undefined ? facts : { ...facts, hint });
 }
 
-/** Undefined: not again. */
-function again(server: ManagedServer, call: Call, error: HostError, traits: ToolTraits, attempt: number, clock: Clock) {
-  if (error.code === 'timeout') server.retries.timedOut();
-  const deadlineLeftMs = call.deadlineAtMs - clock.nowMs();
-  if (!mayReplay({ error, traits, attempt, callerAttempt: call.attempt, deadlineLeftMs })) return undefined;
-  return server.retries.take();
-}
-
-async function attemptOnce(
-  server: ManagedServer,
-  call: Call,
-  clock: Clock,
-  clean: Clean,
-): Promise<CallResult | HostError> {
-  try {
-    const { connection, run } = await server.supervisor.acquire(call.deadlineAtMs, call.signal);
-    return await callOnce(server, connection, run, call, clock, clean);
-  } catch (error) {
-    if (isHostError(error)) return error;
-    throw error;
-  }
-}
-
-async function callOnce(
-  server: ManagedServer,
-  session: Session,
-  run: number,
-  call: Call,
-  clock: Clock,
-  clean: Clean,
-): Promise<CallResult> {
-  const { callMs } = server.definition.timeouts;
-  const nowMs = clock.nowMs();
-  const answer = await session.callTool(call.tool, call.args, {
-    deadlineAtMs: Math.min(call.deadlineAtMs, nowMs + callMs),
-    signal: call.signal,
-    onProgress: call.onProgress,
-    extend: { byMs: callMs, untilMs: Math.min(call.deadlineAtMs, nowMs + callMsMax) },
-  });
-  server.supervisor.succeeded(run);
-  if (answer.kind === 'error') throw answered(call, answer.bytes, clean);
-  const isError = memberText(answer.bytes, 'isError') === 'true';
-  return { bytes: answer.bytes, isError, fromCache: false, run };
-}
+/** Nearly no result says so, and this is the fastest way to know. A key in escapes is for its reader to find. */
+const saysError = (bytes: Buffer): boolean => bytes.includes(isErrorKey) && memberText(bytes, 'isError') === 'true';
+const isErrorKey = Buffer.from('"isError"');
 
 const invalidParams = -32602;
 
 /** The server answered, if only with an error: it is alive, and the call is over. */
-function answered({ server, tool }: Call, bytes: Buffer, clean: Clean): HostError {
+function refused({ server, tool }: Call, bytes: Buffer, clean: Clean): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
     code === invalidParams ? 'invalid_arguments' : 'tool_error',

@@ -11,8 +11,7 @@ import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import type { Call, CallResult, Send } from '../policy/call.js';
-import { pipeline } from '../policy/call.js';
+import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -158,15 +157,10 @@ export class Host {
     return name;
   }
 
-  async call(
-    server: string,
-    tool: string,
-    args: ToolArguments = {},
-    options: HostCallOptions = {},
-  ): Promise<ToolResult> {
-    if (this.#closing !== undefined) throw closedHost(server);
+  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+    if (this.#closing !== undefined) return Promise.reject(closedHost(server));
     const call: Call = {
-      requestId: `${this.#id}-${(++this.#calls).toString(36)}`,
+      requestId: `${this.#id}-${++this.#calls}`,
       principal: options.principal ?? embedder,
       server,
       tool,
@@ -177,8 +171,7 @@ export class Host {
       onProgress: options.onProgress,
       attempt: options.attempt ?? 0,
     };
-    const { bytes, isError } = await this.#whileAlive(call);
-    return { bytes, isError, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
+    return this.#whileAlive(call);
   }
 
   /** The tools of one server, as far as the principal may call them. */
@@ -186,7 +179,7 @@ export class Host {
     const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
     if (refused) throw refused;
     const managed = this.#server(server);
-    using _lease = managed.lease();
+    using _lease = this.#registry.lease(server, 'call');
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     const { connection } = await managed.supervisor.acquire(deadlineAtMs);
     const { items } = await connection.list('tools/list', { deadlineAtMs });
@@ -295,13 +288,20 @@ export class Host {
   }
 
   /** The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it. */
-  async #whileAlive(call: Call): Promise<CallResult> {
+  #whileAlive(call: Call): Promise<ToolResult> {
     this.#alive.hold();
-    try {
-      return await this.#send(call);
-    } finally {
-      this.#alive.letGo();
-    }
+    return new Promise((resolve, reject) => {
+      const done = (outcome: Outcome) => {
+        this.#alive.letGo();
+        if (outcome instanceof Error) reject(outcome);
+        else resolve(new Answered(outcome));
+      };
+      try {
+        this.#send(call, done);
+      } catch (error) {
+        done(error as Error);
+      }
+    });
   }
 
   async #close(): Promise<void> {
@@ -330,8 +330,8 @@ export class Host {
     this.#cache.drop(name);
     // Never two of a kind: the old one is gone before the new one starts.
     await this.#servers.get(name)?.supervisor.dispose();
-    const lease = () => this.#registry.lease(name, 'call');
-    const managed = new ManagedServer(definition, this.#supervise(definition), lease, this.#clock);
+    const hold = this.#registry.callHold(name);
+    const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
     this.#servers.set(name, managed);
     // So that it can be described without being started.
     const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
@@ -367,6 +367,20 @@ export class Host {
     } else if (event.from === 'ready' || event.from === 'suspect') {
       if (event.to !== 'suspect') this.#registry.closed(event.server);
     }
+  }
+}
+
+class Answered implements ToolResult {
+  readonly bytes: Buffer;
+  readonly isError: boolean;
+
+  constructor({ bytes, isError }: CallResult) {
+    this.bytes = bytes;
+    this.isError = isError;
+  }
+
+  json(): unknown {
+    return JSON.parse(this.bytes.toString('utf8'));
   }
 }
 

@@ -8,7 +8,7 @@ import { Breaker, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
-import type { Lease } from '../registry/lease.js';
+import type { CallHold } from '../registry/registry.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -22,23 +22,28 @@ export class ManagedServer {
   readonly retries = new RetryBudget();
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
-  readonly #lease: () => Lease;
+  readonly #hold: CallHold;
   #traits = new Map<string, ToolTraits>();
   #tools: readonly ListedItem[] = [];
 
-  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, lease: () => Lease, clock: Clock) {
+  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, hold: CallHold, clock: Clock) {
     const { breaker, concurrency } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
-    this.#lease = lease;
+    this.#hold = hold;
     this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
     this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
   }
 
-  /** Holds the server open for the time of a call. */
-  lease(): Lease {
-    return this.#lease();
+  /** A call holds the server open from here … */
+  enter(): void {
+    this.#hold.enter();
+  }
+
+  /** … to here. */
+  leave(): void {
+    this.#hold.leave();
   }
 
   /** The last list that was read. */

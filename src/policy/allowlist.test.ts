@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { allow, denial, type Guard, type GuardRequest, roleGuard } from './allowlist.js';
 
@@ -18,10 +18,12 @@ const request = (server: string, tool: string | undefined, role?: string, action
 /** Counts what passes; `guards` may be changed between calls. */
 function guarded(...guards: Guard[]) {
   let passed = 0;
-  const send = allow(() => guards)(async () => {
-    passed++;
-    return result;
-  });
+  const send = promised(
+    allow(() => guards)((_call, done) => {
+      passed++;
+      done(result);
+    }),
+  );
   return { send, guards, passed: () => passed };
 }
 

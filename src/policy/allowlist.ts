@@ -40,11 +40,10 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
 export const allow =
   (guards: () => readonly Guard[]): Stage =>
   (next) =>
-  async (call) => {
+  (call, done) => {
     const { principal, server, tool } = call;
     const error = denial(guards, { principal, server, tool, action: 'call' });
-    if (error) throw error;
-    return next(call);
+    return error ? done(error) : next(call, done);
   };
 
 function denied({ server, tool, action }: GuardRequest, reason: string, cause?: unknown): HostError {

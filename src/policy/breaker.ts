@@ -43,10 +43,19 @@ type State =
   | { readonly kind: 'open'; readonly failures: number; readonly untilMs: number; readonly failedProbes: number }
   | { readonly kind: 'probing'; readonly failures: number; readonly ticket: Ticket; readonly failedProbes: number };
 
+const closed: State = { kind: 'closed', failures: 0 };
+
+const passOf = (period: number): Admission => ({
+  admitted: true,
+  ticket: { period, isProbe: false, probeUntilMs: undefined },
+});
+
 export class Breaker {
   readonly #plan: BreakerPlan;
-  #state: State = { kind: 'closed', failures: 0 };
+  #state: State = closed;
   #period = 0;
+  /** For all calls of one period that pass a closed breaker. */
+  #pass: Admission = passOf(0);
 
   constructor(plan: BreakerPlan = defaultBreakerPlan) {
     this.#plan = plan;
@@ -72,8 +81,7 @@ export class Breaker {
   /** Whoever is refused is refused at once: nobody queues behind a probe. */
   admit(nowMs: number, deadlineAtMs: number): Admission {
     const state = this.#current(nowMs);
-    if (state.kind === 'closed')
-      return { admitted: true, ticket: { period: this.#period, isProbe: false, probeUntilMs: undefined } };
+    if (state.kind === 'closed') return this.#pass;
     if (state.kind === 'open' && nowMs >= state.untilMs) {
       const probeUntilMs = Math.min(nowMs + this.#plan.probeMs, deadlineAtMs);
       const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs };
@@ -120,13 +128,18 @@ export class Breaker {
   }
 
   #close(): void {
-    if (this.#state.kind !== 'closed') this.#period++;
-    this.#state = { kind: 'closed', failures: 0 };
+    if (this.#state.kind !== 'closed') this.#beginPeriod();
+    this.#state = closed;
+  }
+
+  #beginPeriod(): void {
+    this.#period++;
+    this.#pass = passOf(this.#period);
   }
 
   #open(failures: number, failedProbes: number, nowMs: number): void {
     const resetMs = Math.min(this.#plan.resetMs * 2 ** Math.min(failedProbes, 30), this.#plan.resetMsMax);
-    this.#period++;
+    this.#beginPeriod();
     this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs };
   }
 

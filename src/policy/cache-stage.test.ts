@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
+import { answering, failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
@@ -33,7 +33,7 @@ function setUp(part: Partial<CacheStageParts> = {}) {
     if (state.holds) return new Promise((resolve) => held.push(resolve));
     return fakeResult(state.reply, { isError: state.isError });
   };
-  const send = stage(upstream);
+  const send = promised(stage(answering(upstream)));
   return { clock, cache, flights, state, held, sent, stage, upstream, send };
 }
 
@@ -90,11 +90,13 @@ describe('a kept answer', () => {
     };
     let denies = false;
     const guard = () => (denies ? ({ allow: false, reason: 'no' } as const) : ({ allow: true } as const));
-    const send = pipeline(
-      allow(() => [guard]),
-      budget(budgets),
-      stage,
-    )(gate);
+    const send = promised(
+      pipeline(
+        allow(() => [guard]),
+        budget(budgets),
+        stage,
+      )(answering(gate)),
+    );
     await budgets.withBudget({ calls: 3 }, async () => {
       await send(fakeCall());
       away = true;
@@ -215,11 +217,15 @@ describe('D-22 equal calls at the same time', () => {
     let fails = true;
     const { cache, state, stage, upstream } = setUp();
     state.readOnly = true;
-    const send = stage(async (call) => {
-      await settle();
-      if (fails) throw new HostError('transport', 'gone', { execution: 'uncertain' });
-      return upstream(call);
-    });
+    const send = promised(
+      stage(
+        answering(async (call) => {
+          await settle();
+          if (fails) throw new HostError('transport', 'gone', { execution: 'uncertain' });
+          return upstream(call);
+        }),
+      ),
+    );
     const outcomes = await Promise.all(many(send).map(failureOf));
     expect(new Set(outcomes.map(({ code }) => code))).toEqual(new Set(['transport']));
     expect(cache.stats().entries).toBe(0);

@@ -33,20 +33,20 @@ export const cached =
       const hint = cacheHint(result.bytes);
       if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result.bytes, hint, epoch);
     };
-    return async (call) => {
-      if (!mayCache(call)) return next(call);
+    return (call, done) => {
+      if (!mayCache(call)) return next(call, done);
       const question = questionOf(call, fingerprintOf(call));
       const bytes = cache.get(question);
-      if (bytes) return { bytes, isError: false, fromCache: true, run: 0 };
+      if (bytes) return done({ bytes, isError: false, fromCache: true, run: 0 });
 
       const epoch = cache.epochOf(call.server);
-      const send: Send = async (sent) => {
-        const result = await next(sent);
-        keep(question, call, result, epoch);
-        return result;
-      };
+      const send: Send = (sent, answered) =>
+        next(sent, (outcome) => {
+          if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
+          answered(outcome);
+        });
       const key = mayShare(call, traitsOf(call)) ? flightKey(question, epoch) : undefined;
-      return key === undefined ? send(call) : flights.join(key, call, send);
+      return key === undefined ? send(call, done) : flights.join(key, call, send, done);
     };
   };
 

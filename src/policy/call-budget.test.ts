@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
 import { pipeline, type Send, type Stage } from './call.js';
 import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
 
-const answer: Send = async () => fakeResult();
+const answer: Send = (_call, done) => done(fakeResult());
 
 function setUp(...inner: Stage[]) {
   const clock = new FakeClock();
@@ -19,7 +19,7 @@ function setUp(...inner: Stage[]) {
     budget(budgets),
     ...inner,
   )(answer);
-  return { clock, budgets, principals, roles, send, deny: () => (denies = true) };
+  return { clock, budgets, principals, roles, send: promised(send), deny: () => (denies = true) };
 }
 
 describe('around a piece of work', () => {
@@ -70,7 +70,7 @@ describe('around a piece of work', () => {
   });
 
   test('AC-BG4 an answer from the cache is charged', async () => {
-    const { budgets, send } = setUp(() => async () => fakeResult('{}', { fromCache: true, run: 0 }));
+    const { budgets, send } = setUp(() => (_call, done) => done(fakeResult('{}', { fromCache: true, run: 0 })));
     await budgets.withBudget({ calls: 2 }, async () => {
       await send(fakeCall());
       await send(fakeCall());
@@ -88,10 +88,7 @@ describe('around a piece of work', () => {
   });
 
   test('AC-BG6 what is repeated behind the budget is not charged again', async () => {
-    const { budgets, send } = setUp((next) => async (call) => {
-      await next(call);
-      return next(call);
-    });
+    const { budgets, send } = setUp((next) => (call, done) => next(call, () => next(call, done)));
     await budgets.withBudget({ calls: 1 }, async () => {
       await send(fakeCall());
       expect(budgets.state()).toEqual({ calls: 1, spent: 1 });

@@ -80,25 +80,25 @@ export class CallBudgets {
     return current && { calls: current.calls, spent: current.spent };
   }
 
-  /** Throws when the call is one too many. */
-  charge(call: Call): void {
+  /** The error the call is refused with, when it is one too many. */
+  charge(call: Call): HostError | undefined {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {
-      throw exceeded(call, current.calls, current.spent, {
+      return exceeded(call, current.calls, current.spent, {
         why: `this work may make ${current.calls}`,
         hint: 'do it with fewer calls, or give it a larger budget',
       });
     }
-    this.#chargeWindow(call);
+    return this.#chargeWindow(call);
   }
 
-  #chargeWindow(call: Call): void {
+  #chargeWindow(call: Call): HostError | undefined {
     const ceiling = this.#ceilingOf(call.principal);
-    if (!ceiling) return;
+    if (!ceiling) return undefined;
     const nowMs = this.#clock.nowMs();
     const window = this.#windowOf(call.principal.id, nowMs, ceiling);
-    if (++window.spent <= ceiling.calls) return;
-    throw exceeded(call, ceiling.calls, window.spent, {
+    if (++window.spent <= ceiling.calls) return undefined;
+    return exceeded(call, ceiling.calls, window.spent, {
       why: `its caller may make ${ceiling.calls} in ${ceiling.windowMs} ms`,
       hint: 'wait until the window is over, or ask the operator for a higher ceiling',
       retryAfterMs: Math.ceil(window.endsAtMs - nowMs),
@@ -126,9 +126,9 @@ export class CallBudgets {
 export const budget =
   (budgets: CallBudgets): Stage =>
   (next) =>
-  async (call) => {
-    budgets.charge(call);
-    return next(call);
+  (call, done) => {
+    const error = budgets.charge(call);
+    return error ? done(error) : next(call, done);
   };
 
 interface Excess {

@@ -1,8 +1,15 @@
 /**
  * One call on its way through the policy, and the shape of the stages it passes.
- * A stage either refuses (throws a HostError), answers by itself, or hands the call on; it never parses the arguments or
- * the result, except where its own job is to look into them.
+ * A stage either refuses, answers by itself, or hands the call on; it never parses the arguments or the result, except where
+ * its own job is to look into them.
+ *
+ * Outcomes are told by a function and not by a promise: a call passes seven stages that all want to know how it ended, and
+ * seven promises cost more than everything else that happens to it here.
+ *
+ * Invariant: exactly one outcome is told for each call, now or later. A stage throws only before it has taken anything that
+ * is to be given back, and then tells nothing.
  */
+import type { HostError } from '../kernel/errors.js';
 import type { JsonText } from '../wire/frame.js';
 
 /** Who calls, as a credential says; never as a message claims. */
@@ -45,8 +52,17 @@ export interface CallResult {
   readonly run: number;
 }
 
-export type Send = (call: Call) => Promise<CallResult>;
+/** How a call ended: with an answer, or a HostError. Any other error is a mistake of ours, handed on as it is. */
+export type Outcome = CallResult | HostError | Error;
+export type Done = (outcome: Outcome) => void;
+export type Send = (call: Call, done: Done) => void;
 export type Stage = (next: Send) => Send;
+
+/** For whoever waits for one call: what a stage throws is an outcome too. */
+export const sent = (send: Send, call: Call): Promise<CallResult> =>
+  new Promise((resolve, reject) => {
+    send(call, (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome)));
+  });
 
 /** The first stage is the outermost. */
 export const pipeline =

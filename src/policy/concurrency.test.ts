@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import type { Call, CallResult } from './call.js';
+import type { Call, Done } from './call.js';
 import { CallSlots, concurrency, defaultConcurrencyPlan } from './concurrency.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -12,17 +12,16 @@ function setUp(runningMax: number, waitingMax: number) {
   const clock = new FakeClock();
   const slots = new CallSlots(clock, { runningMax, waitingMax });
   const started: Call[] = [];
-  const open: { call: Call; resolve: (result: CallResult) => void; reject: (error: Error) => void }[] = [];
-  const send = concurrency(() => slots)(
-    (call) =>
-      new Promise((resolve, reject) => {
-        started.push(call);
-        open.push({ call, resolve, reject });
-      }),
+  const open: Done[] = [];
+  const send = promised(
+    concurrency(() => slots)((call, done) => {
+      started.push(call);
+      open.push(done);
+    }),
   );
   const from = (id: string, part: Partial<Call> = {}) => send(fakeCall({ principal: fakePrincipal(id), ...part }));
   const finish = async () => {
-    open.shift()?.resolve(fakeResult());
+    open.shift()?.(fakeResult());
     await settle();
   };
   return { clock, slots, started, open, send, from, finish };
@@ -52,10 +51,10 @@ test('a call that fails gives its place back', async () => {
   const { slots, open, started, from } = setUp(1, 1);
   const failing = from('a');
   const waiting = from('b');
-  open.shift()?.reject(new Error('broken'));
+  open.shift()?.(new Error('broken'));
   await expect(failing).rejects.toThrow('broken');
   expect([callers(started), counts(slots)]).toEqual([['a', 'b'], { running: 1, waiting: 0 }]);
-  open.shift()?.resolve(fakeResult());
+  open.shift()?.(fakeResult());
   await waiting;
 });
 
@@ -115,31 +114,51 @@ describe('a call that waits', () => {
     expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
   });
 
-  test('is not sent when its caller leaves in the tick it is given its place', async () => {
-    const { slots, started, from, finish } = setUp(1, 10);
-    const controller = new AbortController();
-    expect(slots.take(fakeCall())).toBeUndefined();
-    const waiting = failureOf(from('b', { signal: controller.signal }));
-    const third = from('c');
-    slots.give();
-    controller.abort();
-    expect((await waiting).code).toBe('cancelled');
-    await finish();
-    await third;
-    expect([callers(started), counts(slots)]).toEqual([['c'], { running: 0, waiting: 0 }]);
+  test('is sent in the tick it is given its place: no caller can leave in between', async () => {
+    const { slots, started, open, from } = setUp(1, 10);
+    const calls = [from('a'), from('b')];
+    open.shift()?.(fakeResult());
+    expect([callers(started), counts(slots)]).toEqual([['a', 'b'], { running: 1, waiting: 0 }]);
+    open.shift()?.(fakeResult());
+    await Promise.all(calls);
+  });
+
+  test('and a thousand like it that fail at once are over in one go, not one within the other', async () => {
+    const slots = new CallSlots(new FakeClock(), { runningMax: 1, waitingMax: 1_024 });
+    let depth = 0;
+    let deepest = 0;
+    let first: Done = () => {};
+    const stage = concurrency(() => slots);
+    const isFirst = fakeCall({ principal: fakePrincipal('first') });
+    const send = promised(
+      stage((call, done) => {
+        if (call === isFirst) {
+          first = done;
+          return;
+        }
+        deepest = Math.max(deepest, ++depth);
+        done(new Error('gone'));
+        depth--;
+      }),
+    );
+    const calls = [isFirst, ...Array.from({ length: 1_000 }, () => fakeCall())].map((call) => send(call));
+    first(fakeResult());
+    const outcomes = await Promise.allSettled(calls);
+    expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(1_000);
+    expect([deepest, counts(slots)]).toEqual([1, { running: 0, waiting: 0 }]);
   });
 
   test('is not sent after its deadline, even if the timer is late', async () => {
     const clock = new FakeClock();
     const late = { nowMs: () => clock.nowMs(), date: () => clock.date(), at: () => () => undefined };
     const slots = new CallSlots(late, { runningMax: 1, waitingMax: 10 });
-    void slots.take(fakeCall());
-    const expired = slots.take(fakeCall({ deadlineAtMs: 100 })) ?? Promise.resolve();
-    const next = slots.take(fakeCall());
+    const told: (string | undefined)[] = [];
+    for (const deadlineAtMs of [200, 100, 200]) {
+      slots.take(fakeCall({ deadlineAtMs }), (refusal) => told.push(refusal?.code));
+    }
     clock.advance(100);
     slots.give();
-    expect((await failureOf(expired)).code).toBe('timeout');
-    await next;
+    expect(told).toEqual([undefined, 'timeout', undefined]);
     expect(counts(slots)).toEqual({ running: 1, waiting: 0 });
   });
 
@@ -178,14 +197,14 @@ test('after any mixture of outcomes nothing runs, nothing waits, and each call e
     });
     calls.push(call.catch(() => undefined).finally(() => ended++));
     if (random() < 0.2) controller.abort();
-    if (random() < 0.5) open.shift()?.resolve(fakeResult());
-    if (random() < 0.2) open.shift()?.reject(new Error('broken'));
+    if (random() < 0.5) open.shift()?.(fakeResult());
+    if (random() < 0.2) open.shift()?.(new Error('broken'));
     if (random() < 0.3) clock.advance(randomInt(random, 0, 20));
     if (random() < 0.3) await settle();
     mostRunning = Math.max(mostRunning, slots.running);
   }
   while (open.length > 0 || slots.waiting > 0) {
-    open.shift()?.resolve(fakeResult());
+    open.shift()?.(fakeResult());
     await settle();
   }
   await Promise.all(calls);

@@ -20,8 +20,9 @@ export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waiting
 
 interface Waiter {
   readonly call: Call;
-  start(): void;
-  refuse(error: HostError): void;
+  /** With the place, or the error it is refused with. */
+  readonly settle: (error?: HostError) => void;
+  stopWatching(): void;
 }
 
 /** The places of one server. */
@@ -30,6 +31,7 @@ export class CallSlots {
   readonly #plan: ConcurrencyPlan;
   readonly #queue: FairQueue<Waiter>;
   #running = 0;
+  #isHandingOn = false;
 
   constructor(clock: Clock, plan: ConcurrencyPlan = defaultConcurrencyPlan) {
     this.#clock = clock;
@@ -45,79 +47,81 @@ export class CallSlots {
     return this.#queue.size;
   }
 
-  /** Undefined: the place is taken. Otherwise it is when the promise resolves; after a refusal nothing is held. */
-  take(call: Call): Promise<void> | undefined {
-    if (call.signal?.aborted) throw cancelled(call);
-    if (this.#clock.nowMs() >= call.deadlineAtMs) throw tooLate(call);
+  /** Tells when the place is taken, at once if one is free; with an error nothing is held. */
+  take(call: Call, settle: (refusal?: HostError) => void): void {
+    if (call.signal?.aborted) return settle(cancelled(call));
+    if (this.#clock.nowMs() >= call.deadlineAtMs) return settle(tooLate(call));
     // Nobody waits while a place is free: whoever gives one back hands it on.
-    if (this.#running < this.#plan.runningMax) {
-      this.#running++;
-      return undefined;
-    }
-    return this.#wait(call);
+    if (this.#running >= this.#plan.runningMax) return this.#wait(call, settle);
+    this.#running++;
+    settle();
   }
 
   give(): void {
     this.#running--;
-    while (this.#running < this.#plan.runningMax) {
-      const waiter = this.#queue.shift();
-      if (!waiter) return;
-      // Its timer may be late.
-      if (this.#clock.nowMs() >= waiter.call.deadlineAtMs) {
-        waiter.refuse(tooLate(waiter.call));
-        continue;
-      }
-      this.#running++;
-      waiter.start();
+    // A waiter that is over at once gives back in the middle of this: one loop serves them all, however many there are.
+    if (this.#isHandingOn) return;
+    this.#isHandingOn = true;
+    try {
+      while (this.#running < this.#plan.runningMax && this.#handOn());
+    } finally {
+      this.#isHandingOn = false;
     }
   }
 
-  #wait(call: Call): Promise<void> {
+  /** False when nobody waits. */
+  #handOn(): boolean {
+    const waiter = this.#queue.shift();
+    if (!waiter) return false;
+    waiter.stopWatching();
+    // Its timer may be late.
+    if (this.#clock.nowMs() >= waiter.call.deadlineAtMs) waiter.settle(tooLate(waiter.call));
+    else {
+      this.#running++;
+      waiter.settle();
+    }
+    return true;
+  }
+
+  #wait(call: Call, settle: (refusal?: HostError) => void): void {
     const party = call.principal.id;
-    return new Promise((resolve, reject) => {
-      const stopWatching = () => {
+    const leave = (error: HostError) => {
+      if (!this.#queue.delete(party, waiter)) return;
+      waiter.stopWatching();
+      settle(error);
+    };
+    const abort = () => leave(cancelled(call));
+    let cancelTimer = () => {};
+    const waiter: Waiter = {
+      call,
+      settle,
+      stopWatching: () => {
         cancelTimer();
         call.signal?.removeEventListener('abort', abort);
-      };
-      const waiter: Waiter = {
-        call,
-        start() {
-          stopWatching();
-          resolve();
-        },
-        refuse(error) {
-          stopWatching();
-          reject(error);
-        },
-      };
-      const admittance = this.#queue.push(party, waiter);
-      if (!admittance.admitted) throw full(call, this.#plan);
-      admittance.displaced?.refuse(full(admittance.displaced.call, this.#plan));
-
-      const leave = (error: HostError) => {
-        if (this.#queue.delete(party, waiter)) waiter.refuse(error);
-      };
-      const abort = () => leave(cancelled(call));
-      const cancelTimer = this.#clock.at(call.deadlineAtMs, () => leave(tooLate(call)));
-      call.signal?.addEventListener('abort', abort, { once: true });
-    });
+      },
+    };
+    const admittance = this.#queue.push(party, waiter);
+    if (!admittance.admitted) return settle(full(call, this.#plan));
+    cancelTimer = this.#clock.at(call.deadlineAtMs, () => leave(tooLate(call)));
+    call.signal?.addEventListener('abort', abort, { once: true });
+    const { displaced } = admittance;
+    displaced?.stopWatching();
+    displaced?.settle(full(displaced.call, this.#plan));
   }
 }
 
 export const concurrency =
   (slotsOf: (server: string) => CallSlots): Stage =>
   (next) =>
-  async (call) => {
+  (call, done) => {
     const slots = slotsOf(call.server);
-    const place = slots.take(call);
-    if (place !== undefined) await place;
-    try {
-      // The caller may have left between being given the place and being here.
-      if (call.signal?.aborted) throw cancelled(call);
-      return await next(call);
-    } finally {
-      slots.give();
-    }
+    slots.take(call, (refusal) => {
+      if (refusal) return done(refusal);
+      next(call, (outcome) => {
+        slots.give();
+        done(outcome);
+      });
+    });
   };
 
 const unsent = (code: ErrorCode, call: Call, what: string, options: HostErrorOptions): HostError =>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
+import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
@@ -45,13 +45,15 @@ function guarded(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>)
   const clock = new FakeClock();
   const breaker = new Breaker({ ...defaultBreakerPlan, threshold: 3, resetMs: 60_000 });
   let sent = 0;
-  const send = gate(
-    () => breaker,
-    clock,
-  )((call) => {
-    sent++;
-    return answer(call);
-  });
+  const stage = gate(() => breaker, clock);
+  const send = promised(
+    stage(
+      answering((call) => {
+        sent++;
+        return answer(call);
+      }),
+    ),
+  );
   const call = (part: Partial<Call> = {}) => send(fakeCall({ deadlineAtMs: clock.nowMs() + 30_000, ...part }));
   return { clock, breaker, call, sent: () => sent };
 }

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
-import type { Breaker } from './breaker.js';
+import type { Breaker, Ticket } from './breaker.js';
 import type { Call, Stage } from './call.js';
 
 /** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
@@ -27,23 +27,27 @@ export function speaksAgainstServer(error: unknown): boolean {
 export const gate =
   (breakerOf: (server: string) => Breaker, clock: Clock): Stage =>
   (next) =>
-  async (call) => {
+  (call, done) => {
     const breaker = breakerOf(call.server);
     const admission = breaker.admit(clock.nowMs(), call.deadlineAtMs);
-    if (!admission.admitted) throw refused(call, admission.failures, admission.retryAfterMs, admission.probeInProgress);
+    if (!admission.admitted) {
+      return done(refused(call, admission.failures, admission.retryAfterMs, admission.probeInProgress));
+    }
     const { ticket } = admission;
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
-    try {
-      const result = await next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs });
-      breaker.succeeded(ticket, clock.nowMs());
-      return result;
-    } catch (error) {
-      if (speaksAgainstServer(error)) breaker.failed(ticket, clock.nowMs());
-      else breaker.released(ticket, clock.nowMs());
-      throw error;
-    }
+    next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs }, (outcome) => {
+      report(breaker, ticket, outcome, clock.nowMs());
+      done(outcome);
+    });
   };
+
+/** What the outcome of an admitted call says about its server. */
+export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, nowMs: number): void {
+  if (!(outcome instanceof Error)) breaker.succeeded(ticket, nowMs);
+  else if (speaksAgainstServer(outcome)) breaker.failed(ticket, nowMs);
+  else breaker.released(ticket, nowMs);
+}
 
 function refused({ server, tool }: Call, failures: number, retryAfterMs: number, probeInProgress: boolean): HostError {
   const why = probeInProgress ? 'one call is trying it now' : `it failed ${failures} times in a row`;

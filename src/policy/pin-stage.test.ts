@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { toolItem } from '../../test/fakes/pin-samples.js';
-import { failureOf, fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { type Call, pipeline, type Stage } from './call.js';
 import { pinned, pinRefusal } from './pin-stage.js';
@@ -13,15 +13,15 @@ const call = fakeCall();
 /** The stage, and after it one that counts what it is charged with. */
 function staged(statusOf: (server: string, tool: string) => PinStatus, policy: PinPolicy = defaultPinPolicy) {
   const charged: Call[] = [];
-  const budget: Stage = (next) => async (charge) => {
+  const budget: Stage = (next) => (charge, done) => {
     charged.push(charge);
-    return next(charge);
+    next(charge, done);
   };
   const send = pipeline(
     pinned(statusOf, () => policy),
     budget,
-  )(async () => result);
-  return { send, charged };
+  )((_call, done) => done(result));
+  return { send: promised(send), charged };
 }
 
 const table: ReadonlyArray<readonly [PinStatus, keyof PinPolicy | undefined]> = [

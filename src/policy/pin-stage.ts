@@ -34,11 +34,10 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
 export const pinned =
   (statusOf: (server: string, tool: string) => PinStatus, policyOf: (server: string) => PinPolicy): Stage =>
   (next) =>
-  async (call) => {
+  (call, done) => {
     const { server, tool } = call;
     const reason = pinRefusal(statusOf(server, tool), policyOf(server));
-    if (reason !== undefined) throw refusal(server, tool, reason);
-    return next(call);
+    return reason === undefined ? next(call, done) : done(refusal(server, tool, reason));
   };
 
 const stories: Readonly<Record<PinRefusal, string>> = {

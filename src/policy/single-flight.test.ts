@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
+import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, CallResult } from './call.js';
@@ -10,12 +10,15 @@ function setUp() {
   const clock = new FakeClock();
   const flights = new SingleFlight(clock);
   const sent: { call: Call; resolve: (result: CallResult) => void; reject: (error: Error) => void }[] = [];
-  const send = (call: Call) =>
-    new Promise<CallResult>((resolve, reject) => {
-      sent.push({ call, resolve, reject });
-      call.signal?.addEventListener('abort', () => reject(new Error('aborted')));
-    });
-  const join = (part: Partial<Call> = {}, key = 'k') => flights.join(key, fakeCall(part), send);
+  const send = answering(
+    (call) =>
+      new Promise<CallResult>((resolve, reject) => {
+        sent.push({ call, resolve, reject });
+        call.signal?.addEventListener('abort', () => reject(new Error('aborted')));
+      }),
+  );
+  const join = (part: Partial<Call> = {}, key = 'k') =>
+    promised((call, done) => flights.join(key, call, send, done))(fakeCall(part));
   return { clock, flights, sent, join, answer: (text: string) => sent[0]?.resolve(fakeResult(text)) };
 }
 

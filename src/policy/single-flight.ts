@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { Call, CallResult, Send } from './call.js';
+import type { Call, CallResult, Done, Outcome, Send } from './call.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
@@ -26,8 +26,7 @@ const landingBytesMax = 64 * 1024 * 1024;
 
 interface Caller {
   readonly call: Call;
-  readonly resolve: (result: CallResult | Promise<CallResult>) => void;
-  readonly reject: (error: unknown) => void;
+  readonly done: Done;
   stopWatching(): void;
 }
 
@@ -58,68 +57,65 @@ export class SingleFlight {
     return this.#joined;
   }
 
-  join(key: string, call: Call, send: Send): Promise<CallResult> {
-    if (call.signal?.aborted) return Promise.reject(left(call, 'cancelled', 'not_executed'));
+  join(key: string, call: Call, send: Send, done: Done): void {
+    if (call.signal?.aborted) return done(left(call, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
     if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
-      if (flight.callers.size >= callersPerFlightMax) return send(call);
+      if (flight.callers.size >= callersPerFlightMax) return send(call, done);
       this.#joined++;
-      return this.#board(flight, call);
+      return this.#board(flight, call, done);
     }
-    return !flight && this.#flights.size >= flightsMax ? send(call) : this.#start(key, call, send);
+    return !flight && this.#flights.size >= flightsMax ? send(call, done) : this.#start(key, call, send, done);
   }
 
-  #start(key: string, call: Call, send: Send): Promise<CallResult> {
+  #start(key: string, call: Call, send: Send, done: Done): void {
     const { deadlineAtMs } = call;
     const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort: new AbortController() };
     this.#flights.set(key, flight);
-    const outcome = this.#board(flight, call);
+    this.#board(flight, call, done);
     const onProgress = call.onProgress && ((params: Buffer) => tell(flight, params));
-    void this.#fly(flight, { ...call, signal: flight.abort.signal, onProgress });
-    return outcome;
-  }
-
-  async #fly(flight: Flight, shared: Call): Promise<void> {
+    const landed = (outcome: Outcome) => this.#land(flight, outcome);
     try {
-      const result = await flight.send(shared);
-      this.#land(flight, result);
+      flight.send({ ...call, signal: flight.abort.signal, onProgress }, landed);
     } catch (error) {
-      for (const caller of this.#end(flight)) caller.reject(asOwn(error, caller.call));
+      landed(error as Error);
     }
   }
 
-  #land(flight: Flight, result: CallResult): void {
-    let copiedBytes = 0;
-    let isFirst = true;
-    for (const caller of this.#end(flight)) {
-      // The first one gets the original: nobody has had the time to change it yet, and the copies are made in this tick.
-      if (!isFirst) copiedBytes += result.bytes.length;
-      if (copiedBytes > landingBytesMax) caller.resolve(this.join(flight.key, caller.call, flight.send));
-      else caller.resolve(isFirst ? result : copyOf(result));
-      isFirst = false;
+  #land(flight: Flight, outcome: Outcome): void {
+    const callers = this.#end(flight);
+    if (outcome instanceof Error) {
+      for (const { call, done } of callers) done(asOwn(outcome, call));
+      return;
     }
-  }
-
-  #board(flight: Flight, call: Call): Promise<CallResult> {
-    return new Promise((resolve, reject) => {
-      const leave = (code: 'timeout' | 'cancelled') => {
-        caller.stopWatching();
-        flight.callers.delete(caller);
-        if (flight.callers.size === 0) this.#abandon(flight);
-        reject(left(call, code, 'uncertain'));
-      };
-      const onAbort = () => leave('cancelled');
-      // Who has as much time as the shared call hears of the timeout from it, with all it knows.
-      const isShorter = call.deadlineAtMs < flight.deadlineAtMs;
-      const cancelTimer = isShorter ? this.#clock.at(call.deadlineAtMs, () => leave('timeout')) : undefined;
-      call.signal?.addEventListener('abort', onAbort, { once: true });
-      const stopWatching = () => {
-        cancelTimer?.();
-        call.signal?.removeEventListener('abort', onAbort);
-      };
-      const caller: Caller = { call, resolve, reject, stopWatching };
-      flight.callers.add(caller);
+    // All copies before the first caller has its answer: what it does to the bytes then is its own affair.
+    const copiesMax = Math.floor(landingBytesMax / Math.max(1, outcome.bytes.length));
+    const answers = callers.map((_, i) => (i === 0 ? outcome : i <= copiesMax ? copyOf(outcome) : undefined));
+    callers.forEach(({ call, done }, i) => {
+      const answer = answers[i];
+      if (answer) done(answer);
+      else this.join(flight.key, call, flight.send, done);
     });
+  }
+
+  #board(flight: Flight, call: Call, done: Done): void {
+    const leave = (code: 'timeout' | 'cancelled') => {
+      caller.stopWatching();
+      flight.callers.delete(caller);
+      if (flight.callers.size === 0) this.#abandon(flight);
+      done(left(call, code, 'uncertain'));
+    };
+    const onAbort = () => leave('cancelled');
+    // Who has as much time as the shared call hears of the timeout from it, with all it knows.
+    const isShorter = call.deadlineAtMs < flight.deadlineAtMs;
+    const cancelTimer = isShorter ? this.#clock.at(call.deadlineAtMs, () => leave('timeout')) : undefined;
+    call.signal?.addEventListener('abort', onAbort, { once: true });
+    const stopWatching = () => {
+      cancelTimer?.();
+      call.signal?.removeEventListener('abort', onAbort);
+    };
+    const caller: Caller = { call, done, stopWatching };
+    flight.callers.add(caller);
   }
 
   /** Nobody waits any more, and nobody may join what is being cancelled. */
@@ -156,7 +152,7 @@ function tell(flight: Flight, params: Buffer): void {
 }
 
 /** The same error, under the caller's own request. */
-function asOwn(error: unknown, { requestId }: Call): unknown {
+function asOwn(error: Error, { requestId }: Call): Error {
   if (!(error instanceof HostError)) return error;
   const { code, message, hint, details } = error;
   if (details.requestId === undefined || details.requestId === requestId) return error;

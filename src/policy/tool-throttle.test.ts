@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { Call, CallResult } from './call.js';
+import type { Call, Done } from './call.js';
 import { defaultThrottlePlan, type ThrottlePlan, ToolThrottle, throttle } from './tool-throttle.js';
 
 type Outcome = 'ok' | 'no' | HostError;
@@ -12,11 +12,12 @@ function setUp(plan: Partial<ThrottlePlan> = {}) {
   const tools = new ToolThrottle(clock, { ...defaultThrottlePlan, ...plan });
   let outcome: Outcome = 'no';
   let sent = 0;
-  const send = throttle(tools)(async () => {
-    sent++;
-    if (typeof outcome !== 'string') throw outcome;
-    return fakeResult('{}', { isError: outcome === 'no' });
-  });
+  const send = promised(
+    throttle(tools)((_call, done) => {
+      sent++;
+      done(typeof outcome === 'string' ? fakeResult('{}', { isError: outcome === 'no' }) : outcome);
+    }),
+  );
   const ends = (next: Outcome) => {
     outcome = next;
   };
@@ -127,14 +128,14 @@ describe('what counts', () => {
 test('twenty rejections that were under way together make one pause', async () => {
   const clock = new FakeClock();
   const tools = new ToolThrottle(clock);
-  const open: ((result: CallResult) => void)[] = [];
-  const send = throttle(tools)(() => new Promise((resolve) => open.push(resolve)));
+  const open: Done[] = [];
+  const send = promised(throttle(tools)((_call, done) => void open.push(done)));
   const calls = Array.from({ length: 20 }, () => send(fakeCall()));
-  for (const resolve of open.slice(0, 10)) resolve(fakeResult('{}', { isError: true }));
+  for (const done of open.slice(0, 10)) done(fakeResult('{}', { isError: true }));
   await Promise.all(calls.slice(0, 10));
   expect((await failureOf(send(fakeCall()))).details.retryAfterMs).toBe(10_000);
   clock.advance(10_000);
-  for (const resolve of open.slice(10)) resolve(fakeResult('{}', { isError: true }));
+  for (const done of open.slice(10)) done(fakeResult('{}', { isError: true }));
   await Promise.all(calls);
   expect(tools.admit(fakeCall())).toBe(1);
 });

@@ -51,17 +51,18 @@ export class ToolThrottle {
     return this.#histories.size;
   }
 
-  /** Throws during a pause. The result goes back with the outcome: how many pauses there had been. */
-  admit(call: Call): number {
+  /** An error during a pause; else what goes back with the outcome: how many pauses there had been. */
+  admit(call: Call): number | HostError {
+    // Nobody was rejected of late: no need to make a key for the call.
+    if (this.#histories.size === 0) return 0;
     const history = this.#histories.get(keyOf(call));
     if (!history) return 0;
     const leftMs = history.pausedUntilMs - this.#clock.nowMs();
-    if (leftMs > 0) throw throttled(call, history.rejections, Math.ceil(leftMs));
-    return history.pauses;
+    return leftMs > 0 ? throttled(call, history.rejections, Math.ceil(leftMs)) : history.pauses;
   }
 
   succeeded(call: Call): void {
-    this.#histories.delete(keyOf(call));
+    if (this.#histories.size > 0) this.#histories.delete(keyOf(call));
   }
 
   rejected(call: Call, pausesBefore: number): void {
@@ -84,18 +85,15 @@ export class ToolThrottle {
 export const throttle =
   (tools: ToolThrottle): Stage =>
   (next) =>
-  async (call) => {
+  (call, done) => {
     const pausesBefore = tools.admit(call);
-    try {
-      const result = await next(call);
-      if (result.isError) tools.rejected(call, pausesBefore);
-      else tools.succeeded(call);
-      return result;
-    } catch (error) {
+    if (typeof pausesBefore !== 'number') return done(pausesBefore);
+    next(call, (outcome) => {
       // Whatever else went wrong says nothing about the arguments.
-      if (isRejection(error)) tools.rejected(call, pausesBefore);
-      throw error;
-    }
+      if (outcome instanceof Error ? isRejection(outcome) : outcome.isError) tools.rejected(call, pausesBefore);
+      else if (!(outcome instanceof Error)) tools.succeeded(call);
+      done(outcome);
+    });
   };
 
 /** The server's own word: what we refuse ourselves carries no code of a server's. */

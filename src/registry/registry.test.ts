@@ -120,6 +120,7 @@ describe('leases', () => {
   test('AC-R6 thirty seconds after the last lease it is idle, not sooner; a lease in between clears that', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
+    registry.opened('x');
     registry.lease('x').release();
     clock.advance(29_000);
     const again = registry.lease('x');
@@ -135,10 +136,12 @@ describe('leases', () => {
   test('D-10 calls and bindings both hold it open, and after a call the count is what it was', () => {
     const { clock, registry, register, count, idle } = setUp();
     register('x', { keepAliveMs: 50 });
+    registry.opened('x');
     const binding = registry.lease('x', 'binding');
-    const calls = Array.from({ length: 20 }, () => registry.lease('x', 'call'));
+    const hold = registry.callHold('x');
+    for (let i = 0; i < 20; i++) hold.enter();
     expect([count('x'), registry.held('x')]).toEqual([21, { binding: 1, call: 20 }]);
-    for (const call of calls) call.release();
+    for (let i = 0; i < 20; i++) hold.leave();
     clock.advance(1_000);
     expect([count('x'), idle]).toEqual([1, []]);
     binding.release();
@@ -204,6 +207,7 @@ describe('idle time', () => {
   test('another keep-alive counts from when it was set', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
+    registry.opened('x');
     registry.lease('x').release();
     clock.advance(20_000);
     register('x', { keepAliveMs: 5_000 }, true);
@@ -211,10 +215,35 @@ describe('idle time', () => {
     expect(idle).toEqual([{ name: 'x', atMs: 25_000 }]);
   });
 
+  test('one timer serves any number of calls, and looks again when some came meanwhile', () => {
+    const { clock, registry, register, idle } = setUp();
+    register('x');
+    registry.opened('x');
+    const hold = registry.callHold('x');
+    for (let i = 0; i < 20; i++) {
+      hold.enter();
+      hold.leave();
+      clock.advance(1_000);
+      expect(clock.pendingTimers).toBe(1);
+    }
+    clock.advance(28_999);
+    expect(idle).toEqual([]);
+    clock.advance(1);
+    expect([idle, clock.pendingTimers]).toEqual([[{ name: 'x', atMs: 49_000 }], 0]);
+  });
+
+  test('a server that does not run has no timer, whoever wanted it', () => {
+    const { clock, registry, register } = setUp();
+    register('x');
+    registry.lease('x').release();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test('clearing the registry leaves no timer', () => {
     const { clock, registry, register } = setUp();
     for (const name of ['a', 'b']) {
       register(name);
+      registry.opened(name);
       registry.lease(name).release();
     }
     registry.clear();

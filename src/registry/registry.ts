@@ -38,12 +38,20 @@ export interface RegistryOptions {
   readonly serversMax?: number;
 }
 
+/** How calls hold a server open: counted, without an object for each. Every `enter` is followed by one `leave`. */
+export interface CallHold {
+  enter(): void;
+  leave(): void;
+}
+
 interface Entry<Spec> {
   registration: Registration<Spec>;
   isActive: boolean;
   readonly held: Record<LeaseKind, number>;
   /** What an eager server holds itself open with. */
   own: Lease | undefined;
+  /** Since when nobody holds it. */
+  idleSinceMs: number;
   cancelIdle: Cancel | undefined;
 }
 
@@ -82,7 +90,14 @@ export class Registry<Spec> {
     if (!entry) {
       if (this.#entries.size >= this.#serversMax) throw tooMany(name, this.#serversMax);
       const held = { binding: 0, call: 0 };
-      const added: Entry<Spec> = { registration, isActive: false, held, own: undefined, cancelIdle: undefined };
+      const added: Entry<Spec> = {
+        registration,
+        isActive: false,
+        held,
+        own: undefined,
+        idleSinceMs: 0,
+        cancelIdle: undefined,
+      };
       this.#entries.set(name, added);
       this.#hold(added);
       return 'added';
@@ -112,6 +127,19 @@ export class Registry<Spec> {
 
   lease(name: string, kind: LeaseKind = 'binding'): Lease {
     return this.#lease(this.#entry(name), kind);
+  }
+
+  callHold(name: string): CallHold {
+    const entry = this.#entry(name);
+    return {
+      enter: () => {
+        entry.held.call++;
+      },
+      leave: () => {
+        entry.held.call--;
+        this.#restTimer(entry);
+      },
+    };
   }
 
   held(name: string): Readonly<Record<LeaseKind, number>> {
@@ -151,7 +179,6 @@ export class Registry<Spec> {
 
   #lease(entry: Entry<Spec>, kind: LeaseKind): Lease {
     entry.held[kind]++;
-    this.#endIdle(entry);
     return new Lease(entry.registration.name, kind, () => {
       entry.held[kind]--;
       this.#restTimer(entry);
@@ -165,18 +192,31 @@ export class Registry<Spec> {
     else if (entry.own) {
       entry.own.release();
       entry.own = undefined;
-    } else if (entry.cancelIdle) this.#restTimer(entry);
+    } else if (entry.cancelIdle) {
+      this.#endIdle(entry);
+      this.#restTimer(entry);
+    }
   }
 
+  /** The idle time begins now, unless somebody holds it. */
   #restTimer(entry: Entry<Spec>): void {
-    this.#endIdle(entry);
+    if (countOf(entry) > 0) return;
+    const { clock } = this.#options;
+    entry.idleSinceMs = clock.nowMs();
+    // One that runs already looks again when it is over: calls come and go too fast to set a timer for each.
+    if (!entry.cancelIdle) this.#setTimer(entry);
+  }
+
+  #setTimer(entry: Entry<Spec>): void {
     const { name, keepAliveMs } = entry.registration;
     // A lease may be given back after its server was removed, and another be registered under the name.
-    if (this.#entries.get(name) !== entry || countOf(entry) > 0 || keepAliveMs === 0) return;
+    if (this.#entries.get(name) !== entry || !entry.isActive || keepAliveMs === 0) return;
     const { clock, onIdle } = this.#options;
-    entry.cancelIdle = clock.at(clock.nowMs() + keepAliveMs, () => {
+    entry.cancelIdle = clock.at(entry.idleSinceMs + keepAliveMs, () => {
       entry.cancelIdle = undefined;
-      onIdle(name);
+      if (countOf(entry) > 0) return;
+      if (clock.nowMs() < entry.idleSinceMs + keepAliveMs) this.#setTimer(entry);
+      else onIdle(name);
     });
   }
 

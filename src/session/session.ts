@@ -12,7 +12,7 @@ import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
-import type { Answer, DeadlineExtension, Peer, RequestOptions } from '../wire/peer.js';
+import type { Answer, DeadlineExtension, Peer } from '../wire/peer.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
@@ -76,7 +76,6 @@ export class Session {
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
   readonly #mirrors: boolean;
   #facts: ServerFacts;
-  #nextToken = 1;
   #renewing: Promise<void> | undefined;
   #renewals = 0;
 
@@ -135,6 +134,24 @@ export class Session {
       return this.#mirrors ? this.#orWithHeaders(sent, () => this.#sendCall(name, text, options), options) : sent;
     } catch (error) {
       return Promise.reject(error);
+    }
+  }
+
+  /** As `callTool`. The outcome is told once, in the tick it comes in where nothing stands in between. */
+  tellTool(
+    name: string,
+    args: ToolArguments | undefined,
+    options: CallOptions,
+    done: (outcome: Answer | Error) => void,
+  ) {
+    if (this.#isHttp) return void this.callTool(name, args, options).then(done, done);
+    try {
+      const token = this.#tokenFor(options);
+      const params = callParams(name, argumentsText(args), this.#metaMembers(token));
+      this.#liveness.owing();
+      this.#peer.ask('tools/call', params, options, done);
+    } catch (error) {
+      done(error as Error);
     }
   }
 
@@ -211,23 +228,20 @@ export class Session {
     http: HttpFacts | undefined,
   ): Promise<Answer> {
     this.#liveness.owing();
-    const request: RequestOptions = { deadlineAtMs: options.deadlineAtMs, signal: options.signal, http };
-    const { onProgress, extend } = options;
-    const withProgress = token === undefined ? request : { ...request, progress: { token, onProgress, extend } };
     const renewals = this.#renewals;
-    const sent = this.#peer.request(method, params, withProgress);
+    const sent = this.#peer.request(method, params, http ? { ...options, http } : options);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
       // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.
       const isRefused = isHostError(error) && error.details.reason === 'session_expired';
       if (!isRefused || error.details.execution !== 'not_executed') throw error;
       await this.#renewWithin(options, renewals, method);
-      return this.#peer.request(method, params, withProgress);
+      return this.#peer.request(method, params, { ...options, http, progressToken: token });
     });
   }
 
   #tokenFor({ onProgress, extend }: CallOptions): number | undefined {
-    return onProgress || extend ? this.#nextToken++ : undefined;
+    return onProgress || extend ? this.#peer.nextId : undefined;
   }
 
   #splice(params: JsonText | undefined, token: number | undefined): Buffer {

@@ -97,6 +97,12 @@ export class Supervisor<C extends Connection> {
 
   // --- for callers
 
+  /** The connection, if it can be used this instant. */
+  ready(): Acquired<C> | undefined {
+    const acquired = this.#acquired;
+    return acquired && this.#state.kind === 'ready' && !acquired.connection.closedBy ? acquired : undefined;
+  }
+
   /** A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. */
   acquire(deadlineAtMs: number, signal?: AbortSignal): Promise<Acquired<C>> {
     const acquired = this.#acquired;

@@ -129,11 +129,10 @@ describe('deadlines', () => {
 
   test('move on with progress, but not past the hard limit', async () => {
     const { clock, channel, ask } = connect();
-    const progress = { token: 'p', extend: { byMs: 1_000, untilMs: 3_500 } };
-    const call = failureOf(ask('a', { progress }));
+    const call = failureOf(ask('a', { extend: { byMs: 1_000, untilMs: 3_500 } }));
     for (let i = 0; i < 5; i++) {
       clock.advance(500);
-      channel.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 'p', progress: i } });
+      channel.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 1, progress: i } });
     }
     expect(clock.nowMs()).toBe(3_500);
     expect((await call).code).toBe('timeout');
@@ -214,29 +213,47 @@ describe('cancelling', () => {
 });
 
 describe('progress', () => {
-  test('tokens 7 and "7" are different, and the raw params are handed on', async () => {
+  const progress = (token: unknown, more = '') =>
+    `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1.0${more}}}`;
+
+  test('is told by the id of the request, and the raw params are handed on', async () => {
     const { channel, peer, ask } = connect();
     const seen: string[] = [];
-    const watch = (token: string | number) => ({
-      progress: { token, onProgress: (params: Buffer) => seen.push(`${typeof token}:${params}`) },
-    });
-    const calls = [ask('a', watch(7)), ask('b', watch('7'))];
-    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"7","progress":1.0}}');
-    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":2}}');
-    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":8,"progress":2}}');
-    expect(seen).toEqual(['string:{"progressToken":"7","progress":1.0}', 'number:{"progressToken":7,"progress":2}']);
+    const watch = (name: string) => ({ onProgress: (params: Buffer) => seen.push(`${name}:${params}`) });
+    expect(peer.nextId).toBe(1);
+    const calls = [ask('a', watch('a')), ask('b', watch('b'))];
+    channel.say(progress(2));
+    channel.say(progress(1));
+    // Neither a string nor a number that nobody has.
+    for (const token of ['"1"', '3', 'null', '[1]']) channel.say(progress(token));
+    expect(seen).toEqual(['b:{"progressToken":2,"progress":1.0}', 'a:{"progressToken":1,"progress":1.0}']);
     channel.say({ jsonrpc: '2.0', id: 1, result: {} });
     channel.say({ jsonrpc: '2.0', id: 2, result: {} });
     await Promise.all(calls);
-    channel.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3}}');
+    channel.say(progress(1));
     expect(seen).toHaveLength(2);
-    expect(peer.counters.late).toBe(2);
+    expect(peer.counters.late).toBe(5);
   });
 
-  test('a token in use is refused', async () => {
-    const { ask } = connect();
-    ask('a', { progress: { token: 1 } }).catch(() => {});
-    expect((await failureOf(ask('b', { progress: { token: 1 } }))).code).toBe('invalid_request');
+  test('of a request with the params of an earlier one is told by the token in them', async () => {
+    const { channel, ask } = connect();
+    const seen: string[] = [];
+    const call = ask('a', { progressToken: 41, onProgress: (params: Buffer) => seen.push(String(params)) });
+    channel.say(progress(41));
+    expect(seen).toEqual(['{"progressToken":41,"progress":1.0}']);
+    channel.say({ jsonrpc: '2.0', id: 1, result: {} });
+    await call;
+    channel.say(progress(41));
+    expect(seen).toHaveLength(1);
+  });
+
+  test('of a request that was not written yet is a guess, and moves no deadline', async () => {
+    const { channel, clock, ask } = connect();
+    channel.held = true;
+    const call = failureOf(ask('a', { extend: { byMs: 5_000, untilMs: 50_000 } }));
+    channel.say(progress(1));
+    clock.advance(1_000);
+    expect((await call).code).toBe('timeout');
   });
 });
 
@@ -414,5 +431,20 @@ test('a message above the limit is refused before anything is written, naming th
 test('the more is owed, the more may leave together, up to a limit', () => {
   const { channel, ask } = connect();
   for (let i = 0; i < 200; i++) ask().catch(() => {});
-  expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 1, 2, 4, 16, 16]);
+  expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 2, 4, 8, 16, 16]);
+});
+
+test('callers who were all answered at once are still a crowd, and forgotten when they stay away', async () => {
+  const { channel, ask } = connect();
+  const calls = Array.from({ length: 16 }, () => ask());
+  for (let id = 1; id <= 16; id++) channel.say({ jsonrpc: '2.0', id, result: {} });
+  await Promise.all(calls);
+  const batches: (number | undefined)[] = [];
+  for (let id = 17; id < 2_000; id++) {
+    const call = ask();
+    batches.push(channel.sent.at(-1)?.batch);
+    channel.say({ jsonrpc: '2.0', id, result: {} });
+    await call;
+  }
+  expect([batches[0], batches.at(-1)]).toEqual([8, 1]);
 });

@@ -16,8 +16,7 @@ import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests } from './inbound-requests.js';
-import { memberText } from './json-members.js';
-import { ProgressMap, type ProgressToken } from './progress-map.js';
+import { findMember, memberText } from './json-members.js';
 import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
 
 export interface Answer {
@@ -36,12 +35,11 @@ export interface RequestOptions {
   /** On the peer's clock. Waiting to be written counts. */
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
-  /** The token must already stand in the params. */
-  readonly progress?: {
-    readonly token: ProgressToken;
-    readonly onProgress?: ((params: Buffer) => void) | undefined;
-    readonly extend?: DeadlineExtension | undefined;
-  };
+  /** Params of each progress notification, raw. The token of a request is its id (`nextId`), and must stand in its params. */
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
+  readonly extend?: DeadlineExtension | undefined;
+  /** The token in the params, where it is another: that of an earlier request with the same params. */
+  readonly progressToken?: number | undefined;
   readonly http?: HttpFacts | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
   readonly uncancellable?: boolean;
@@ -76,11 +74,15 @@ export interface PeerCounters {
 /** Past it a larger batch saves nothing. */
 const batchFramesMax = 16;
 
+/** Per request: a crowd is forgotten after some hundred calls without it. */
+const loadDecay = 1 / 256;
+
+type Told = (outcome: Answer | HostError) => void;
+
 interface Pending {
   readonly frame: OutboundFrame;
   readonly options: RequestOptions;
-  readonly resolve: (answer: Answer) => void;
-  readonly reject: (error: HostError) => void;
+  readonly done: Told;
   readonly onAbort: (() => void) | undefined;
   deadlineAtMs: number;
 }
@@ -92,10 +94,13 @@ export class Peer implements ChannelListener {
   readonly #clock: Clock;
   readonly #handlers: PeerHandlers;
   readonly #pending = new Map<number, Pending>();
-  readonly #progress = new ProgressMap<Pending>();
+  /** By a progress token that is not the id of its request. */
+  readonly #byToken = new Map<number, Pending>();
   readonly #inbound: InboundRequests;
   readonly #deadlines: Deadlines;
   #nextId = 1;
+  /** The most requests that were owed at once, of late. */
+  #load = 0;
   #era: Agreement['era'] | undefined;
   #closed: HostError | undefined;
   #lastMessageAtMs: number;
@@ -137,6 +142,11 @@ export class Peer implements ChannelListener {
     return this.#closed;
   }
 
+  /** The id of the next request, for who must write it into the params. */
+  get nextId(): number {
+    return this.#nextId;
+  }
+
   adopt(agreement: Agreement): void {
     this.#era = agreement.era;
     this.#channel.adopt(agreement);
@@ -144,27 +154,32 @@ export class Peer implements ChannelListener {
 
   /** Rejects with a HostError; an error the server answers with is an answer, not a rejection. */
   request(method: string, params: JsonText | undefined, options: RequestOptions): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.ask(method, params, options, (outcome) =>
+        outcome instanceof HostError ? reject(outcome) : resolve(outcome),
+      );
+    });
+  }
+
+  /** As `request`. The outcome is told once, in the tick it comes in, and even before this returns. */
+  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Told): void {
     const refusal = this.#refusal(method, options);
-    if (refusal) return Promise.reject(refusal);
+    if (refusal) return done(refusal);
+    const { signal, progressToken } = options;
     const id = this.#nextId++;
     const frame = requestFrame(id, method, params, options.http);
-    return new Promise((resolve, reject) => {
-      const { signal, progress } = options;
-      const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
-      const pending: Pending = { frame, options, resolve, reject, onAbort, deadlineAtMs: options.deadlineAtMs };
-      this.#pending.set(id, pending);
-      if (progress) this.#progress.set(progress.token, pending);
-      // A quarter of what is owed: the server works on one part while its callers make the next.
-      frame.batch = Math.min(batchFramesMax, Math.max(1, this.#pending.size >> 2));
-      const refusedNow = this.#send(frame);
-      if (refusedNow) {
-        this.#forget(id, pending);
-        reject(refusedNow);
-        return;
-      }
-      if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
-      this.#deadlines.add(pending.deadlineAtMs);
-    });
+    const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
+    const pending: Pending = { frame, options, done, onAbort, deadlineAtMs: options.deadlineAtMs };
+    this.#pending.set(id, pending);
+    if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
+    frame.batch = this.#batch();
+    const refusedNow = this.#send(frame);
+    if (refusedNow) {
+      this.#forget(id, pending);
+      return done(refusedNow);
+    }
+    if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
+    this.#deadlines.add(pending.deadlineAtMs);
   }
 
   /** Best effort: a notification that cannot be written is lost, as the protocol allows. */
@@ -202,7 +217,7 @@ export class Peer implements ChannelListener {
     const pending = frame.id === undefined ? undefined : this.#pending.get(frame.id);
     if (pending?.frame !== frame) return;
     this.#forget(frame.id as number, pending);
-    pending.reject(error);
+    this.#tell(pending, error);
   }
 
   sessionLost(): void {
@@ -216,7 +231,7 @@ export class Peer implements ChannelListener {
     const orphans = [...this.#pending.values()];
     for (const pending of orphans) {
       this.#forget(pending.frame.id as number, pending);
-      pending.reject(lost(this.#server, error, pending.frame));
+      this.#tell(pending, lost(this.#server, error, pending.frame));
     }
     this.#inbound.cancelAll();
     this.#guard(() => this.#handlers.closed?.(error));
@@ -239,7 +254,7 @@ export class Peer implements ChannelListener {
     }
     frame.phase = 'answered';
     this.#forget(id, pending);
-    pending.resolve({ kind: envelope.kind as Answer['kind'], bytes: envelope.payload() as Buffer });
+    this.#tell(pending, { kind: envelope.kind as Answer['kind'], bytes: envelope.payload() as Buffer });
   }
 
   #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {
@@ -251,17 +266,27 @@ export class Peer implements ChannelListener {
   }
 
   #progressed(params: Buffer | undefined): void {
-    const pending = this.#progress.find(params);
+    const pending = params && this.#ownerOf(params);
     if (!pending || !params) {
       this.counters.late++;
       return;
     }
-    const { progress } = pending.options;
-    if (progress?.extend) {
-      const { byMs, untilMs } = progress.extend;
+    const { extend, onProgress } = pending.options;
+    if (extend) {
+      const { byMs, untilMs } = extend;
       pending.deadlineAtMs = Math.max(pending.deadlineAtMs, Math.min(this.#clock.nowMs() + byMs, untilMs));
     }
-    this.#guard(() => progress?.onProgress?.(params));
+    this.#guard(() => onProgress?.(params));
+  }
+
+  /** Whose progress it is. Our tokens are numbers: `"7"` is nobody's. */
+  #ownerOf(params: Buffer): Pending | undefined {
+    const span = findMember(params, 'progressToken');
+    const token = span && Number(params.toString('latin1', span.start, span.end));
+    if (token === undefined) return undefined;
+    const pending = this.#byToken.get(token) ?? this.#pending.get(token);
+    // What was not written yet the server cannot report on: it guessed the token.
+    return pending?.frame.phase === 'queued' ? undefined : pending;
   }
 
   /** Ends our own request (how a modern stdio server ends a subscription) or one of the server's. */
@@ -273,7 +298,8 @@ export class Peer implements ChannelListener {
     if (ours && ours.frame.phase !== 'queued') {
       this.#forget(ours.frame.id as number, ours);
       this.#channel.withdraw(ours.frame);
-      ours.reject(
+      this.#tell(
+        ours,
         new HostError('cancelled', `server '${this.#server}' cancelled ${ours.frame.method}`, {
           server: this.#server,
           reason: 'by_server',
@@ -302,9 +328,19 @@ export class Peer implements ChannelListener {
     return frame.bytes > LIMITS.frameBytes ? tooLarge(this.#server, frame.bytes) : this.#channel.send(frame);
   }
 
+  /**
+   * Half of what is usually owed: the server works on one half while its callers make the other. Not of what is owed this
+   * instant: callers who were all answered at once come back one by one, and the first would be sent alone.
+   */
+  #batch(): number {
+    const { size } = this.#pending;
+    this.#load = size >= this.#load ? size : this.#load - this.#load * loadDecay;
+    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#load / 2)));
+  }
+
   // --- giving up
 
-  #refusal(method: string, { deadlineAtMs, signal, progress }: RequestOptions): HostError | undefined {
+  #refusal(method: string, { deadlineAtMs, signal }: RequestOptions): HostError | undefined {
     const server = this.#server;
     if (this.#closed) return lost(server, this.#closed);
     if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
@@ -313,9 +349,6 @@ export class Peer implements ChannelListener {
       return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
     }
     if (this.#pending.size >= LIMITS.pendingRequests) return tooManyPending(server);
-    if (progress && this.#progress.has(progress.token)) {
-      return refused(server, 'invalid_request', `progress token ${JSON.stringify(progress.token)} is in use`);
-    }
     return undefined;
   }
 
@@ -327,12 +360,12 @@ export class Peer implements ChannelListener {
     const withdrawal = this.#channel.withdraw(frame);
     if (withdrawal === 'notify' && !pending.options.uncancellable)
       this.notify('notifications/cancelled', `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
-    pending.reject(givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
+    this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
   #forget(id: number, { options, onAbort }: Pending): void {
     this.#pending.delete(id);
-    if (options.progress) this.#progress.delete(options.progress.token);
+    if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
   }
 
@@ -344,6 +377,14 @@ export class Peer implements ChannelListener {
       else if (pending.deadlineAtMs < earliest) earliest = pending.deadlineAtMs;
     }
     return earliest;
+  }
+
+  #tell(pending: Pending, outcome: Answer | HostError): void {
+    try {
+      pending.done(outcome);
+    } catch (error) {
+      this.#handlers.handlerError?.(error);
+    }
   }
 
   #guard(run: () => void): void {

@@ -2,7 +2,7 @@
  * A call, an answer and a failure, for the tests of the stages: each test names only what it is about.
  */
 import { HostError } from '../../src/kernel/errors.js';
-import type { Call, CallResult, Principal } from '../../src/policy/call.js';
+import { type Call, type CallResult, type Principal, type Send, sent } from '../../src/policy/call.js';
 
 export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 
@@ -27,6 +27,15 @@ export const fakeResult = (text = '{}', part: Partial<CallResult> = {}): CallRes
   run: 1,
   ...part,
 });
+
+/** A pipeline as a function that returns a promise, for tests that wait for one call at a time. */
+export const promised = (send: Send) => (call: Call) => sent(send, call);
+
+/** The end of a pipeline, from a function that returns a promise. */
+export const answering =
+  (run: (call: Call) => Promise<CallResult>): Send =>
+  (call, done) =>
+    void run(call).then(done, done);
 
 /** The HostError a call ends with; anything else is a failed test. */
 export async function failureOf(outcome: Promise<unknown>): Promise<HostError> {

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
-import { fakeCall, fakePrincipal } from '../fakes/policy-call.js';
+import { fakeCall, fakePrincipal, promised } from '../fakes/policy-call.js';
 import { type Member, SimulatedHost } from './simulated-host.js';
 import { allFaults, type Fate, type Start } from './simulated-server.js';
 
@@ -122,7 +122,7 @@ class Simulation {
     };
     const principal = fakePrincipal(how.principal);
     const args = `{"nonce":"${nonce}"}`;
-    host.send(fakeCall({ principal, server, tool, args, deadlineAtMs, signal, attempt })).then(
+    promised(host.send)(fakeCall({ principal, server, tool, args, deadlineAtMs, signal, attempt })).then(
       ({ bytes }) => {
         settle('answered');
         if (!bytes.includes(`"${nonce}"`)) host.wrong.push(`${nonce} got the answer to another call`);

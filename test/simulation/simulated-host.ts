@@ -132,7 +132,7 @@ export class SimulatedHost {
       connect: simulated.connect,
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
-    const managed = new ManagedServer(definition, supervisor, () => this.#registry.lease(name, 'call'), clock);
+    const managed = new ManagedServer(definition, supervisor, this.#registry.callHold(name), clock);
     managed.learn(tools, () => true);
     this.members.set(name, { managed, simulated });
     this.#watchProbes(name, managed);

@@ -158,6 +158,10 @@ export class SimulatedSession {
     return this.#owe(nonce, options);
   }
 
+  tellTool(...[tool, args, options, done]: Parameters<Session['tellTool']>): void {
+    this.callTool(tool, args, options).then(done, done);
+  }
+
   async list(): Promise<{ items: [] }> {
     return { items: [] };
   }
