@@ -31,7 +31,7 @@ export interface StatusRow {
 
 export function statusRow(
   row: RegistryRow,
-  { supervisor, breaker, slots, tools, definition }: ManagedServer,
+  { supervisor, breaker, load, tools, definition }: ManagedServer,
   nowMs: number,
 ): StatusRow {
   const snapshot = supervisor.snapshot();
@@ -44,8 +44,8 @@ export function statusRow(
     lazy: definition.isLazy,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count: row.ref_count,
-    running: slots.running,
-    queue: slots.waiting,
+    running: load.running,
+    queue: load.waiting,
     restart_count: snapshot.restarts,
     consecutive_failures: breaker.failures,
     circuit: breaker.circuit(nowMs),

@@ -2,15 +2,16 @@ import { describe, expect, test } from 'vitest';
 import { defaultRetryPlan, RetryBudget } from './retry-budget.js';
 
 describe('the retry budget', () => {
-  const drained = () => {
-    const budget = new RetryBudget();
-    for (let i = 0; i < 100; i++) budget.take()?.();
-    return budget;
-  };
   const taken = (budget: RetryBudget, wanted: number) =>
     Array.from({ length: wanted }, () => budget.take()).filter((end) => end !== undefined);
+  const drained = () => {
+    const budget = new RetryBudget();
+    for (const end of taken(budget, 100)) end();
+    return budget;
+  };
 
-  test('pays for a hundred retries without a success, and for none beyond', () => {
+  test('pays for a hundred retries without a success, at once if need be, and for none beyond', () => {
+    expect(taken(new RetryBudget(), 1_000)).toHaveLength(100);
     const budget = drained();
     expect(budget.tokens).toBe(0);
     expect(budget.take()).toBeUndefined();
@@ -26,30 +27,37 @@ describe('the retry budget', () => {
     expect(budget.tokens).toBe(0);
   });
 
-  test('of few calls three at a time are sent again, and one more when one has ended', () => {
-    const budget = new RetryBudget();
-    const ends = taken(budget, 10);
-    expect(ends).toHaveLength(3);
-    ends[0]?.();
-    ends[0]?.();
-    expect(budget.inFlight).toBe(2);
-    expect(budget.take()).toBeDefined();
-    expect(budget.take()).toBeUndefined();
-  });
+  describe('where the quota would allow more', () => {
+    const plenty = { ...defaultRetryPlan, tokensMax: 1_000_000 };
+    const atItsShare = () => {
+      const budget = new RetryBudget(plenty);
+      for (const end of taken(budget, 100)) end();
+      return budget;
+    };
 
-  test('of many calls a tenth', () => {
-    const budget = new RetryBudget();
-    for (let i = 0; i < 200; i++) budget.succeeded();
-    const [retries, calls] = [taken(budget, 300).length, 500];
-    expect(retries).toBeGreaterThan(20);
-    expect(retries).toBeLessThanOrEqual(calls / 10);
-  });
+    test('three at a time are sent again, and one more when one has ended', () => {
+      const budget = atItsShare();
+      const ends = taken(budget, 5);
+      expect(ends).toHaveLength(3);
+      ends[0]?.();
+      ends[0]?.();
+      expect(budget.inFlight).toBe(2);
+      expect(budget.take()).toBeDefined();
+      expect(budget.take()).toBeUndefined();
+    });
 
-  test('what was long ago pays for nothing', () => {
-    const budget = new RetryBudget({ ...defaultRetryPlan, tokensMax: 1_000_000 });
-    for (let i = 0; i < 1_000_000; i++) budget.succeeded();
-    // A tenth of these, and of the thousand before them.
-    expect(taken(budget, 10_000).length).toBeLessThanOrEqual(1_100);
+    test('of many calls a tenth, beside those three', () => {
+      const budget = atItsShare();
+      expect(taken(budget, 3)).toHaveLength(3);
+      // Each refusal is the end of a call.
+      expect(taken(budget, 10_000)).toHaveLength(909);
+    });
+
+    test('what was long ago pays for a hundred, and no more', () => {
+      const budget = new RetryBudget(plenty);
+      for (let i = 0; i < 1_000_000; i++) budget.succeeded();
+      expect(taken(budget, 109)).toHaveLength(100);
+    });
   });
 
   test('a timeout costs two retries, successes never save up more than the whole', () => {

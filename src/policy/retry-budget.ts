@@ -3,16 +3,18 @@
  * that only successes fill again, and a share of the calls.
  * Not here: whether a single call may be sent again at all (replay.ts).
  *
- * Invariant: however long nothing succeeds, `tokensMax / retryCost` retries are all there are. More than `freeInFlight` at a
- * time are under way only while retries are at most `share` of the calls.
+ * Invariant: however long nothing succeeds, `tokensMax / retryCost` retries are all there are; beyond `burst`, more than
+ * `freeInFlight` at a time are under way only while they are at most one in `callsPerRetry` calls.
  */
 export interface RetryPlan {
   readonly tokensMax: number;
   readonly retryCost: number;
   readonly timeoutCost: number;
   readonly successGain: number;
-  /** Of the calls, so many may be sent again. */
-  readonly share: number;
+  /** Of so many calls one may be sent again. */
+  readonly callsPerRetry: number;
+  /** At once: all calls of a server that dies may have to be. */
+  readonly burst: number;
   /** So many retries may be under way whatever their share: of a few calls a tenth would be none. */
   readonly freeInFlight: number;
 }
@@ -22,24 +24,25 @@ export const defaultRetryPlan: RetryPlan = {
   retryCost: 5,
   timeoutCost: 10,
   successGain: 1,
-  share: 0.1,
+  callsPerRetry: 10,
+  burst: 100,
   freeInFlight: 3,
 };
-
-/** Calls are counted up to this, then old and new weigh half: what was long ago must not pay for a storm today. */
-const callsCounted = 1_000;
 
 export class RetryBudget {
   readonly #plan: RetryPlan;
   #tokens: number;
   #inFlight = 0;
-  /** Calls that have ended, as far as they are told here; a call nobody may send again is not, which errs to the safe side. */
-  #calls = 0;
-  #retries = 0;
+  /**
+   * Calls no retry has been set against yet, as far as they are told here; a call nobody may send again is not, which errs to
+   * the safe side.
+   */
+  #calls: number;
 
   constructor(plan: RetryPlan = defaultRetryPlan) {
     this.#plan = plan;
     this.#tokens = plan.tokensMax;
+    this.#calls = plan.burst * plan.callsPerRetry;
   }
 
   get tokens(): number {
@@ -52,14 +55,14 @@ export class RetryBudget {
 
   /** Undefined: not now. Otherwise the retry is paid for; call the result when it has ended, however it ended. */
   take(): (() => void) | undefined {
-    const { retryCost, freeInFlight, share } = this.#plan;
-    const isWithinShare = this.#retries < share * this.#calls;
-    if (this.#tokens < retryCost || (this.#inFlight >= freeInFlight && !isWithinShare)) {
+    const { retryCost, freeInFlight, callsPerRetry } = this.#plan;
+    const isBeyondShare = this.#calls < callsPerRetry && this.#inFlight >= freeInFlight;
+    if (this.#tokens < retryCost || isBeyondShare) {
       this.#callEnded();
       return undefined;
     }
     this.#pay(retryCost);
-    this.#retries++;
+    this.#calls = Math.max(0, this.#calls - callsPerRetry);
     this.#inFlight++;
     let isOver = false;
     return () => {
@@ -82,8 +85,6 @@ export class RetryBudget {
   }
 
   #callEnded(): void {
-    if (++this.#calls < callsCounted) return;
-    this.#calls /= 2;
-    this.#retries /= 2;
+    this.#calls = Math.min(this.#plan.burst * this.#plan.callsPerRetry, this.#calls + 1);
   }
 }

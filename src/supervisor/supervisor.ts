@@ -60,7 +60,8 @@ export class Supervisor<C extends Connection> {
   readonly #options: SupervisorOptions<C>;
   readonly #clock: Clock;
   readonly #plan: RestartPlan;
-  readonly #waiters: Waiters<Acquired<C>>;
+  /** There only while somebody waits. */
+  #waiters: Waiters<Acquired<C>> | undefined;
   readonly #check: HealthCheck<C>;
   readonly #narrator = new Narrator();
   readonly #queue: Queued[] = [];
@@ -81,18 +82,13 @@ export class Supervisor<C extends Connection> {
   #lastSuccessAtMs: number | undefined;
 
   constructor(options: SupervisorOptions<C>) {
-    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000, waitersMax = 16_384 } = options;
+    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000 } = options;
     this.name = name;
     this.#options = options;
     this.#clock = clock;
     this.#plan = plan;
     this.#state = initialState(clock.nowMs(), isEnabled);
     this.#check = new HealthCheck(clock, options.verify, verifyMs);
-    this.#waiters = new Waiters(clock, waitersMax, {
-      late: () => notYet(this.#state, this.#refused()),
-      cancelled: () => cancelled(name),
-      full: () => tooManyWait(name, waitersMax),
-    });
   }
 
   // --- for callers
@@ -116,6 +112,7 @@ export class Supervisor<C extends Connection> {
     if (refusal) return Promise.reject(refusal);
     if (this.#state.kind === 'suspect' && acquired) this.#check.begin(acquired.connection, this.#concluded(acquired));
     const { waitMs = 5_000 } = this.#options;
+    this.#waiters ??= this.#waitingRoom();
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
@@ -173,14 +170,14 @@ export class Supervisor<C extends Connection> {
 
   /** Nobody has needed it for long enough. */
   idle(): void {
-    if (this.#waiters.size === 0) this.#on({ kind: 'idle' });
+    if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
   snapshot(): Snapshot {
     return snapshotOf(this.#state, {
       server: this.name,
       restarts: restartsInWindow(this.#state.ledger, this.#clock.nowMs(), this.#plan),
-      waiting: this.#waiters.size,
+      waiting: this.#waiting,
       lastError: this.#lastError,
       lastSuccessAtMs: this.#lastSuccessAtMs,
     });
@@ -202,6 +199,8 @@ export class Supervisor<C extends Connection> {
     if (this.#isTaking) return;
     this.#isTaking = true;
     for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
+    // Gives back the room as well: it would stay as large as it ever was.
+    this.#queue.length = 0;
     this.#isTaking = false;
     this.#tell();
   }
@@ -308,13 +307,14 @@ export class Supervisor<C extends Connection> {
       this.#stopping?.resolve();
       this.#stopping = undefined;
     }
-    if (state.kind === 'ready' && this.#acquired) this.#waiters.resolveAll(this.#acquired);
-    if (this.#waiters.size > 0) {
+    if (state.kind === 'ready' && this.#acquired) this.#waiters?.resolveAll(this.#acquired);
+    if (this.#waiting > 0) {
       const refusal = refusalOf(state, this.#refused());
-      if (refusal) this.#waiters.rejectAll(refusal);
+      if (refusal) this.#waiters?.rejectAll(refusal);
       // It came to rest while somebody waited: they still want it.
       else if (state.kind === 'registered') this.#queue.push({ kind: 'wanted' });
     }
+    if (this.#waiting === 0) this.#waiters = undefined;
     if (state.kind === 'auth_required' && state.run === this.#newTokenRun && state.run !== this.#graceRun) {
       this.#graceRun = state.run + 1;
       this.#queue.push({ kind: 'token_changed' });
@@ -328,6 +328,7 @@ export class Supervisor<C extends Connection> {
     const { events } = this.#options;
     for (let next = this.#untold.shift(); next; next = this.#untold.shift())
       events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
+    this.#untold.length = 0;
     this.#isTelling = false;
   }
 
@@ -344,6 +345,19 @@ export class Supervisor<C extends Connection> {
     if (this.#state.kind !== 'stopping') return Promise.resolve();
     this.#stopping ??= withResolver();
     return this.#stopping.promise;
+  }
+
+  get #waiting(): number {
+    return this.#waiters?.size ?? 0;
+  }
+
+  #waitingRoom(): Waiters<Acquired<C>> {
+    const { waitersMax = 16_384 } = this.#options;
+    return new Waiters(this.#clock, waitersMax, {
+      late: () => notYet(this.#state, this.#refused()),
+      cancelled: () => cancelled(this.name),
+      full: () => tooManyWait(this.name, waitersMax),
+    });
   }
 
   #refused(): Refused {

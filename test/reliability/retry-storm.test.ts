@@ -11,7 +11,7 @@ import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { Emitter } from '../../src/kernel/emitter.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import type { Lease } from '../../src/registry/lease.js';
+import { sent } from '../../src/policy/call.js';
 import type { Session } from '../../src/session/session.js';
 import { CorrelatedFailures } from '../../src/supervisor/correlated-failures.js';
 import { StartGate } from '../../src/supervisor/start-gate.js';
@@ -37,7 +37,11 @@ class FailingSession {
     this.#failsAfterMs = failsAfterMs;
   }
 
-  async callTool(): Promise<Answer> {
+  tellTool(_tool: string, _args: unknown, _options: unknown, done: (outcome: Answer | Error) => void): void {
+    this.#answer().then(done, done);
+  }
+
+  async #answer(): Promise<Answer> {
     this.sent++;
     if (this.isWell) {
       await sleep(this.#clock, 2);
@@ -67,8 +71,7 @@ function setUp(failsAfterMs: number) {
     connect: () => Promise.resolve(session as unknown as Session),
     verify: () => Promise.resolve(true),
   });
-  const lease = () => ({ release() {}, [Symbol.dispose]() {} }) as unknown as Lease;
-  const managed = new ManagedServer(definition, supervisor, lease, clock);
+  const managed = new ManagedServer(definition, supervisor, { enter() {}, leave() {} }, clock);
   const raw = Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}');
   managed.learn([{ key: 'read', raw }], () => true);
   const send = dispatch(
@@ -78,14 +81,14 @@ function setUp(failsAfterMs: number) {
   );
   const call = () => {
     const asked = fakeCall({ server: 'storm', tool: 'read', deadlineAtMs: clock.nowMs() + 30_000 });
-    return send(asked).then(
+    return sent(send, asked).then(
       () => true,
       () => false,
     );
   };
   /** One call after the other has begun, whether or not the ones before have ended; all have when it returns. */
   const storm = async (forMs: number) => {
-    const { sent } = session;
+    const sentBefore = session.sent;
     const calls: Promise<boolean>[] = [];
     let inFlightMax = 0;
     for (let ms = 0; ms < forMs; ms += everyMs) {
@@ -95,7 +98,7 @@ function setUp(failsAfterMs: number) {
     }
     await clock.advanceAsync(10_000);
     const successes = (await Promise.all(calls)).filter(Boolean).length;
-    return { calls: calls.length, successes, retries: session.sent - sent - calls.length, inFlightMax };
+    return { calls: calls.length, successes, retries: session.sent - sentBefore - calls.length, inFlightMax };
   };
   return { session, storm, managed, call, clock };
 }
@@ -115,14 +118,13 @@ describe('K5 retry storm: 200 calls a second at a server that fails them all for
     },
   );
 
-  test('a few calls are all sent again, three at a time', async () => {
+  test('a few calls are all sent again', async () => {
     const { session, managed, call, clock } = setUp(1_000);
     const calls = [call(), call(), call(), call()];
     await clock.advanceAsync(1_500);
-    expect(managed.retries.inFlight).toBe(3);
+    expect(managed.retries.inFlight).toBe(4);
     session.isWell = true;
     await clock.advanceAsync(10_000);
-    // The fourth was told at once, rather than queued behind the others.
-    expect(await Promise.all(calls)).toEqual([true, true, true, false]);
+    expect(await Promise.all(calls)).toEqual([true, true, true, true]);
   });
 });
