@@ -2,7 +2,7 @@
  * Runs alone in a PID namespace: a host with servers of all kinds that make a stop hard, closed at once; before it one with
  * obedient servers only. Prints one JSON line. Arguments: servers, seed (unused: nothing is left to chance), folder.
  */
-import fs, { existsSync, readdirSync } from 'node:fs';
+import fs, { readdirSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
 import process from 'node:process';
@@ -57,13 +57,12 @@ async function stopAll(name, count, kindOf) {
     ready: Object.values(states).filter((state) => state === 'ready').length,
     processesBefore: before.length,
     tookMs,
-    stoppedBeforeJournal: steps.indexOf('journal') < 0 ? -1 : steps.indexOf('journal'),
+    stoppedBeforeJournal: steps.indexOf('journal'),
     last: steps.at(-1),
     journalsLeft: readdirSync(stateDir).filter((file) => file.includes('.children')).length,
     toolsKept: known,
     integrity,
     processesLeft: others().length,
-    stateFile: existsSync(path.join(stateDir, 'state.db')),
     problems,
   };
 }
