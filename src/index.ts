@@ -1,12 +1,17 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
+export type { ServerDefinition } from './config/server-definition.js';
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export { createHost, Host } from './host/host.js';
 export type {
   Discovered,
+  DiscoverOptions,
   HostCallOptions,
   HostConfig,
+  HostItem,
   HostOptions,
   HostTool,
+  ListOptions,
+  ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
 export type { SpawnOptions } from './host/spawn-options.js';
@@ -27,14 +32,18 @@ export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetPlan } from './policy/call-budget.js';
 export type { Lease } from './registry/lease.js';
+export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
+export type { AuthLimits, AuthRecovery, RecoveryOutcome } from './session/auth-recovery.js';
 export type { ClientIdentity } from './session/client-identity.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
 export type { ProbeResult } from './session/liveness.js';
 export type { ServerFacts } from './session/negotiate.js';
+export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
+export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';

@@ -32,6 +32,13 @@ test('durations are texts or numbers, and 0 keeps a server for ever', () => {
   });
 });
 
+test.each(['https://example.com/card', './card.json', 'C:\\cards\\one.json', 'card'])(
+  'a card may lie at %s',
+  (card) => {
+    expect(parse({ command: 'a', card }).card).toBe(card);
+  },
+);
+
 describe('D-29 a bad entry is named by its path from the top of the configuration', () => {
   test.each([
     [5, 'mcpServers.files'],
@@ -45,6 +52,11 @@ describe('D-29 a bad entry is named by its path from the top of the configuratio
     [{ command: 'a', timeouts: { strat: '1s' } }, 'mcpServers.files.timeouts'],
     [{ command: 'a', concurrency: 1.5 }, 'mcpServers.files.concurrency'],
     [{ command: 'a', allowed_tools: [] }, 'mcpServers.files'],
+    [{ command: 'a', card: 5 }, 'mcpServers.files.card'],
+    [{ command: 'a', card: '' }, 'mcpServers.files.card'],
+    [{ command: 'a', card: 'ftp://example.com/card' }, 'mcpServers.files.card'],
+    [{ command: 'a', card: 'http://' }, 'mcpServers.files.card'],
+    [{ command: 'a', card: 'x'.repeat(2_049) }, 'mcpServers.files.card'],
   ])('%j', (entry, field) => {
     let error: unknown;
     try {

@@ -26,13 +26,20 @@ export interface ServerDefinition {
   readonly pins: { readonly onFirstSight: PinMode; readonly onChange: PinMode };
   /** The operator vouches for the annotations of this server's tools. */
   readonly trustAnnotations: boolean;
+  /** Where the server's card lies: a URL, or a path. */
+  readonly card: string | undefined;
 }
 
 const count = (min: number, max: number) =>
   z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const duration = z.union([z.number(), z.string()]);
+const cardCharsMax = 2_048;
+/** Whatever looks like a URL must be one that can be fetched; all else is a path. */
+const isUsableCard = (text: string): boolean =>
+  !/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || (/^https?:/i.test(text) && URL.canParse(text));
 
-const treatment = z.object({
+/** The keys that say how a server is treated. */
+export const treatment = z.object({
   enabled: z.boolean().default(true),
   lazy: z.boolean().optional(),
   keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),
@@ -49,6 +56,13 @@ const treatment = z.object({
   cache: z.enum(['on', 'off']).default('on'),
   pins: z.enum(['block', 'warn', 'off']).optional(),
   trustAnnotations: z.boolean().default(false),
+  card: z
+    .string()
+    .min(1, 'must not be empty')
+    .max(cardCharsMax, `must be at most ${cardCharsMax} characters`)
+    .refine((text) => !text.includes('\0'), 'must not contain a NUL')
+    .refine(isUsableCard, 'must be an http:// or https:// URL, or a path')
+    .optional(),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
 
@@ -68,7 +82,7 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     const [issue] = parsed.error.issues;
     throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid');
   }
-  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations } =
+  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;
   const ms = (value: string | number, field: string) => within(name, () => parseDuration(value, field));
   return Object.freeze({
@@ -91,6 +105,7 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     cache,
     pins: Object.freeze({ onFirstSight: pins ?? 'warn', onChange: pins ?? 'block' }),
     trustAnnotations,
+    card,
   });
 }
 

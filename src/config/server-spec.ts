@@ -15,7 +15,8 @@ const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'
 /** Linux takes at most 128 KiB for one argument or variable. */
 const argCharsMax = 128 * 1024;
 
-const stdio = z.strictObject({
+/** The keys that say how a local server is started. */
+export const stdio = z.strictObject({
   name,
   command: noNul('command').min(1, 'must not be empty').max(4_096, 'is too long'),
   args: z.array(noNul('args').max(argCharsMax, 'is too long')).max(1_000, 'has too many entries').default([]),
@@ -30,7 +31,8 @@ const stdio = z.strictObject({
     .default([]),
 });
 
-const http = z.strictObject({
+/** The keys that say how a remote server is reached. */
+export const http = z.strictObject({
   name,
   url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
     const { username, password } = new URL(text);

@@ -5,14 +5,16 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { Call, Done, Outcome, Send } from '../policy/call.js';
+import { type Call, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
 import { mayReplay, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
+import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer.js';
 import type { ManagedServer } from './managed-server.js';
+import { reauthorize, unauthorized } from './reauthorize.js';
 
 /** Redacts and neutralises what a server said before it is quoted. */
 type Clean = (text: string) => string;
@@ -43,6 +45,8 @@ class Dispatch {
   #attempts = 0;
   #mayHaveRun = false;
   #paid: (() => void) | undefined;
+  /** Once per call: another token is worth one more try, which nobody pays for. */
+  #isReauthorized = false;
 
   constructor(server: ManagedServer, call: Call, done: Done, clock: Clock, clean: Clean) {
     this.#server = server;
@@ -63,7 +67,8 @@ class Dispatch {
     );
   }
 
-  #send({ connection, run }: Acquired<Session>): void {
+  #send(acquired: Acquired<Session>): void {
+    const { connection, run } = acquired;
     const { tool, args, deadlineAtMs, signal, onProgress } = this.#call;
     const { callMs } = this.#server.definition.timeouts;
     const nowMs = this.#clock.nowMs();
@@ -73,15 +78,26 @@ class Dispatch {
       onProgress,
       extend: { byMs: callMs, untilMs: Math.min(deadlineAtMs, nowMs + callMsMax) },
     };
-    connection.tellTool(tool, args, options, (outcome) =>
-      this.#over(outcome instanceof Error ? outcome : this.#answered(outcome, run)),
+    connection.tellTool(tool, args, options, (outcome) => {
+      if (!(outcome instanceof Error)) this.#over(this.#answered(outcome, connection, run));
+      else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
+      else this.#over(outcome);
+    });
+  }
+
+  #refused(acquired: Acquired<Session>, refusal: TokenRefused): void {
+    if (this.#isReauthorized) return this.#over(unauthorized(this.#server, acquired, refusal));
+    this.#isReauthorized = true;
+    reauthorize(this.#server, acquired, this.#call, refusal).then(
+      (told) => (told ? this.#over(told) : this.attempt()),
+      (error: Error) => this.#over(error),
     );
   }
 
-  #answered({ kind, bytes }: Answer, run: number): Outcome {
-    this.#server.supervisor.succeeded(run);
+  #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
+    this.#server.supervisor.succeeded(run, heardAtMs);
     if (kind === 'error') return refused(this.#call, bytes, this.#clean);
-    return { bytes, isError: saysError(bytes), fromCache: false, run };
+    return new CallResult(bytes, saysError(bytes), run);
   }
 
   #over(outcome: Outcome): void {

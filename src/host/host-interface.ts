@@ -1,15 +1,33 @@
 /**
  * What goes into a Host and what comes out of it: the types an embedder meets.
  */
+import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
+import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 
 /** As in `hostler.json`, already parsed. */
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
+  /** What each role may call: `server/tool`, with `*` for all of either. Whoever embeds the host is under no role. */
+  readonly roles?: Readonly<Record<string, { readonly allow: readonly string[] }>>;
+  /** What becomes of a principal without a listed role; `deny` when there are roles. */
+  readonly unlistedRole?: 'deny' | 'allow';
+  /** How many calls a principal may make in a window of time: its own ceiling, else that of its role. */
+  readonly budgets?: {
+    readonly principals?: Readonly<Record<string, CeilingEntry>>;
+    readonly roles?: Readonly<Record<string, CeilingEntry>>;
+  };
+  /** Named subsets of the servers. */
+  readonly groups?: Readonly<Record<string, readonly string[]>>;
+}
+
+interface CeilingEntry {
+  readonly calls: number;
+  readonly window: number | string;
 }
 
 export interface HostOptions {
@@ -18,6 +36,10 @@ export interface HostOptions {
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
+  /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
+  readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
+  /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
+  readonly learnAtBoot?: boolean;
   /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
   readonly onProblem?: (error: unknown) => void;
 }
@@ -46,8 +68,48 @@ export interface HostTool {
   readonly raw: Buffer;
 }
 
+export interface ListOptions {
+  readonly principal?: Principal;
+  readonly signal?: AbortSignal;
+  /** How long it may take from now, waiting included; 10 s for a list and 60 s for a resource when absent. */
+  readonly deadlineMs?: number;
+}
+
+/** One item of a list, as the server wrote it. Which server that is stands here, never in what it wrote. */
+export interface HostItem {
+  readonly server: string;
+  /** Its name, or for resources its URI or template. */
+  readonly key: string;
+  readonly raw: Buffer;
+}
+
+/** What a server answered to `resources/read`. */
+export interface ResourceResult {
+  readonly server: string;
+  readonly uri: string;
+  /** The result object as the server wrote it. */
+  readonly bytes: Buffer;
+  json(): unknown;
+}
+
+export interface DiscoverOptions {
+  readonly principal?: Principal;
+  /** Start servers that rest. Without it they are described by what is known of them. */
+  readonly wake?: boolean;
+  /** For all servers together; 30 s when absent. */
+  readonly deadlineMs?: number;
+  /** Leave out the tools of servers that cannot be called now; the reason is told instead. */
+  readonly hideUnavailable?: boolean;
+}
+
 export type Discovered =
-  | { readonly server: string; readonly tool: string; readonly schema: unknown }
+  | {
+      readonly server: string;
+      readonly tool: string;
+      readonly schema: unknown;
+      /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
+      readonly state?: string;
+    }
   | { readonly server: string; readonly error: HostError };
 
 /** Whoever embeds the host without roles acts as this. */

@@ -2,16 +2,17 @@
  * The composition root: joins registry, supervisors, policy and sessions into one Host.
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
+import { parseHostConfig } from '../config/host-config.js';
 import { parseServerDefinition, type ServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { newId, systemRandom } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type CallResult, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
 import { type BudgetPlan, budget, CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -23,29 +24,37 @@ import { ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { Lease } from '../registry/lease.js';
 import { Registry } from '../registry/registry.js';
 import { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
-import type { Session, ToolArguments } from '../session/session.js';
-import type { Supervisor } from '../supervisor/supervisor.js';
+import type { ListMethod } from '../session/lists.js';
+import { type ServerCard, ServerCards } from '../session/server-card.js';
+import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
-import { memberText } from '../wire/json-members.js';
+import { Catalogue } from './catalogue.js';
+import { Discovery } from './discovery.js';
 import { dispatch } from './dispatch.js';
+import { HistoryKeeper } from './history-keeper.js';
 import {
   type Discovered,
+  type DiscoverOptions,
   embedder,
   type HostCallOptions,
   type HostConfig,
+  type HostItem,
   type HostOptions,
   type HostTool,
+  type ListOptions,
+  type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
+import { HostRules } from './host-rules.js';
 import { ManagedServer } from './managed-server.js';
+import { pinsByOrigin } from './pin-origin.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { StateFile } from './state-file.js';
+import { openState, type StateFile } from './state-file.js';
 import { type StatusRow, statusRow } from './status.js';
-import { createSupervise } from './supervise.js';
+import { createSupervise, type Supervised } from './supervise.js';
 
 const callDeadlineMs = 60_000;
-const listDeadlineMs = 10_000;
+const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #clock: Clock;
@@ -55,15 +64,21 @@ export class Host {
   readonly #events = new Emitter<SupervisorEvents>();
   readonly #budgets: CallBudgets;
   readonly #cache: ResponseCache;
+  readonly #throttle: ToolThrottle;
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
-  readonly #supervise: (definition: ServerDefinition) => Supervisor<Session>;
+  readonly #catalogue: Catalogue;
+  readonly #discovery: Discovery;
+  readonly #learnAtBoot: boolean;
+  readonly #histories: HistoryKeeper | undefined;
+  readonly #supervise: (definition: ServerDefinition) => Supervised;
   readonly #send: Send;
   readonly #onProblem: (error: unknown) => void;
   /** Unguessable once per host; each call adds its number. */
   readonly #id = newId();
   #calls = 0;
   readonly #alive = new KeepAlive();
+  readonly #rules = new HostRules();
   #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
@@ -80,11 +95,13 @@ export class Host {
       ...(ambient === undefined ? {} : { ambient }),
     });
     this.#registry = new Registry({ clock, onIdle: (name) => this.#servers.get(name)?.supervisor.idle() });
-    this.#budgets = new CallBudgets(clock);
+    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
+    this.#throttle = new ToolThrottle(clock);
     this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
-      store: this.#state?.pins ?? memoryPinStore(),
+      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#server(server).definition.spec),
       policyOf: (server) => this.#server(server).definition.pins,
     });
     this.#supervise = createSupervise({
@@ -92,9 +109,29 @@ export class Host {
       random,
       connector: this.#connector,
       events: this.#events,
-      learn: (name, tools) => this.#learn(name, tools),
+      reading: (name) => this.#catalogue.reading(name),
+      heard: (name, method, params) => this.#catalogue.heard(name, method, params),
       onProblem,
+      authProvider: options.authProvider,
+      histories: this.#histories,
     });
+    const known = {
+      clock,
+      names: () => this.#registry.list().map(({ name }) => name),
+      serverOf: (name: string) => this.#server(name),
+      findServer: (name: string) => this.#servers.get(name),
+      guards: () => this.#guards,
+      pins: this.#pins,
+      manifests: this.#state?.manifests,
+      cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
+      clean: this.#connector.clean,
+      alive: this.#alive,
+      onToolsChanged: (name: string) => this.#cache.drop(name),
+      onProblem,
+    };
+    this.#catalogue = new Catalogue(known);
+    this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
+    this.#learnAtBoot = options.learnAtBoot ?? false;
     this.#events.on('supervisor', (event) => this.#observe(event));
     const breakerOf = (server: string) => this.#server(server).breaker;
     const slotsOf = (server: string) => this.#server(server).slots;
@@ -113,7 +150,7 @@ export class Host {
         fingerprintOf: ({ server }) => this.#server(server).fingerprint,
         traitsOf: ({ server, tool }) => this.#server(server).traitsOf(tool),
       }),
-      throttle(new ToolThrottle(clock)),
+      throttle(this.#throttle),
       gate(breakerOf, clock),
       concurrency(slotsOf),
     )(dispatch((server) => this.#server(server), clock, this.#connector.clean));
@@ -121,14 +158,11 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
+    const settings = parseHostConfig(config, this.#onProblem);
+    this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const [name, entry] of Object.entries(config.mcpServers ?? {})) {
-      try {
-        await this.#add(parseServerDefinition(name, entry, true), false);
-      } catch (error) {
-        this.#onProblem(error);
-      }
-    }
+    for (const definition of settings.mcpServers.values()) await this.#add(definition, false).catch(this.#onProblem);
+    if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
   /**
@@ -157,7 +191,7 @@ export class Host {
     return name;
   }
 
-  call(server: string, tool: string, args: ToolArguments = {}, options: HostCallOptions = {}): Promise<ToolResult> {
+  call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
     if (this.#closing !== undefined) return Promise.reject(closedHost(server));
     const call: Call = {
       requestId: `${this.#id}-${++this.#calls}`,
@@ -175,37 +209,28 @@ export class Host {
   }
 
   /** The tools of one server, as far as the principal may call them. */
-  async tools(server: string, { principal = embedder, deadlineMs = listDeadlineMs } = {}): Promise<HostTool[]> {
-    const refused = denial(() => this.#guards, { principal, server, tool: undefined, action: 'list' });
-    if (refused) throw refused;
-    const managed = this.#server(server);
-    using _lease = this.#registry.lease(server, 'call');
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    const { connection } = await managed.supervisor.acquire(deadlineAtMs);
-    const { items } = await connection.list('tools/list', { deadlineAtMs });
-    this.#learn(server, items);
-    return items.flatMap(({ key, raw }) =>
-      denial(() => this.#guards, { principal, server, tool: key, action: 'call' }) ? [] : [{ server, name: key, raw }],
-    );
+  tools(server: string, options?: ListOptions): Promise<HostTool[]> {
+    return this.#catalogue.tools(server, options);
   }
 
-  /** All servers at once, each in its own time; one that fails is told as an error and disturbs nobody. */
-  async discover({ principal = embedder, wake = false } = {}): Promise<Discovered[]> {
-    const rows = await Promise.all(
-      this.#registry.list().map(async ({ name }): Promise<Discovered[]> => {
-        if (denial(() => this.#guards, { principal, server: name, tool: undefined, action: 'list' })) return [];
-        const managed = this.#server(name);
-        const isUp = managed.supervisor.snapshot().state === 'ready';
-        if (!wake && !isUp) return managed.tools.map((item) => described(name, item));
-        try {
-          return (await this.tools(name, { principal })).map(({ name: key, raw }) => described(name, { key, raw }));
-        } catch (error) {
-          if (!isHostError(error)) throw error;
-          return [{ server: name, error }];
-        }
-      }),
-    );
-    return rows.flat();
+  /** One list of one server; kept for as long as the server says. */
+  list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
+    return this.#catalogue.list(server, method, options);
+  }
+
+  /** One resource; kept for as long as the server says. */
+  read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
+    return this.#catalogue.read(server, uri, options);
+  }
+
+  /** All servers, some at a time, each in its own time; one that fails is told as an error and disturbs nobody. */
+  discover(options?: DiscoverOptions): Promise<Discovered[]> {
+    return this.#discovery.discover(options);
+  }
+
+  /** The card of a server, by its name; or one at a URL or path. For operators: nothing in it is filtered. */
+  card(nameOrSource: string): Promise<ServerCard> {
+    return this.#discovery.card(nameOrSource);
   }
 
   status(): StatusRow[] {
@@ -236,7 +261,7 @@ export class Host {
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#server(server);
-    this.#cache.drop(server);
+    this.#forget(server);
     await supervisor.stop();
   }
 
@@ -244,7 +269,8 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#server(server);
     managed.breaker.reset();
-    this.#cache.drop(server);
+    this.#throttle.forget(server);
+    this.#forget(server);
     await managed.supervisor.reload();
   }
 
@@ -257,17 +283,22 @@ export class Host {
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
     this.#pins.approve(server, tool, hash, this.#clock.date());
-    const managed = this.#server(server);
-    this.#learn(server, managed.tools);
+    this.#catalogue.judgeAnew(server);
   }
 
   cacheStats(): CacheStats {
     return this.#cache.stats();
   }
 
-  /** Several guards combine by AND; none allows everything. */
+  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = guards;
+    this.#guards = this.#rules.setOwn(guards);
+    this.#catalogue.dropAll();
+  }
+
+  /** Servers by group, as configured. */
+  get groups(): ReadonlyMap<string, readonly string[]> {
+    return this.#rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -294,7 +325,7 @@ export class Host {
       const done = (outcome: Outcome) => {
         this.#alive.letGo();
         if (outcome instanceof Error) reject(outcome);
-        else resolve(new Answered(outcome));
+        else resolve(outcome);
       };
       try {
         this.#send(call, done);
@@ -305,7 +336,8 @@ export class Host {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.dispose()));
+    await Promise.all([...this.#servers.values()].map((managed) => managed.dispose()));
+    this.#histories?.flush();
     this.#registry.clear();
     await this.#connector.close();
     this.#alive.close();
@@ -321,22 +353,23 @@ export class Host {
 
   /** False: it was there already, with the same definition. */
   async #add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
-    const { name, isLazy, keepAliveMs } = definition;
+    const { name, isLazy, keepAliveMs, card } = definition;
     const outcome = this.#registry.register(
-      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card: undefined },
+      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card },
       { replace },
     );
     if (outcome === 'unchanged') return false;
-    this.#cache.drop(name);
+    this.#forget(name);
     // Never two of a kind: the old one is gone before the new one starts.
-    await this.#servers.get(name)?.supervisor.dispose();
+    await this.#servers.get(name)?.dispose();
     const hold = this.#registry.callHold(name);
-    const managed = new ManagedServer(definition, this.#supervise(definition), hold, this.#clock);
+    const { supervisor, auth } = this.#supervise(definition);
+    const managed = new ManagedServer(definition, supervisor, hold, this.#clock, auth);
     this.#servers.set(name, managed);
-    // So that it can be described without being started.
-    const known = this.#state?.manifests.load(name, managed.fingerprint) ?? [];
-    managed.learn(known, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    if (!isLazy && definition.isEnabled) managed.supervisor.start();
+    this.#pins.forget(name);
+    this.#throttle.forget(name);
+    this.#catalogue.recall(managed);
+    if (!isLazy && definition.isEnabled) managed.supervisor.begin();
     return outcome === 'added';
   }
 
@@ -344,21 +377,19 @@ export class Host {
     const managed = this.#servers.get(name);
     this.#servers.delete(name);
     this.#registry.remove(name);
-    await managed?.supervisor.dispose();
+    this.#forget(name);
+    await managed?.dispose();
   }
 
-  #learn(name: string, tools: readonly ListedItem[]): void {
-    const managed = this.#servers.get(name);
-    if (!managed) return;
-    const { changes } = this.#pins.observe(name, tools, this.#clock.date());
-    // What old answers were given for is no longer there.
-    if (changes.some(({ isFresh }) => isFresh)) this.#cache.drop(name);
-    managed.learn(tools, (tool) => this.#pins.statusOf(name, tool) === 'approved');
-    this.#state?.manifests.save(name, managed.fingerprint, tools);
+  /** Nothing that it answered before counts any more. */
+  #forget(server: string): void {
+    this.#cache.drop(server);
+    this.#catalogue.drop(server);
   }
 
   #observe(event: SupervisorEvent): void {
     if (event.kind !== 'state') return;
+    if (event.to === 'connecting') this.#catalogue.drop(event.server);
     const managed = this.#servers.get(event.server);
     if (event.to === 'ready') {
       // The handshake of a new run was the probe.
@@ -370,20 +401,6 @@ export class Host {
   }
 }
 
-class Answered implements ToolResult {
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-
-  constructor({ bytes, isError }: CallResult) {
-    this.bytes = bytes;
-    this.isError = isError;
-  }
-
-  json(): unknown {
-    return JSON.parse(this.bytes.toString('utf8'));
-  }
-}
-
 const closedHost = (server: string) =>
   new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
     server,
@@ -391,23 +408,13 @@ const closedHost = (server: string) =>
     execution: 'not_executed',
   });
 
-/** Without a usable file the host runs, and remembers nothing. */
-function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
-  try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
-  }
-}
-
-function described(server: string, { key, raw }: ListedItem): Discovered {
-  const schema = memberText(raw, 'inputSchema');
-  return { server, tool: key, schema: schema === undefined ? undefined : (JSON.parse(schema) as unknown) };
-}
-
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);
-  await host.open(config);
-  return host;
+  try {
+    await host.open(config);
+    return host;
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
 }

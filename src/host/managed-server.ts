@@ -9,6 +9,7 @@ import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
 import type { CallHold } from '../registry/registry.js';
+import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -17,6 +18,8 @@ import { toolTraits } from './tool-traits.js';
 export class ManagedServer {
   readonly definition: ServerDefinition;
   readonly supervisor: Supervisor<Session>;
+  /** Of a server over HTTP. */
+  readonly auth: AuthRecovery | undefined;
   readonly breaker: Breaker;
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
@@ -28,12 +31,19 @@ export class ManagedServer {
   #traits = noTraits;
   #tools: readonly ListedItem[] = [];
 
-  constructor(definition: ServerDefinition, supervisor: Supervisor<Session>, hold: CallHold, clock: Clock) {
+  constructor(
+    definition: ServerDefinition,
+    supervisor: Supervisor<Session>,
+    hold: CallHold,
+    clock: Clock,
+    auth?: AuthRecovery,
+  ) {
     const { breaker } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
+    this.auth = auth;
     this.#hold = hold;
-    this.fingerprint = createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
+    this.fingerprint = fingerprintOf(definition);
     this.breaker = new Breaker({ ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs });
     this.#clock = clock;
   }
@@ -64,6 +74,27 @@ export class ManagedServer {
     this.#hold.leave();
   }
 
+  /** Does it, and once more if it was refused for a token that could be renewed. */
+  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
+    return this.auth ? this.auth.withRenewal(limits, attempt) : attempt();
+  }
+
+  /** Ends it for good; resolves when nothing of it runs. */
+  dispose(): Promise<void> {
+    this.auth?.close();
+    return this.supervisor.dispose();
+  }
+
+  /** The same for work that is not on the path of every call. */
+  async whileHeld<T>(run: () => Promise<T>): Promise<T> {
+    this.enter();
+    try {
+      return await run();
+    } finally {
+      this.leave();
+    }
+  }
+
   /** The last list that was read. */
   get tools(): readonly ListedItem[] {
     return this.#tools;
@@ -83,6 +114,10 @@ export class ManagedServer {
     return this.#traits.get(tool) ?? plainTool;
   }
 }
+
+/** Equal for equal definitions only. */
+export const fingerprintOf = (definition: ServerDefinition): string =>
+  createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
 const noTraits: ReadonlyMap<string, ToolTraits> = new Map();

@@ -6,6 +6,8 @@ export interface SpawnOptions {
   /** False when absent: a spawned server is started at once. */
   readonly lazy?: boolean;
   readonly keepAliveMs?: number;
+  /** URL or path of its server card. */
+  readonly card?: string;
   readonly circuitThreshold?: number;
   readonly circuitResetMs?: number;
   readonly maxRestarts?: number;
@@ -15,13 +17,13 @@ export interface SpawnOptions {
 
 /** Options of `spawn` as the keys of a configuration entry. */
 export function treatmentOf(options: SpawnOptions): Record<string, unknown> {
-  const { lazy, keepAliveMs, circuitThreshold, circuitResetMs, maxRestarts, restartWindowMs } = options;
+  const { lazy, keepAliveMs, card, circuitThreshold, circuitResetMs, maxRestarts, restartWindowMs } = options;
   const given = (entries: Record<string, unknown>) =>
     Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
   const breaker = given({ threshold: circuitThreshold, reset: circuitResetMs });
   const restart = given({ max: maxRestarts, window: restartWindowMs });
   return {
-    ...given({ lazy, keepAlive: keepAliveMs }),
+    ...given({ lazy, keepAlive: keepAliveMs, card }),
     ...(Object.keys(breaker).length > 0 ? { breaker } : {}),
     ...(Object.keys(restart).length > 0 ? { restart } : {}),
   };

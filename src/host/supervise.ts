@@ -4,17 +4,23 @@
  */
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
+import { isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
+import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
+import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
+import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { defaultPlan } from '../supervisor/restart-plan.js';
+import { defaultPlan, type RestartPlan } from '../supervisor/restart-plan.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { HistoryKeeper } from './history-keeper.js';
+import { fingerprintOf } from './managed-server.js';
 import { ToolLearner } from './tool-learner.js';
 
 export interface SuperviseParts {
@@ -22,19 +28,59 @@ export interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  readonly learn: (server: string, tools: readonly ListedItem[]) => void;
+  /** A reading of the server's tools begins; what is returned is handed the list. */
+  readonly reading: (server: string) => (list: ServerList) => void;
+  /** A notification came in. */
+  readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
   readonly onProblem: (error: unknown) => void;
+  /** For servers over HTTP; without one, what the definition says is all there is. */
+  readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
+  /** Undefined: nothing outlives the host. */
+  readonly histories: HistoryKeeper | undefined;
+}
+
+export interface Supervised {
+  readonly supervisor: Supervisor<Session>;
+  /** Of a server over HTTP. */
+  readonly auth: AuthRecovery | undefined;
 }
 
 const listChanged = 'notifications/tools/list_changed';
 
-export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervisor<Session> {
-  const { clock, random, connector, events, learn, onProblem } = parts;
+export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
+  const { clock, random, connector, events, reading, heard, onProblem, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   return (definition) => {
     const { name, spec, restart, timeouts, isLazy, isEnabled } = definition;
-    return new Supervisor<Session>({
+    const { max: maxRestarts, windowMs, onExhausted } = restart;
+    const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
+    const history = histories?.of(name, fingerprintOf(definition), plan);
+    const auth = authOf(definition, parts);
+    const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
+      const learner = new ToolLearner(clock, () => reading(name), onProblem);
+      // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
+      let isUp = false;
+      const session = await connector.connect(spec, {
+        startTimeoutMs: Math.ceil(deadlineAtMs - clock.nowMs()),
+        signal,
+        ...(auth === undefined ? {} : { tokens: auth }),
+        handlers: {
+          closed: (error) => isUp && onLost(error),
+          handlerError: onProblem,
+          notification: ({ method, params }) => {
+            // What is kept is forgotten first: the learner's own reading is the first of the new one.
+            heard(name, method, params);
+            if (method === listChanged) learner.changed();
+          },
+        },
+      });
+      await learner.begin(session, { deadlineAtMs, signal });
+      if (session.closedBy) throw session.closedBy;
+      isUp = true;
+      return session;
+    };
+    const supervisor = new Supervisor<Session>({
       name,
       clock,
       random,
@@ -44,23 +90,30 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isLazy,
       isEnabled,
       isFirstStartFree: isPackageRunner(spec),
-      plan: { ...defaultPlan, maxRestarts: restart.max, windowMs: restart.windowMs, onExhausted: restart.onExhausted },
-      connect: async (_run, signal, onLost) => {
+      plan,
+      ...(history === undefined ? {} : { history }),
+      connect: (_run, signal, onLost) => {
         const deadlineAtMs = clock.nowMs() + timeouts.startMs;
-        const learner = new ToolLearner(clock, (tools) => learn(name, tools), onProblem);
-        const session = await connector.connect(spec, {
-          startTimeoutMs: timeouts.startMs,
-          signal,
-          handlers: {
-            closed: onLost,
-            handlerError: onProblem,
-            notification: ({ method }) => method === listChanged && learner.changed(),
-          },
-        });
-        await learner.begin(session, { deadlineAtMs, signal });
-        return session;
+        const once = () => connect(deadlineAtMs, signal, onLost);
+        return auth ? auth.withRenewal({ deadlineAtMs, signal }, once) : once();
       },
       verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
     });
+    auth?.onChanged(() => supervisor.tokenChanged());
+    return { supervisor, auth };
   };
+}
+
+function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
+  const { name, spec } = definition;
+  if (isStdio(spec)) return undefined;
+  const { authProvider, connector, onProblem } = parts;
+  let provider: AuthProvider | undefined;
+  try {
+    provider = authProvider?.(definition);
+  } catch (error) {
+    // The server still has what its definition says; if that is not enough, it says so itself.
+    onProblem(error);
+  }
+  return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
 }

@@ -10,11 +10,14 @@ function set(lists: (ListedItem[] | HostError)[]) {
   const learnt: string[] = [];
   const problems: unknown[] = [];
   let reads = 0;
+  let begun = 0;
   let closes = 0;
   const session = {
     closedBy: undefined,
     list: async () => {
       reads++;
+      // A reading is told of before the server is asked.
+      expect(begun).toBe(reads);
       const next = lists.shift() ?? [];
       if (next instanceof HostError) throw next;
       return { items: next };
@@ -25,7 +28,10 @@ function set(lists: (ListedItem[] | HostError)[]) {
   } as unknown as Session;
   const learner = new ToolLearner(
     clock,
-    (tools) => learnt.push(tools.map(({ key }) => key).join()),
+    () => {
+      begun++;
+      return ({ items }) => learnt.push(items.map(({ key }) => key).join());
+    },
     (error) => problems.push(error),
   );
   return { clock, learner, session, learnt, problems, reads: () => reads, closes: () => closes };

@@ -8,23 +8,26 @@
  */
 import { type Clock, sleep } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
-import type { ListedItem } from '../session/lists.js';
+import type { ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 
 /** Servers announce each of many changes; they are read once when things have settled. */
 const settleMs = 100;
 const readMsMax = 30_000;
 
+/** Told that a reading begins; what it returns is handed the list. */
+export type BeginReading = () => (list: ServerList) => void;
+
 export class ToolLearner {
   readonly #clock: Clock;
-  readonly #learn: (tools: readonly ListedItem[]) => void;
+  readonly #begin: BeginReading;
   readonly #onProblem: (error: unknown) => void;
   #session: Session | undefined;
   #state: 'idle' | 'reading' | 'reading, changed again' = 'idle';
 
-  constructor(clock: Clock, learn: (tools: readonly ListedItem[]) => void, onProblem: (error: unknown) => void) {
+  constructor(clock: Clock, begin: BeginReading, onProblem: (error: unknown) => void) {
     this.#clock = clock;
-    this.#learn = learn;
+    this.#begin = begin;
     this.#onProblem = onProblem;
   }
 
@@ -32,7 +35,8 @@ export class ToolLearner {
   async begin(session: Session, limits: CallOptions): Promise<void> {
     this.#session = session;
     try {
-      this.#learn((await session.list('tools/list', limits)).items);
+      const learn = this.#begin();
+      learn(await session.list('tools/list', limits));
     } catch (error) {
       // A server that answers, if only with an error, can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
@@ -54,7 +58,8 @@ export class ToolLearner {
       await sleep(this.#clock, settleMs);
       this.#state = 'reading';
       if (session.closedBy) return;
-      this.#learn((await session.list('tools/list', { deadlineAtMs: this.#clock.nowMs() + readMsMax })).items);
+      const learn = this.#begin();
+      learn(await session.list('tools/list', { deadlineAtMs: this.#clock.nowMs() + readMsMax }));
     } catch (error) {
       this.#onProblem(error);
     } finally {

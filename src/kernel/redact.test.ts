@@ -92,3 +92,10 @@ test('more values than are remembered push out the oldest, not the newest', () =
   for (let i = 0; i < 1_500; i++) know(`secret-value-${i}`);
   expect(redact('secret-value-1499')).toBe('[REDACTED]');
 });
+
+test('a value that was forgotten is text like any other, and the others are still known', () => {
+  const { redact, know, forget } = createRedactor(['first-value', 'second-value']);
+  forget('first-value');
+  know('third-value');
+  expect(redact('first-value second-value third-value')).toBe('first-value [REDACTED] [REDACTED]');
+});

@@ -65,6 +65,8 @@ export interface Redactor {
   readonly redact: Redact;
   /** From now on this value is taken out wherever it shows. */
   know(value: string): void;
+  /** The value no longer matters, and makes room for others. */
+  forget(value: string): void;
 }
 
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
@@ -77,7 +79,13 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
     known.set(value, formsOf(value));
     const oldest = known.size > knownValuesMax ? known.keys().next().value : undefined;
     if (oldest !== undefined) known.delete(oldest);
-    // The longest first: a short secret that is part of a longer one must not break it up.
+    sort();
+  };
+  const forget = (value: string) => {
+    if (known.delete(value)) sort();
+  };
+  // The longest first: a short secret that is part of a longer one must not break it up.
+  const sort = () => {
     forms = [...new Set([...known.values()].flat())].sort((a, b) => b.length - a.length);
   };
   for (const secret of secrets) know(secret);
@@ -89,5 +97,5 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
     for (const pattern of labelled) clean = clean.replace(pattern, `$1${mark}`);
     return clean;
   };
-  return { redact, know };
+  return { redact, know, forget };
 }

@@ -62,6 +62,25 @@ describe('D-01 one probe', () => {
     expect(breaker.circuit(121)).toBe('open');
   });
 
+  test('D-37 that said nothing about the server is no failure, though its deadline is over', () => {
+    for (const nowMs of [150, 151, 1_000]) {
+      const breaker = opened();
+      const probe = ticketOf(breaker.admit(100, far));
+      // Somebody may have looked in between, or not.
+      if (nowMs > 150) expect(breaker.circuit(150)).toBe('open');
+      breaker.released(probe, nowMs);
+      expect([breaker.failures, breaker.circuit(nowMs), breaker.opensAgainAtMs(nowMs)]).toEqual([
+        3,
+        'half_open',
+        nowMs,
+      ]);
+      breaker.failed(ticketOf(breaker.admit(nowMs, far)), nowMs);
+      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs + 200);
+      breaker.released(probe, nowMs);
+      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs + 200);
+    }
+  });
+
   test('that fails makes the next wait twice as long, to a limit', () => {
     const breaker = opened();
     let nowMs = 0;
@@ -130,22 +149,25 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       let untilMs: number | undefined;
       let failedProbes = 0;
       let probe: { ticket: Ticket; untilMs: number } | undefined;
+      let overdue: Ticket | undefined;
       let live: Ticket[] = [];
       const open = (atMs: number) => {
         untilMs = atMs + Math.min(100 * 2 ** failedProbes, 1_000);
-        probe = undefined;
+        probe = overdue = undefined;
         live = [];
       };
       const close = () => {
         if (untilMs !== undefined) live = [];
         failures = failedProbes = 0;
-        untilMs = probe = undefined;
+        untilMs = probe = overdue = undefined;
       };
       const expire = () => {
         if (probe && nowMs >= probe.untilMs) {
           failures++;
           failedProbes++;
+          const { ticket } = probe;
           open(probe.untilMs);
+          overdue = ticket;
         }
       };
       const tickets: Ticket[] = [];
@@ -164,8 +186,10 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
           if (!admission.admitted) continue;
           tickets.push(admission.ticket);
           agree(admission.ticket.isProbe, isDue);
-          if (isDue) probe = { ticket: admission.ticket, untilMs: nowMs + 50 };
-          else live.push(admission.ticket);
+          if (isDue) {
+            probe = { ticket: admission.ticket, untilMs: nowMs + 50 };
+            overdue = undefined;
+          } else live.push(admission.ticket);
         } else if (ticket) {
           const isProbe = probe?.ticket === ticket;
           const isLive = live.includes(ticket);
@@ -184,8 +208,12 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
             }
           } else {
             breaker.released(ticket, nowMs);
-            if (isProbe) {
-              probe = undefined;
+            if (ticket === overdue) {
+              failures--;
+              failedProbes--;
+            }
+            if (isProbe || ticket === overdue) {
+              probe = overdue = undefined;
               untilMs = nowMs;
             }
           }

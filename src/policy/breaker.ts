@@ -5,7 +5,7 @@
  * Not here: starting the server again (supervisor/), tools that always fail (tool-throttle.ts).
  *
  * Invariants: at most one probe at a time; what was sent before the breaker opened neither closes nor prolongs it; a probe
- * that never answers is a failure at its own deadline.
+ * that never answers is a failure at its own deadline, unless it is told afterwards that it said nothing about the server.
  */
 export interface BreakerPlan {
   /** Failures in a row that open it; 0 and 1 both mean the first. */
@@ -40,7 +40,14 @@ export type Admission =
 
 type State =
   | { readonly kind: 'closed'; readonly failures: number }
-  | { readonly kind: 'open'; readonly failures: number; readonly untilMs: number; readonly failedProbes: number }
+  | {
+      readonly kind: 'open';
+      readonly failures: number;
+      readonly untilMs: number;
+      readonly failedProbes: number;
+      /** The probe whose deadline was counted as a failure. */
+      readonly overdue: Ticket | undefined;
+    }
   | { readonly kind: 'probing'; readonly failures: number; readonly ticket: Ticket; readonly failedProbes: number };
 
 const closed: State = { kind: 'closed', failures: 0 };
@@ -59,6 +66,10 @@ export class Breaker {
 
   constructor(plan: BreakerPlan = defaultBreakerPlan) {
     this.#plan = plan;
+  }
+
+  get isClosed(): boolean {
+    return this.#state.kind === 'closed';
   }
 
   circuit(nowMs: number): Circuit {
@@ -118,8 +129,17 @@ export class Breaker {
   /** The call ended without a word about the server: cancelled, or refused by a later stage. A probe slot is free again. */
   released(ticket: Ticket, nowMs: number): void {
     const state = this.#current(nowMs);
-    if (state.kind !== 'probing' || state.ticket !== ticket) return;
-    this.#state = { kind: 'open', failures: state.failures, failedProbes: state.failedProbes, untilMs: nowMs };
+    // Whoever waits in vain for a server that reconnects does so until the deadline: that was counted before this was known.
+    const isCounted = state.kind === 'open' && state.overdue === ticket;
+    if (!isCounted && !(state.kind === 'probing' && state.ticket === ticket)) return;
+    const counted = isCounted ? 1 : 0;
+    this.#state = {
+      kind: 'open',
+      failures: state.failures - counted,
+      failedProbes: state.failedProbes - counted,
+      untilMs: nowMs,
+      overdue: undefined,
+    };
   }
 
   /** A newer run of the server was opened: the handshake was the probe. */
@@ -137,17 +157,18 @@ export class Breaker {
     this.#pass = passOf(this.#period);
   }
 
-  #open(failures: number, failedProbes: number, nowMs: number): void {
+  #open(failures: number, failedProbes: number, nowMs: number, overdue?: Ticket): void {
     const resetMs = Math.min(this.#plan.resetMs * 2 ** Math.min(failedProbes, 30), this.#plan.resetMsMax);
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs };
+    this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs, overdue };
   }
 
   /** The state at `nowMs`: a probe past its deadline has failed. */
   #current(nowMs: number): State {
     const state = this.#state;
     if (state.kind === 'probing' && nowMs >= (state.ticket.probeUntilMs ?? 0)) {
-      this.#open(state.failures + 1, state.failedProbes + 1, state.ticket.probeUntilMs ?? nowMs);
+      const { failures, failedProbes, ticket } = state;
+      this.#open(failures + 1, failedProbes + 1, ticket.probeUntilMs ?? nowMs, ticket);
     }
     return this.#state;
   }

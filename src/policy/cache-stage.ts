@@ -10,7 +10,7 @@
 import { isHostError } from '../kernel/errors.js';
 import type { Question, ResponseCache } from './cache.js';
 import { cacheHint } from './cache-hint.js';
-import type { Call, CallResult, Send, Stage, ToolTraits } from './call.js';
+import { type Call, CallResult, type Principal, type Send, type Stage, type ToolTraits } from './call.js';
 import { argumentsHash } from './canonical-json.js';
 import { jointKey } from './joint-key.js';
 import type { SingleFlight } from './single-flight.js';
@@ -35,9 +35,9 @@ export const cached =
     };
     return (call, done) => {
       if (!mayCache(call)) return next(call, done);
-      const question = questionOf(call, fingerprintOf(call));
+      const question = new AskedBy(call, fingerprintOf(call));
       const bytes = cache.get(question);
-      if (bytes) return done({ bytes, isError: false, fromCache: true, run: 0 });
+      if (bytes) return done(new CallResult(bytes, false, 0));
 
       const epoch = cache.epochOf(call.server);
       const send: Send = (sent, answered) =>
@@ -50,19 +50,35 @@ export const cached =
     };
   };
 
-function questionOf(call: Call, fingerprint: string): Question {
-  const { server, tool, principal } = call;
-  let hash: { readonly value: string | undefined } | undefined;
-  return {
-    server,
-    tool,
-    principal,
-    fingerprint,
-    argumentsHash: () => {
-      hash ??= { value: hashOf(call) };
-      return hash.value;
-    },
-  };
+/** What a call asks, its arguments hashed once at most. */
+class AskedBy implements Question {
+  readonly #call: Call;
+  readonly fingerprint: string;
+  #hash: string | undefined;
+  #isHashed = false;
+
+  constructor(call: Call, fingerprint: string) {
+    this.#call = call;
+    this.fingerprint = fingerprint;
+  }
+
+  get server(): string {
+    return this.#call.server;
+  }
+
+  get tool(): string {
+    return this.#call.tool;
+  }
+
+  get principal(): Principal {
+    return this.#call.principal;
+  }
+
+  argumentsHash(): string | undefined {
+    if (!this.#isHashed) this.#hash = hashOf(this.#call);
+    this.#isHashed = true;
+    return this.#hash;
+  }
 }
 
 /** Whether arguments without a canonical form may be sent is for others to say; they are equal to nothing. */

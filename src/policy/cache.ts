@@ -36,7 +36,7 @@ export interface Question {
   readonly fingerprint: string;
   readonly principal: Principal;
   /** Costs more than all else here, so it is asked for only when needed. Undefined: the arguments have no canonical form. */
-  readonly argumentsHash: () => string | undefined;
+  argumentsHash(): string | undefined;
 }
 
 export interface CacheStats {

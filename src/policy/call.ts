@@ -43,13 +43,27 @@ export interface Call {
   readonly attempt: number;
 }
 
-export interface CallResult {
+/** What a tool answered. A class, so that the one object made for an answer is also what its caller gets. */
+export class CallResult {
   /** The result object of `tools/call`, as the server wrote it. */
   readonly bytes: Buffer;
   readonly isError: boolean;
-  readonly fromCache: boolean;
   /** The run of the server that answered; 0 for a cached answer. */
   readonly run: number;
+
+  constructor(bytes: Buffer, isError: boolean, run: number) {
+    this.bytes = bytes;
+    this.isError = isError;
+    this.run = run;
+  }
+
+  get fromCache(): boolean {
+    return this.run === 0;
+  }
+
+  json(): unknown {
+    return JSON.parse(this.bytes.toString('utf8'));
+  }
 }
 
 /** How a call ended: with an answer, or a HostError. Any other error is a mistake of ours, handed on as it is. */

@@ -29,7 +29,8 @@ export const gate =
   (next) =>
   (call, done) => {
     const breaker = breakerOf(call.server);
-    const admission = breaker.admit(clock.nowMs(), call.deadlineAtMs);
+    // A closed breaker does not look at the time, and this is the path of nearly every call.
+    const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs(), call.deadlineAtMs);
     if (!admission.admitted) {
       return done(refused(call, admission.failures, admission.retryAfterMs, admission.probeInProgress));
     }
@@ -37,14 +38,17 @@ export const gate =
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
     next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs }, (outcome) => {
-      report(breaker, ticket, outcome, clock.nowMs());
+      report(breaker, ticket, outcome, clock);
       done(outcome);
     });
   };
 
 /** What the outcome of an admitted call says about its server. */
-export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, nowMs: number): void {
-  if (!(outcome instanceof Error)) breaker.succeeded(ticket, nowMs);
+export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, clock: Clock): void {
+  const isFailure = outcome instanceof Error;
+  if (!isFailure && breaker.isClosed && breaker.failures === 0) return;
+  const nowMs = clock.nowMs();
+  if (!isFailure) breaker.succeeded(ticket, nowMs);
   else if (speaksAgainstServer(outcome)) breaker.failed(ticket, nowMs);
   else breaker.released(ticket, nowMs);
 }

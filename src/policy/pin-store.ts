@@ -37,11 +37,18 @@ export interface PinStore {
   save(server: string, records: readonly PinRecord[]): void;
 }
 
+/** Servers that pins are kept for. Past it the one that was first seen longest ago is seen for the first time again. */
+export const pinnedServersMax = 20_000;
+
 export function memoryPinStore(): PinStore {
   const byServer = new Map<string, readonly PinRecord[]>();
   return {
     load: (server) => byServer.get(server),
-    save: (server, records) => void byServer.set(server, records),
+    save(server, records) {
+      byServer.set(server, records);
+      const oldest = byServer.size > pinnedServersMax ? byServer.keys().next().value : undefined;
+      if (oldest !== undefined) byServer.delete(oldest);
+    },
   };
 }
 

@@ -143,6 +143,12 @@ export class Pins {
     return record ? pinStatus(record) : this.#unpinned(records);
   }
 
+  /** Another server has taken the name: what is known of it comes from the store. */
+  forget(server: string): void {
+    this.#byServer.delete(server);
+    this.#unsaved.delete(server);
+  }
+
   /** Both versions with their texts, to show what changed. */
   recordOf(server: string, tool: string): PinRecord | undefined {
     return this.#recordsOf(server)?.get(tool);

@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { Call, CallResult, Done, Outcome, Send } from './call.js';
+import { type Call, CallResult, type Done, type Outcome, type Send } from './call.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
@@ -138,7 +138,7 @@ export class SingleFlight {
   }
 }
 
-const copyOf = (result: CallResult): CallResult => ({ ...result, bytes: Buffer.from(result.bytes) });
+const copyOf = ({ bytes, isError, run }: CallResult): CallResult => new CallResult(Buffer.from(bytes), isError, run);
 
 /** Whoever asked for progress gets its own bytes of it. One that throws at it does not keep it from the others. */
 function tell(flight: Flight, params: Buffer): void {

@@ -79,6 +79,15 @@ test('a success after the pause ends it all', async () => {
   await send(fakeCall());
 });
 
+test('D-36 a server that is forgotten begins anew, and no other does', async () => {
+  const { send, times, tools } = setUp();
+  await times(5);
+  await times(5, { server: 'gitlab' });
+  tools.forget('github');
+  expect((await send(fakeCall())).isError).toBe(true);
+  expect((await failureOf(send(fakeCall({ server: 'gitlab' })))).code).toBe('tool_throttled');
+});
+
 describe('nobody else is held back:', () => {
   test.each([
     ['another principal', { principal: fakePrincipal('bob', 'dev') }],

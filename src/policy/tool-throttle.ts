@@ -25,6 +25,7 @@ export interface ThrottlePlan {
 export const defaultThrottlePlan: ThrottlePlan = { threshold: 5, pauseMs: 10_000, pauseMsMax: 60_000 };
 
 interface History {
+  readonly server: string;
   rejections: number;
   pauses: number;
   pausedUntilMs: number;
@@ -61,13 +62,23 @@ export class ToolThrottle {
     return leftMs > 0 ? throttled(call, history.rejections, Math.ceil(leftMs)) : history.pauses;
   }
 
+  /** Another server has taken the name, or the same one starts afresh. */
+  forget(server: string): void {
+    for (const [key, history] of this.#histories) if (history.server === server) this.#histories.delete(key);
+  }
+
   succeeded(call: Call): void {
     if (this.#histories.size > 0) this.#histories.delete(keyOf(call));
   }
 
   rejected(call: Call, pausesBefore: number): void {
     const key = keyOf(call);
-    const history: History = this.#histories.get(key) ?? { rejections: 0, pauses: 0, pausedUntilMs: 0 };
+    const history: History = this.#histories.get(key) ?? {
+      server: call.server,
+      rejections: 0,
+      pauses: 0,
+      pausedUntilMs: 0,
+    };
     if (history.pauses !== pausesBefore) return;
     history.rejections++;
     if (history.rejections >= this.#plan.threshold) {

@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
+import type { TokenSource } from '../transports/http/auth-token.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
@@ -15,6 +16,8 @@ import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import type { PeerHandlers } from '../wire/peer.js';
+import type { AuthProvider } from './auth-provider.js';
+import { AuthRecovery, withoutScheme } from './auth-recovery.js';
 import type { ClientIdentity } from './client-identity.js';
 import { createEraMemory } from './era-memory.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
@@ -37,6 +40,8 @@ export interface ConnectOptions {
   readonly startTimeoutMs?: number;
   readonly signal?: AbortSignal;
   readonly handlers?: PeerHandlers;
+  /** HTTP: what each request is authorized with, beside the headers of the definition. */
+  readonly tokens?: TokenSource;
 }
 
 const startTimeoutMsDefault = 30_000;
@@ -78,11 +83,17 @@ export class Connector {
     return this.#open({
       ...options,
       server: spec.name,
-      open: this.#opener(spec),
+      open: this.#opener(spec, options.tokens),
       eraKey: eraKey(spec),
       onlyEra: transport === 'http-sse' ? 'legacy' : undefined,
       mayFallBack: transport === 'auto',
     });
+  }
+
+  /** Whose tokens go out for this server, and are renewed when it refuses them. To be closed when the server goes. */
+  authFor(server: string, provider: AuthProvider): AuthRecovery {
+    const { onProblem } = this.#options;
+    return new AuthRecovery({ server, provider, clock: this.clock, secrets: this.#redactor, onProblem });
   }
 
   /** A session over a channel of the embedder's own, such as the near end of `createMemoryLink`. */
@@ -121,13 +132,13 @@ export class Connector {
     return session;
   }
 
-  #opener(spec: ServerSpec): OpenChannel {
+  #opener(spec: ServerSpec, tokens: TokenSource | undefined): OpenChannel {
     if (isStdio(spec)) {
       const { name: server, cwd, ...rest } = spec;
       const stdio = { server, ...rest, ...(cwd === undefined ? {} : { cwd }) };
       return () => openStdio(stdio, { clock: this.clock, cleanText: this.clean, children: this.#children });
     }
-    const http = { server: spec.name, url: spec.url, headers: spec.headers };
+    const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens };
     const deps = { clock: this.clock, random: this.#random };
     return (variant, limits): Promise<Channel> =>
       variant === 'http-sse' || spec.transport === 'http-sse'
@@ -147,6 +158,6 @@ function secretsOf(spec: ServerSpec): string[] {
   const named = (pairs: Iterable<readonly [string, string]>) =>
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
   if (isStdio(spec)) return named(Object.entries(spec.env));
-  const headers = Object.values(spec.headers).map((value) => value.replace(/^(?:bearer|basic|token)\s+/i, ''));
+  const headers = Object.values(spec.headers).map(withoutScheme);
   return [...headers, ...named(new URL(spec.url).searchParams)];
 }

@@ -17,6 +17,9 @@ const LISTS = {
 
 export type ListMethod = keyof typeof LISTS;
 
+export const isListMethod = (method: unknown): method is ListMethod =>
+  typeof method === 'string' && Object.hasOwn(LISTS, method);
+
 export interface ListedItem {
   /** `name`, or `uri` / `uriTemplate` for resources; empty when the server gave none. */
   readonly key: string;

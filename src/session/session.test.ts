@@ -180,7 +180,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
   });
 });
 
-describe('lists', () => {
+describe('D-19 lists', () => {
   const pages = (...items: unknown[][]) => {
     let page = 0;
     return () => {
@@ -209,22 +209,23 @@ describe('lists', () => {
   });
 
   test.each([
-    ['a repeated cursor', 'repeated_cursor', () => ({ result: { tools: [], nextCursor: 'same' } })],
+    ['a repeated cursor', 'repeated_cursor', 2, () => ({ result: { tools: [], nextCursor: 'same' } })],
     [
       'no end',
       'too_many_pages',
+      50,
       (
         (page = 0) =>
         () => ({ result: { tools: [], nextCursor: `c${page++}` } })
       )(),
     ],
-  ])('with %s are an error', async (_what, reason, answer) => {
+  ])('with %s are an error', async (_what, reason, pagesRead, answer) => {
     const { session, methods, until } = await open('legacy', false, answer);
     await expect(session.list('tools/list', until())).rejects.toMatchObject({
       code: 'protocol_error',
       details: { reason },
     });
-    expect(methods().length).toBeLessThan(60);
+    expect(methods().filter((method) => method === 'tools/list')).toHaveLength(pagesRead);
   });
 
   test.each([
@@ -233,6 +234,15 @@ describe('lists', () => {
   ])('with too much of %s are an error', async (_what, reason, result) => {
     const { session, until } = await open('legacy', false, () => ({ result }));
     await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { reason } });
+  });
+
+  test('are as private as their most private page', async () => {
+    const results = [
+      { tools: [], nextCursor: 'c', ttlMs: 9, cacheScope: 'public' },
+      { tools: [], ttlMs: 9 },
+    ];
+    const { session, until } = await open('legacy', false, () => ({ result: results.shift() }));
+    expect(await session.list('tools/list', until())).toMatchObject({ ttlMs: 9, cacheScope: 'private' });
   });
 
   test('keep only objects', async () => {

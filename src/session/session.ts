@@ -109,6 +109,11 @@ export class Session {
     return this.#peer.owed;
   }
 
+  /** When the server last said anything at all. */
+  get heardAtMs(): number {
+    return this.#peer.lastMessageAtMs;
+  }
+
   /** Why the connection is over, once it is. */
   get closedBy(): HostError | undefined {
     return this.#peer.closedBy;
@@ -301,6 +306,8 @@ export class Session {
         () => settle(resolve),
         (cause: unknown) =>
           settle(() => {
+            // Not the server's fault: whoever renews tokens must hear of it as it is.
+            if (isHostError(cause) && cause.code === 'needs_reauth') return reject(cause);
             const message = `${method} on server '${server}': its session could not be renewed`;
             reject(new HostError('transport', message, { ...facts, cause }));
           }),

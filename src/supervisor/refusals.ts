@@ -3,7 +3,8 @@
  * Every one of them is said before anything was sent, so each is `not_executed`.
  */
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
-import type { Reason, ServerState } from './server-state.js';
+import type { Reason } from './restart-plan.js';
+import type { ServerState } from './server-state.js';
 
 /** Who is asked for, and the failure that led here. */
 export interface Refused {

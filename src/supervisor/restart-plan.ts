@@ -45,6 +45,12 @@ export const defaultPlan: RestartPlan = {
   onExhausted: 'park',
 };
 
+/** Why a server is not running, in words a person can act on; never a secret. */
+export interface Reason {
+  readonly code: string;
+  readonly message: string;
+}
+
 /** What is remembered of past failures. Only a proven server empties it. */
 export interface Ledger {
   /** When restarts were charged, oldest first; at most `maxRestarts + 1` of them. */
@@ -55,9 +61,17 @@ export interface Ledger {
   readonly failedProbes: number;
   /** Failures that were not charged: they lengthen the waits and park nobody. */
   readonly unchargedFailures: number;
+  /** It was parked or ejected: until it is proven every start is a probe, also for the next host. */
+  readonly parked: { readonly reason: Reason; readonly atMs: number } | undefined;
 }
 
-export const emptyLedger: Ledger = { restartsAtMs: [], unprovenStarts: 0, failedProbes: 0, unchargedFailures: 0 };
+export const emptyLedger: Ledger = {
+  restartsAtMs: [],
+  unprovenStarts: 0,
+  failedProbes: 0,
+  unchargedFailures: 0,
+  parked: undefined,
+};
 
 export interface Charge {
   readonly ledger: Ledger;

@@ -15,16 +15,11 @@ import {
   emptyLedger,
   type Ledger,
   probeDelayMs,
+  type Reason,
   type RestartPlan,
   restartDelayMs,
   uncharged,
 } from './restart-plan.js';
-
-/** Why a server is not running, in words a person can act on; never a secret. */
-export interface Reason {
-  readonly code: string;
-  readonly message: string;
-}
 
 export interface Common {
   /** The newest run that was ever opened; 0 before the first. */
@@ -172,8 +167,9 @@ const isDisabled = (state: ServerState): boolean =>
   state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
-function open({ run, ledger }: Common, { nowMs }: StepContext, probe?: Probe): Step {
+function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): Step {
   const next = run + 1;
+  const probe = asked ?? (ledger.parked && { by: 'timer' });
   return [
     { kind: 'connecting', run: next, ledger, sinceMs: nowMs, probe },
     [{ do: 'disarm' }, { do: 'open', run: next }],
@@ -292,7 +288,7 @@ function openFailed(
   const { reason } = event;
   if (event.failure === 'auth') return enter(state, needsAuth(reason, context), context);
   if (state.probe) return enter(...probeFailed(state, state.probe, reason, context), context);
-  if (event.failure === 'permanent') return enter(state, park(state.ledger, reason, context), context);
+  if (event.failure === 'permanent') return enter(...park(state, reason, context), context);
   if (event.isFree) return enter(state, retry(state.ledger, false, reason, context), context);
   if (context.isFrozen) return enter(...forborne(state, false, reason, context), context);
   return enter(...charged(state, false, reason, context), context);
@@ -372,8 +368,8 @@ function enter(common: Common, following: Following, { nowMs }: StepContext): St
 
 function charged(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
   const { ledger, exhausted } = charge(common.ledger, context.nowMs, wasProven, context.plan);
-  const following = exhausted ? park(ledger, reason, context) : retry(ledger, wasProven, reason, context);
-  return [{ ...common, ledger }, following];
+  const after = { ...common, ledger };
+  return exhausted ? park(after, reason, context) : [after, retry(ledger, wasProven, reason, context)];
 }
 
 /** A failure that is not the server's fault: no charge, but the waits grow as if there were one. */
@@ -393,10 +389,12 @@ const retry = (
   reason,
 });
 
-function park(ledger: Ledger, reason: Reason, { nowMs, plan, random }: StepContext): Following {
-  if (plan.onExhausted === 'eject') return { kind: 'ejected', reason };
+function park(before: Common, reason: Reason, { nowMs, plan, random }: StepContext): [Common, Following] {
+  const ledger = { ...before.ledger, parked: { reason, atMs: nowMs } };
+  const common = { ...before, ledger };
+  if (plan.onExhausted === 'eject') return [common, { kind: 'ejected', reason }];
   const nextProbeAtMs = nowMs + probeDelayMs(ledger, plan, random);
-  return { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs };
+  return [common, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs }];
 }
 
 /** A call may try a parked server once between two probes, so that impatient callers cannot hammer it. */
@@ -406,7 +404,7 @@ function probeFailed(common: Common, probe: Probe, reason: Reason, context: Step
     return [common, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nextProbeAtMs + context.plan.wakeAfterMs }];
   }
   const ledger = { ...common.ledger, failedProbes: common.ledger.failedProbes + 1 };
-  return [{ ...common, ledger }, park(ledger, reason, context)];
+  return park({ ...common, ledger }, reason, context);
 }
 
 /** Asked again only slowly: what helps is a new token, which wakes it at once. */

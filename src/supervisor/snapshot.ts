@@ -2,8 +2,8 @@
  * One server as `status` shows it: what its state machine knows, and nothing that is not true at this instant.
  * Times are on the host's clock; whoever shows them to people turns them into dates.
  */
-import type { HostError } from '../kernel/errors.js';
-import type { Reason, ServerState } from './server-state.js';
+import type { Reason } from './restart-plan.js';
+import type { ServerState } from './server-state.js';
 
 export interface Snapshot {
   readonly server: string;
@@ -30,7 +30,7 @@ export interface SnapshotFacts {
   readonly server: string;
   readonly restarts: number;
   readonly waiting: number;
-  readonly lastError: { readonly error: HostError; readonly atMs: number } | undefined;
+  readonly lastError: { readonly error: Reason; readonly atMs: number } | undefined;
   readonly lastSuccessAtMs: number | undefined;
 }
 

@@ -2,7 +2,8 @@
  * What a supervisor tells the world: one stream, shared by all servers, that log, metrics and dashboard read alike.
  * Not here: deciding anything. A listener that throws or calls back disturbs nobody.
  */
-import type { Reason, ServerState } from './server-state.js';
+import type { Reason } from './restart-plan.js';
+import type { ServerState } from './server-state.js';
 
 export type SupervisorEvent = {
   /** On the host's clock. */

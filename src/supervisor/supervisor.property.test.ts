@@ -93,7 +93,7 @@ async function live(
     die: () => server.connection?.die(),
     dieSilently: () => server.connection?.dieSilently(),
     loseOld: () => supervisor.lost(run() - 1, crashed()),
-    succeed: () => supervisor.succeeded(run()),
+    succeed: () => supervisor.succeeded(run(), clock.nowMs()),
     miss: () => supervisor.missed(run()),
     answer: () => supervisor.answered(run()),
     start: () => supervisor.start(),

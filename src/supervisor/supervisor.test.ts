@@ -298,7 +298,7 @@ describe('starts and restarts', () => {
     await clock.advanceAsync(200);
     supervisor.lost(1, crashed());
     supervisor.missed(1);
-    supervisor.succeeded(1);
+    supervisor.succeeded(1, clock.nowMs());
     expect([state(), supervisor.snapshot().run, supervisor.snapshot().lastSuccessAtMs]).toEqual([
       'ready',
       2,
@@ -410,7 +410,7 @@ describe('a suspect', () => {
     const { acquire, clock, supervisor, settle } = await suspect(verify);
     const waiting = acquire();
     await settle();
-    supervisor.succeeded(1);
+    supervisor.succeeded(1, clock.nowMs());
     expect((await waiting).run).toBe(1);
     say(false);
     await clock.advanceAsync(5_200);

@@ -15,10 +15,10 @@ import type { CorrelatedFailures } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
 import { type Connect, type Connection, classifyFailure, type Verify } from './ports.js';
 import { cancelled, notYet, type Refused, refusalOf, tooManyWait, unresponsive } from './refusals.js';
-import { defaultPlan, type RestartPlan, restartsInWindow } from './restart-plan.js';
+import { defaultPlan, emptyLedger, type Ledger, type RestartPlan, restartsInWindow } from './restart-plan.js';
 import { Run } from './run.js';
 import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
-import { type Snapshot, snapshotOf } from './snapshot.js';
+import { type Snapshot, type SnapshotFacts, snapshotOf } from './snapshot.js';
 import type { StartGate } from './start-gate.js';
 import { Narrator, type SupervisorEvents, type Told } from './supervisor-events.js';
 import { Waiters } from './waiters.js';
@@ -43,6 +43,14 @@ export interface SupervisorOptions<C extends Connection> {
   /** For the health check of a suspect. */
   readonly verifyMs?: number;
   readonly waitersMax?: number;
+  /** What an earlier host left about this very definition, and who is told of every change. */
+  readonly history?: History;
+}
+
+export interface History {
+  readonly ledger: Ledger;
+  /** Must not throw. Never called on the path of a call. */
+  readonly remember: (ledger: Ledger) => void;
 }
 
 export interface Acquired<C> {
@@ -79,15 +87,19 @@ export class Supervisor<C extends Connection> {
   /** That one more try. It gets none itself, or a token that is renewed in vain each time would make a loop. */
   #graceRun: number | undefined;
   #lastError: { readonly error: HostError; readonly atMs: number } | undefined;
+  /** Why an earlier host had parked it; shown until there is something newer. */
+  readonly #earlierError: SnapshotFacts['lastError'];
   #lastSuccessAtMs: number | undefined;
 
   constructor(options: SupervisorOptions<C>) {
     const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000 } = options;
+    const { ledger = emptyLedger } = options.history ?? {};
     this.name = name;
     this.#options = options;
     this.#clock = clock;
     this.#plan = plan;
-    this.#state = initialState(clock.nowMs(), isEnabled);
+    this.#state = initialState(clock.nowMs(), isEnabled, ledger);
+    this.#earlierError = ledger.parked && { error: ledger.parked.reason, atMs: ledger.parked.atMs };
     this.#check = new HealthCheck(clock, options.verify, verifyMs);
   }
 
@@ -116,16 +128,21 @@ export class Supervisor<C extends Connection> {
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
+  /** Why nobody can have a connection now; undefined when it is ready or may be soon. Asking wakes nothing. */
+  refusal(): HostError | undefined {
+    return refusalOf(this.#state, this.#refused());
+  }
+
   /** The connection of this run is of no more use. Of an older run: nothing happens. */
   lost(run: number, error: HostError): void {
     this.#on({ kind: 'lost', run, error });
   }
 
   /** A call was answered. */
-  succeeded(run: number): void {
+  succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
-    this.#lastSuccessAtMs = this.#clock.nowMs();
+    this.#lastSuccessAtMs = atMs;
     // Nothing more to learn, on the path of every call.
     if (state.kind === 'ready' && state.wasCalled) return;
     this.#on({ kind: 'call_succeeded', run });
@@ -139,8 +156,14 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'answered', run });
   }
 
+  /** It is to run, called or not. Forgives nothing. */
+  begin(): void {
+    this.#on({ kind: 'wanted' });
+  }
+
   // --- for operators
 
+  /** Forgives everything. */
   start(): void {
     this.#on({ kind: 'start' });
   }
@@ -178,7 +201,7 @@ export class Supervisor<C extends Connection> {
       server: this.name,
       restarts: restartsInWindow(this.#state.ledger, this.#clock.nowMs(), this.#plan),
       waiting: this.#waiting,
-      lastError: this.#lastError,
+      lastError: this.#lastError ?? this.#earlierError,
       lastSuccessAtMs: this.#lastSuccessAtMs,
     });
   }
@@ -224,7 +247,9 @@ export class Supervisor<C extends Connection> {
   #failure({ kind, run, error }: Extract<Queued, { error: HostError }>): RunEvent {
     const { name } = this;
     const failure = classifyFailure(error);
-    const isFree = kind === 'open_failed' && run === 1 && this.#options.isFirstStartFree === true;
+    // What has a history has been started before.
+    const isFirst = run === 1 && this.#state.ledger === emptyLedger;
+    const isFree = kind === 'open_failed' && isFirst && this.#options.isFirstStartFree === true;
     const counts = kind === 'lost' ? this.#acquired?.run === run : this.#state.kind === 'connecting';
     if (counts && run === this.#state.run) {
       this.#lastError = { error, atMs: this.#clock.nowMs() };
@@ -283,6 +308,7 @@ export class Supervisor<C extends Connection> {
     const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);
     const told = this.#narrator.tell(before, after, nowMs, restarts);
     this.#untold.push(...told);
+    if (after.ledger !== before.ledger) this.#options.history?.remember(after.ledger);
     if (told.some(({ kind }) => kind === 'proven')) this.#options.guard.proven(this.name);
     if (before.kind === after.kind) return;
     if (after.kind !== 'suspect') this.#check.end();

@@ -73,7 +73,7 @@ describe('answers', () => {
 });
 
 describe('deadlines', () => {
-  test('are absolute, count the wait to be written, and tell the server', async () => {
+  test('D-32 are absolute, count the wait to be written, and tell the server', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask());
     clock.advance(999);
@@ -127,7 +127,7 @@ describe('deadlines', () => {
     expect(Math.max(...ended)).toBeLessThanOrEqual(10);
   });
 
-  test('move on with progress, but not past the hard limit', async () => {
+  test('D-32 move on with progress, but not past the hard limit', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask('a', { extend: { byMs: 1_000, untilMs: 3_500 } }));
     for (let i = 0; i < 5; i++) {
@@ -138,7 +138,7 @@ describe('deadlines', () => {
     expect((await call).code).toBe('timeout');
   });
 
-  test('a server that floods notifications and never answers is still timed out', async () => {
+  test('D-32 a server that floods notifications and never answers is still timed out', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask('a', { deadlineAtMs: 1_300 }));
     for (let i = 0; i < 30; i++) {

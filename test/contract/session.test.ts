@@ -150,7 +150,7 @@ describe.each(cells)('$name', (cell) => {
     });
 
   if (cell.abilities.announces)
-    test('an announcement reaches us while nothing is asked', async () => {
+    test('D-32 an announcement reaches us while nothing is asked', async () => {
       const heard = () => notifications.filter(({ method }) => method === 'notifications/tools/list_changed').length;
       const acknowledged = () =>
         notifications.some(({ method }) => method === 'notifications/subscriptions/acknowledged');

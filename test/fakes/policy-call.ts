@@ -2,7 +2,7 @@
  * A call, an answer and a failure, for the tests of the stages: each test names only what it is about.
  */
 import { HostError } from '../../src/kernel/errors.js';
-import { type Call, type CallResult, type Principal, type Send, sent } from '../../src/policy/call.js';
+import { type Call, CallResult, type Principal, type Send, sent } from '../../src/policy/call.js';
 
 export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 
@@ -20,13 +20,8 @@ export const fakeCall = (part: Partial<Call> = {}): Call => ({
   ...part,
 });
 
-export const fakeResult = (text = '{}', part: Partial<CallResult> = {}): CallResult => ({
-  bytes: Buffer.from(text),
-  isError: false,
-  fromCache: false,
-  run: 1,
-  ...part,
-});
+export const fakeResult = (text = '{}', { isError = false, run = 1 } = {}): CallResult =>
+  new CallResult(Buffer.from(text), isError, run);
 
 /** A pipeline as a function that returns a promise, for tests that wait for one call at a time. */
 export const promised = (send: Send) => (call: Call) => sent(send, call);

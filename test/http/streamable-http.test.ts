@@ -3,6 +3,7 @@ import { isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import { TokenRefused } from '../../src/transports/http/auth-token.js';
 import type { HttpSpec } from '../../src/transports/http/http-pool.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
@@ -224,8 +225,9 @@ describe('refusals', () => {
     );
     const frame = request('tools/list');
     channel.send(frame);
-    await heard.settled(frame);
-    expect(channel.challenge).toBe(challenge);
+    const refused = await heard.settled(frame);
+    expect(refused).toBeInstanceOf(TokenRefused);
+    expect((refused as TokenRefused).challenge).toBe(challenge);
   });
 });
 

@@ -145,6 +145,10 @@ export class SimulatedSession {
     this.#onLost = onLost;
   }
 
+  get heardAtMs(): number {
+    return this.#server.parts.clock.nowMs();
+  }
+
   get owed(): number {
     return this.#owed.size;
   }

@@ -11,6 +11,7 @@ import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Random } from '../../kernel/random.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
+import type { AuthToken } from './auth-token.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { reconnectDelayMs } from './reconnect-delay.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
@@ -30,6 +31,8 @@ interface GetStreamOptions {
   readonly random: Random;
   /** Starts the GET. */
   readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
+  /** What the GET that was just started is authorized with. */
+  readonly token: () => AuthToken | undefined;
   readonly lastEventId?: string | undefined;
   readonly retryMs?: number | undefined;
   /** Never give up for reasons that may pass. */
@@ -47,6 +50,7 @@ export class GetStream implements ExchangeSink {
   #lastEventId: string | undefined;
   #retryMs: number | undefined;
   #exchange: HttpExchange | undefined;
+  #sent: AuthToken | undefined;
   #parser: SseParser | undefined;
   #cancelWait: Cancel = () => {};
   #failures = 0;
@@ -70,6 +74,7 @@ export class GetStream implements ExchangeSink {
     this.#parser = this.#openedAtMs = this.#tooLarge = undefined;
     this.#heard = false;
     this.#exchange = this.#options.open(this.#lastEventId, this);
+    this.#sent = this.#options.token();
   }
 
   /** Opens after the time the server asked for, or later when it was asked in vain. */
@@ -102,8 +107,8 @@ export class GetStream implements ExchangeSink {
       );
       return undefined;
     }
-    const inSession = true;
-    const error = statusError({ server, status, headers, inSession, rpcCode: undefined, now: clock.date() });
+    const facts = { server, status, headers, inSession: true, rpcCode: undefined, sent: this.#sent };
+    const error = statusError({ ...facts, now: clock.date() });
     if (status < 500 && !passingStatuses.includes(status)) this.#fatal = error;
     return error;
   }

@@ -1,12 +1,14 @@
 /**
  * The request headers of each era, and the checks that keep a header from being anything but a header.
  * Modern (2026-07-28): every POST names its version, method and subject. Legacy: the version once it is agreed, and the
- * session id while there is one. Configured headers (credentials) go out with every request to the configured origin.
+ * session id while there is one. Configured headers (credentials) go out with every request to the configured origin, and
+ * so does the token that is current when the request is sent; it replaces a configured header of the same name.
  *
  * Invariant: nothing that a server or caller supplied reaches a header line unencoded unless it is plain visible ASCII.
  */
 import { HostError } from '../../kernel/errors.js';
 import type { Agreement, Era, HttpFacts, OutboundFrame } from '../../wire/channel.js';
+import type { AuthToken, TokenSource } from './auth-token.js';
 
 /** What `server/discover` is asked with before anything is agreed. */
 const modernVersion = '2026-07-28';
@@ -77,15 +79,26 @@ export const isSessionId = (value: string): boolean =>
 /** Builds the headers of each request from parts that change rarely. */
 export class RequestHeaders {
   readonly #configured: HeaderList;
+  readonly #tokens: TokenSource | undefined;
+  #token: AuthToken | undefined;
+  /** Configured headers and the token. */
+  #own: HeaderList = [];
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
   #modern: HeaderList = [];
   #legacy: HeaderList = [];
   #initialize: HeaderList = [];
 
-  constructor(configured: HeaderList) {
+  constructor(configured: HeaderList, tokens?: TokenSource) {
     this.#configured = configured;
+    this.#tokens = tokens;
+    this.#token = tokens?.current();
     this.#rebuild();
+  }
+
+  /** What the last headers that were built are authorized with. */
+  get token(): AuthToken | undefined {
+    return this.#token;
   }
 
   get sessionId(): string | undefined {
@@ -110,6 +123,7 @@ export class RequestHeaders {
 
   /** For a POST of this frame, whose facts were checked. */
   post(frame: OutboundFrame): HeaderList {
+    this.#renew();
     if (frame.method === 'initialize') return this.#initialize;
     if (this.eraOf(frame.method) === 'legacy') return this.#legacy;
     const list = [...this.#modern];
@@ -121,6 +135,7 @@ export class RequestHeaders {
 
   /** For a GET of an event stream. */
   stream(lastEventId: string | undefined): HeaderList {
+    this.#renew();
     const list = this.#without('text/event-stream');
     if (lastEventId !== undefined) list.push('last-event-id', lastEventId);
     return list;
@@ -128,13 +143,22 @@ export class RequestHeaders {
 
   /** For the DELETE that ends a session. */
   end(): HeaderList {
+    this.#renew();
     return this.#without('application/json');
   }
 
+  #renew(): void {
+    const token = this.#tokens?.current();
+    if (token === this.#token) return;
+    this.#token = token;
+    this.#rebuild();
+  }
+
   #rebuild(): void {
+    this.#own = withToken(this.#configured, this.#token);
     const base = [
       ...['content-type', 'application/json', 'accept', acceptBoth, 'accept-encoding', 'identity'],
-      ...this.#configured,
+      ...this.#own,
     ];
     this.#modern = [...base, 'mcp-protocol-version', this.#version() ?? modernVersion];
     this.#legacy = [...base, ...this.#sessionParts()];
@@ -155,7 +179,24 @@ export class RequestHeaders {
   }
 
   #without(accept: string): HeaderList {
-    return ['accept', accept, 'accept-encoding', 'identity', ...this.#configured, ...this.#sessionParts()];
+    return ['accept', accept, 'accept-encoding', 'identity', ...this.#own, ...this.#sessionParts()];
+  }
+}
+
+function withToken(configured: HeaderList, token: AuthToken | undefined): HeaderList {
+  if (!token) return configured;
+  const name = token.header[0].toLowerCase();
+  const others = configured.filter((_, at) => configured[at - (at % 2)] !== name);
+  return [...others, name, token.header[1]];
+}
+
+/** Why a token cannot stand in a request; its value is never quoted. */
+export function checkToken(server: string, { header: [name, value] }: AuthToken): HostError | undefined {
+  try {
+    configuredHeaders(server, { [name]: value });
+    return undefined;
+  } catch (error) {
+    return error as HostError;
   }
 }
 

@@ -5,12 +5,15 @@ import { type Dispatcher, Pool } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
+import type { TokenSource } from './auth-token.js';
 import { checkUrl, type Dial, guardedDial } from './dial-guard.js';
 
 export interface HttpSpec {
   readonly server: string;
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** What each request is authorized with, beside the headers. */
+  readonly tokens?: TokenSource | undefined;
   /** Calls on the wire at the same time; more wait. */
   readonly connections?: number;
 }

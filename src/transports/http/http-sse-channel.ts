@@ -19,6 +19,7 @@ import {
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
+import type { AuthToken } from './auth-token.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
@@ -109,7 +110,7 @@ class HttpSseChannel implements Channel {
     this.#url = specUrl(spec);
     this.#deps = deps;
     this.#opened = opened;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#streamPool = openPool(spec, deps, 1);
     this.#callPool = openPool(spec, deps, spec.connections ?? connectionsDefault);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
@@ -122,11 +123,10 @@ class HttpSseChannel implements Channel {
 
   open(): void {
     const request = { server: this.#spec.server, dispatcher: this.#streamPool, url: this.#url, body: null } as const;
-    const sink = new SseStream(this.#spec.server, this.#deps, {
-      event: (event) => this.#event(event),
-      over: (error) => this.#end(error),
-    });
-    this.#exchange = new HttpExchange({ ...request, method: 'GET', headers: this.#headers.stream(undefined) }, sink);
+    const headers = this.#headers.stream(undefined);
+    const owner = { event: (event: SseEvent) => this.#event(event), over: (error: HostError) => this.#end(error) };
+    const sink = new SseStream(this.#spec.server, this.#deps, owner, this.#headers.token);
+    this.#exchange = new HttpExchange({ ...request, method: 'GET', headers }, sink);
     this.#exchange.start();
   }
 
@@ -152,7 +152,7 @@ class HttpSseChannel implements Channel {
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(server, this.#pendingBytes);
     this.#pendingBytes += frame.bytes;
     const post = new OneWayPost(frame, {
-      refused: (status, headers) => this.#refused(frame, status, headers),
+      refused: (status, headers) => this.#refused(frame, status, headers, sent),
       failed: (error) => this.#failed(frame, error),
       released: () => {
         this.#pendingBytes -= frame.bytes;
@@ -161,6 +161,7 @@ class HttpSseChannel implements Channel {
     });
     this.#posts.set(frame, post);
     post.exchange = this.#post(frame, this.#callPool, post);
+    const sent = this.#headers.token;
     return undefined;
   }
 
@@ -236,8 +237,8 @@ class HttpSseChannel implements Channel {
     });
   }
 
-  #refused(frame: OutboundFrame, status: number, headers: ResponseHeaders): void {
-    const facts = { server: this.#spec.server, status, headers, inSession: false, rpcCode: undefined };
+  #refused(frame: OutboundFrame, status: number, headers: ResponseHeaders, sent: AuthToken | undefined): void {
+    const facts = { server: this.#spec.server, status, headers, inSession: false, rpcCode: undefined, sent };
     this.#failed(frame, statusError({ ...facts, now: this.#deps.clock.date() }));
   }
 

@@ -5,6 +5,7 @@
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
+import type { AuthToken } from './auth-token.js';
 import type { ExchangeSink, ResponseHeaders } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
@@ -20,13 +21,16 @@ export class SseStream implements ExchangeSink {
   readonly #server: string;
   readonly #deps: HttpDeps;
   readonly #to: StreamOwner;
+  /** What the GET is authorized with. */
+  readonly #sent: AuthToken | undefined;
   #parser: SseParser | undefined;
   #tooLarge: HostError | undefined;
 
-  constructor(server: string, deps: HttpDeps, to: StreamOwner) {
+  constructor(server: string, deps: HttpDeps, to: StreamOwner, sent: AuthToken | undefined) {
     this.#server = server;
     this.#deps = deps;
     this.#to = to;
+    this.#sent = sent;
   }
 
   started(): void {}
@@ -36,7 +40,7 @@ export class SseStream implements ExchangeSink {
     const server = this.#server;
     if (status !== 200 || !headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
       const now = this.#deps.clock.date();
-      return statusError({ server, status, headers, inSession: false, rpcCode: undefined, now });
+      return statusError({ server, status, headers, inSession: false, rpcCode: undefined, now, sent: this.#sent });
     }
     this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
       this.#tooLarge = inboundTooLarge(server, actual);

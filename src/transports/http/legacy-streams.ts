@@ -8,6 +8,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
+import { type AuthToken, TokenRefused, tokenHash } from './auth-token.js';
 import { GetStream } from './get-stream.js';
 import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import type { PostCall } from './post-call.js';
@@ -18,6 +19,7 @@ interface LegacyStreamsOptions {
   readonly random: Random;
   /** Starts a GET. */
   readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
+  readonly token: () => AuthToken | undefined;
   /** Data on the standalone stream. */
   readonly onData: (data: Buffer) => void;
   /** The server no longer knows the session that the standalone stream belongs to. */
@@ -27,6 +29,8 @@ interface LegacyStreamsOptions {
 export class LegacyStreams {
   readonly #options: LegacyStreamsOptions;
   #standalone: GetStream | undefined;
+  /** The standalone stream was refused for the token of this hash: worth another try with another one. */
+  #refusedHash: string | undefined;
   readonly #resumed = new Map<PostCall, GetStream>();
 
   constructor(options: LegacyStreamsOptions) {
@@ -36,18 +40,26 @@ export class LegacyStreams {
   /** Servers without one are left in peace. */
   openStandalone(): void {
     if (this.#standalone) return;
+    this.#refusedHash = undefined;
     this.#standalone = new GetStream({
       ...this.#options,
       endless: true,
       onGiveUp: (cause) => {
         this.#standalone = undefined;
         if (cause.details.reason === 'session_expired') this.#options.onSessionLost();
+        else if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
       },
     });
     this.#standalone.open();
   }
 
+  /** The server took a request with this token. */
+  tokenTaken(token: AuthToken | undefined): void {
+    if (this.#refusedHash !== undefined && tokenHash(token) !== this.#refusedHash) this.openStandalone();
+  }
+
   closeStandalone(): void {
+    this.#refusedHash = undefined;
     this.#standalone?.stop();
     this.#standalone = undefined;
   }

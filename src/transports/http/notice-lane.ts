@@ -8,7 +8,7 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
-import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import { OneWayPost } from './one-way-post.js';
 
 /** On the wire at the same time; more wait. */
@@ -31,7 +31,6 @@ interface NoticeOwner {
   readonly counters: HttpCounters;
   /** Starts the POST. */
   post(frame: OutboundFrame, sink: ExchangeSink): HttpExchange;
-  refused?(status: number, headers: ResponseHeaders): void;
 }
 
 export class NoticeLane {
@@ -71,10 +70,7 @@ export class NoticeLane {
   #go(frame: OutboundFrame): void {
     const { clock } = this.#to;
     const post = new OneWayPost(frame, {
-      refused: (status, headers) => {
-        this.#lost();
-        this.#to.refused?.(status, headers);
-      },
+      refused: () => this.#lost(),
       failed: () => this.#lost(),
       released: () => this.#released(post, frame),
     });

@@ -11,10 +11,11 @@ import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
+import type { AuthToken } from './auth-token.js';
 import { Gathering } from './gathering.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
-import { headerText } from './status-error.js';
+import { headerText, tokenRefusal } from './status-error.js';
 
 export interface CallHost {
   readonly server: string;
@@ -43,6 +44,8 @@ export class PostCall implements ExchangeSink {
   readonly era: Era;
   /** The session the request was sent in. */
   sessionId: string | undefined;
+  /** What the request was authorized with. */
+  token: AuthToken | undefined;
   readonly #host: CallHost;
   exchange: HttpExchange | undefined;
   /** Bytes of this frame that count as waiting. */
@@ -194,12 +197,17 @@ export class PostCall implements ExchangeSink {
         return;
       }
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
-      // A server that lost the session may say so in our own id's name; that is still the end of the session.
-      if (this.#sessionLost() && errorCode(envelope) !== methodNotFound) return;
+      // A server that lost the session may say so in our own id's name; that is still the end of the session. A token that
+      // is refused so is still a refused token.
+      if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== methodNotFound)) return;
       this.#over = true;
       this.#host.answered(this);
     }
     this.#host.message(envelope, this.frame);
+  }
+
+  #isTokenRefused(): boolean {
+    return this.#body === 'refusal' && tokenRefusal(this.#status, this.#headers) !== undefined;
   }
 
   #sessionLost(): boolean {

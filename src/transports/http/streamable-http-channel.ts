@@ -38,8 +38,6 @@ import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane
 import { type CallHost, PostCall } from './post-call.js';
 import { headerText, statusError } from './status-error.js';
 
-const challengeCharsMax = 4_096;
-
 /** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
 export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {
   return new StreamableHttpChannel(spec, deps);
@@ -66,7 +64,6 @@ export class StreamableHttpChannel implements Channel {
   #agreement: Agreement | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
-  #challenge: string | undefined;
 
   /** Requests that are owed an answer. */
   readonly #open = new Map<OutboundFrame, PostCall>();
@@ -77,7 +74,7 @@ export class StreamableHttpChannel implements Channel {
     this.#url = specUrl(spec);
     this.#deps = deps;
     const connections = spec.connections ?? connectionsDefault;
-    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers));
+    this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#callPool = openPool(spec, deps, connections);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
     this.#streamPool = openPool(spec, deps, connections);
@@ -87,13 +84,13 @@ export class StreamableHttpChannel implements Channel {
       clock: deps.clock,
       counters: this.counters,
       post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
-      refused: (status, headers) => this.#challenged(status, headers),
     });
     this.#streams = new LegacyStreams({
       server: spec.server,
       clock: deps.clock,
       random: deps.random,
       open: (lastEventId, sink) => this.#get(lastEventId, sink),
+      token: () => this.#headers.token,
       onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
       onSessionLost: () => {
         if (!this.#closed) this.#listener?.sessionLost?.();
@@ -104,11 +101,6 @@ export class StreamableHttpChannel implements Channel {
   /** The session the server gave us, while we hold one. */
   get sessionId(): string | undefined {
     return this.#headers.sessionId;
-  }
-
-  /** What the server last said in `WWW-Authenticate`, for whoever renews the authorization. */
-  get challenge(): string | undefined {
-    return this.#challenge;
   }
 
   start(listener: ChannelListener): void {
@@ -179,6 +171,7 @@ export class StreamableHttpChannel implements Channel {
     const inSession = call.era === 'legacy' && call.frame.method !== 'initialize';
     if (inSession) call.sessionId = this.#headers.sessionId;
     call.exchange = this.#post(call.frame, this.#callPool, call);
+    call.token = this.#headers.token;
   }
 
   #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
@@ -223,7 +216,8 @@ export class StreamableHttpChannel implements Channel {
       refused: (call, status, headers, rpcCode) => {
         const inSession = call.sessionId !== undefined;
         const now = this.#deps.clock.date();
-        this.#fail(call, statusError({ server: this.#server, status, headers, inSession, rpcCode, now }));
+        const facts = { server: this.#server, status, headers, inSession, rpcCode, now, sent: call.token };
+        this.#fail(call, statusError(facts));
       },
       broke: (call, error) => this.#broke(call, error),
       released: (call) => this.#released(call),
@@ -232,7 +226,7 @@ export class StreamableHttpChannel implements Channel {
 
   #opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined {
     this.#releaseBytes(call);
-    this.#challenged(status, headers);
+    if (status < 300) this.#streams.tokenTaken(call.token);
     if (call.frame.method !== 'initialize' || status > 299) return undefined;
     const id = headerText(headers, 'mcp-session-id');
     if (id !== undefined && !isSessionId(id)) {
@@ -248,11 +242,6 @@ export class StreamableHttpChannel implements Channel {
     }
     this.#headers.holdSession(id);
     return undefined;
-  }
-
-  #challenged(status: number, headers: ResponseHeaders): void {
-    if (status !== 401 && status !== 403) return;
-    this.#challenge = headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
   }
 
   #broke(call: PostCall, error: HostError): void {

@@ -7,7 +7,7 @@ import { networkError } from './network-error.js';
 import { statusError } from './status-error.js';
 
 const server = 'fake';
-const facts = { server, inSession: true, rpcCode: undefined, now: new Date(0) };
+const facts = { server, inSession: true, rpcCode: undefined, now: new Date(0), sent: undefined };
 
 function headerError(headers: Record<string, string>): HostError {
   try {

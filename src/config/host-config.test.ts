@@ -1,0 +1,185 @@
+import { describe, expect, test } from 'vitest';
+import { HostError } from '../kernel/errors.js';
+import { hostConfigKeys, parseHostConfig } from './host-config.js';
+
+/** The settings, and what was told about single entries: field and sentence. */
+function parse(config: unknown) {
+  const told: HostError[] = [];
+  const settings = parseHostConfig(config, (problem) => told.push(problem));
+  return { settings, told, fields: told.map(({ details }) => details.field) };
+}
+
+const server = { command: 'node' };
+
+test('an empty configuration guards nothing, limits nothing and starts nothing', () => {
+  const { settings, told } = parse({});
+  expect(told).toEqual([]);
+  expect(settings).toEqual({
+    mcpServers: new Map(),
+    roles: undefined,
+    unlistedRole: undefined,
+    budgets: { principals: new Map(), roles: new Map() },
+    groups: new Map(),
+  });
+});
+
+test('a whole one, frozen', () => {
+  const { settings, told } = parse({
+    mcpServers: { git: server, web: { url: 'https://example.com/mcp' } },
+    roles: { dev: { allow: ['git/*', 'web/fetch'] }, guest: { allow: [] } },
+    budgets: { principals: { ada: { calls: 10, window: '1m' } }, roles: { dev: { calls: 0, window: 500 } } },
+    groups: { code: ['git'] },
+  });
+  expect(told).toEqual([]);
+  expect([...settings.mcpServers.keys()]).toEqual(['git', 'web']);
+  expect(settings.roles).toEqual(
+    new Map([
+      ['dev', ['git/*', 'web/fetch']],
+      ['guest', []],
+    ]),
+  );
+  expect(settings.unlistedRole).toBe('deny');
+  expect(settings.budgets.principals).toEqual(new Map([['ada', { calls: 10, windowMs: 60_000 }]]));
+  expect(settings.budgets.roles).toEqual(new Map([['dev', { calls: 0, windowMs: 500 }]]));
+  expect(settings.groups).toEqual(new Map([['code', ['git']]]));
+  for (const part of [settings, settings.budgets, settings.roles?.get('dev'), settings.groups.get('code')])
+    expect(Object.isFrozen(part)).toBe(true);
+});
+
+test.each([
+  [{}, undefined],
+  [{ roles: {} }, 'deny'],
+  [{ unlistedRole: 'deny' }, 'deny'],
+  [{ roles: {}, unlistedRole: 'allow' }, 'allow'],
+  [{ unlistedRole: 'allow' }, 'allow'],
+])('%j: a role that is not listed: %s', (config, unlistedRole) => {
+  expect(parse(config).settings.unlistedRole).toBe(unlistedRole);
+});
+
+describe('D-29 what makes the whole file unusable is thrown, with its path', () => {
+  test.each([
+    [undefined, ''],
+    [[], ''],
+    ['{}', ''],
+    [{ mcpservers: {} }, 'mcpservers'],
+    [{ mcpServers: [] }, 'mcpServers'],
+    [{ mcpServers: null }, 'mcpServers'],
+    [{ roles: [] }, 'roles'],
+    [{ unlistedRole: 'maybe' }, 'unlistedRole'],
+    [{ unlistedRole: null }, 'unlistedRole'],
+    [{ budgets: 5 }, 'budgets'],
+    [{ budgets: { everyone: {} } }, 'budgets.everyone'],
+    [{ budgets: { roles: [] } }, 'budgets.roles'],
+    [{ groups: ['a'] }, 'groups'],
+    [JSON.parse('{"__proto__": {}}'), '__proto__'],
+    [{ roles: { dev: { allow: Array.from({ length: 10_001 }, (_, i) => `*/t${i}`) } } }, 'roles.dev.allow'],
+  ])('%j', (config, field) => {
+    let error: unknown;
+    try {
+      parse(config);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toBeInstanceOf(HostError);
+    expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
+  });
+
+  test.each(['keys', 'broker', 'listen', 'log', 'telemetry'])('%s: nothing acts on it, so it is refused', (key) => {
+    expect(() => parse({ [key]: {} })).toThrow(`${key}: this version does not know it yet`);
+  });
+
+  test('every key that is taken is one of those listed', () => {
+    for (const key of hostConfigKeys)
+      expect(() => parse({ [key]: key === 'unlistedRole' ? 'deny' : {} })).not.toThrow();
+  });
+});
+
+describe('what concerns one entry is told, and costs nobody else', () => {
+  test('a server', () => {
+    const { settings, fields } = parse({ mcpServers: { bad: { command: 5 }, odd: { ...server, x: 1 }, good: server } });
+    expect([...settings.mcpServers.keys()]).toEqual(['good']);
+    expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd']);
+  });
+
+  test.each([
+    [5, 'roles.dev'],
+    [{}, 'roles.dev.allow'],
+    [{ allow: '*/*' }, 'roles.dev.allow'],
+    [{ allow: ['*/*'], deny: ['git/push'] }, 'roles.dev.deny'],
+  ])('a role: %j stays listed and may use nothing', (entry, field) => {
+    const { settings, fields } = parse({ roles: { dev: entry, ops: { allow: ['*/*'] } }, unlistedRole: 'allow' });
+    expect(fields).toEqual([field]);
+    expect(settings.roles).toEqual(
+      new Map([
+        ['dev', []],
+        ['ops', ['*/*']],
+      ]),
+    );
+  });
+
+  test.each([
+    [null, ''],
+    [{ calls: 5 }, '.window'],
+    [{ calls: -1, window: '1m' }, '.calls'],
+    [{ calls: 1.5, window: '1m' }, '.calls'],
+    [{ calls: 5, window: 'soon' }, '.window'],
+    [{ calls: 5, window: '2m', per: 'tool' }, '.per'],
+  ])('a ceiling: %j lets nothing pass until it is corrected', (entry, field) => {
+    const { settings, fields } = parse({
+      budgets: { principals: { ada: entry }, roles: { dev: entry, ops: { calls: 7, window: '1s' } } },
+    });
+    expect(fields).toEqual([`budgets.principals.ada${field}`, `budgets.roles.dev${field}`]);
+    expect(settings.budgets.principals.get('ada')?.calls).toBe(0);
+    expect(settings.budgets.roles.get('dev')?.calls).toBe(0);
+    expect(settings.budgets.roles.get('ops')).toEqual({ calls: 7, windowMs: 1_000 });
+  });
+
+  test('a group', () => {
+    const { settings, fields } = parse({
+      mcpServers: { git: server },
+      groups: { code: ['git', 'git', 'svn', 5], 'a/b': ['git'], flat: 'git' },
+    });
+    expect(settings.groups).toEqual(new Map([['code', ['git', 'svn']]]));
+    expect(fields).toEqual(['groups.code.1', 'groups.code.2', 'groups.code.3', 'groups.a/b', 'groups.flat']);
+  });
+});
+
+describe('P-ROLE-6 what is probably not meant is told', () => {
+  const git = { mcpServers: { git: server } };
+
+  test('blanks around names are taken off, blank names left out, and of two the later one counts', () => {
+    const { settings, told } = parse({
+      ...git,
+      roles: { ' ': { allow: ['*/*'] }, ' dev ': { allow: ['*/*'] }, dev: { allow: ['git/log'] } },
+    });
+    expect(settings.roles).toEqual(new Map([['dev', ['git/log']]]));
+    expect(told.map(({ message }) => message)).toEqual([
+      'roles: a blank name was left out',
+      'roles.dev: the blanks around its name were taken off',
+      'roles.dev: is given twice, and the later one counts',
+    ]);
+  });
+
+  test('patterns: trimmed, once each, and only those that are some', () => {
+    const { settings, fields } = parse({
+      ...git,
+      roles: { dev: { allow: [' git/log ', 'git/log', '', '  ', 'git', '/log', 'git/', ' / ', 7, 'git/a/b'] } },
+    });
+    expect(settings.roles?.get('dev')).toEqual(['git/log', 'git/a/b']);
+    expect(fields).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 7, 8].map((i) => `roles.dev.allow.${i}`));
+  });
+
+  test('a server that is not configured, and a star that is no wildcard, are told and enforced as written', () => {
+    const { settings, told } = parse({ ...git, roles: { dev: { allow: ['gti/log', '*/log', 'git/re*', 'g*/log'] } } });
+    expect(settings.roles?.get('dev')).toEqual(['gti/log', '*/log', 'git/re*', 'g*/log']);
+    expect(told.map(({ message }) => message)).toEqual([
+      "roles.dev.allow.0: names the server 'gti', which is not configured; it is enforced as written",
+      "roles.dev.allow.2: 'git/re*' allows only a tool that is called so, star and all",
+      "roles.dev.allow.3: names the server 'g*', which is not configured; it is enforced as written",
+    ]);
+  });
+});
+
+test('what is quoted cannot drive a terminal', () => {
+  expect(() => parse({ 'a\u001b[31m': 1 })).toThrow('a\\u{1b}[31m: is not a key');
+});

@@ -1,0 +1,246 @@
+/**
+ * The whole configuration (`hostler.json`, already JSON): `unknown` → frozen HostSettings with every default filled in.
+ * What makes the file unusable as a whole is thrown, with its path; what concerns one entry is told, and disables that entry.
+ * Not here: one server's entry (server-definition.ts), what roles and ceilings do to a call (policy/).
+ *
+ * Invariants: a key that nothing acts on is refused; an entry that cannot be read never gives more than it would have when
+ * read: its role may use nothing, its ceiling lets no call pass.
+ */
+import { z } from 'zod';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { parseDuration } from './duration.js';
+import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
+
+export type UnlistedRole = 'deny' | 'allow';
+
+/** At most `calls` in each window. */
+export interface Ceiling {
+  readonly calls: number;
+  readonly windowMs: number;
+}
+
+export interface HostSettings {
+  readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
+  /** Patterns `server/tool` by role. Undefined together with `unlistedRole`: nobody is held to a role. */
+  readonly roles: ReadonlyMap<string, readonly string[]> | undefined;
+  readonly unlistedRole: UnlistedRole | undefined;
+  readonly budgets: {
+    readonly principals: ReadonlyMap<string, Ceiling>;
+    readonly roles: ReadonlyMap<string, Ceiling>;
+  };
+  /** Servers by the name of their group. */
+  readonly groups: ReadonlyMap<string, readonly string[]>;
+}
+
+/** Every key of the top level. */
+export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups'] as const;
+/** They will come; until something acts on them they are refused, with words of their own. */
+const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log', 'telemetry']);
+
+/** Of each table and list. */
+const entriesMax = 10_000;
+const shownChars = 200;
+
+const callsMax = 1_000_000_000;
+const wrongCalls = `must be a whole number from 0 to ${callsMax}`;
+export const roleEntry = z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') });
+export const ceilingEntry = z.strictObject({
+  calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
+  window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
+});
+const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+
+type Entries = Readonly<Record<string, unknown>>;
+/** Something is wrong with one entry. */
+type Tell = (field: string, what: string, hint?: string) => void;
+
+export function parseHostConfig(input: unknown, onProblem: (problem: HostError) => void): HostSettings {
+  const config = table('', input);
+  for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
+  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {} } = config;
+  const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
+    onProblem(invalid(field, what, hint));
+
+  const written = table('mcpServers', mcpServers);
+  const names: ReadonlySet<string> = new Set(Object.keys(written));
+  if (unlistedRole !== undefined && unlistedRole !== 'deny' && unlistedRole !== 'allow') {
+    throw invalid('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny');
+  }
+  const { principals = {}, roles: ofRoles = {}, ...rest } = table('budgets', budgets);
+  const [odd] = Object.keys(rest);
+  if (odd !== undefined)
+    throw invalid(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
+
+  return Object.freeze({
+    mcpServers: parseServers(written, onProblem),
+    roles:
+      roles === undefined ? undefined : each('roles', roles, tell, (at, entry) => parseRole(at, entry, names, tell)),
+    unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
+    budgets: Object.freeze({
+      principals: each('budgets.principals', principals, tell, (at, entry) => parseCeiling(at, entry, tell)),
+      roles: each('budgets.roles', ofRoles, tell, (at, entry) => parseCeiling(at, entry, tell)),
+    }),
+    groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
+  });
+}
+
+function parseServers(written: Entries, onProblem: (problem: HostError) => void): Map<string, ServerDefinition> {
+  const servers = new Map<string, ServerDefinition>();
+  for (const [name, entry] of Object.entries(written)) {
+    try {
+      servers.set(name, parseServerDefinition(name, entry, true));
+    } catch (error) {
+      if (!isHostError(error)) throw error;
+      onProblem(error);
+    }
+  }
+  return servers;
+}
+
+/** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
+function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly string[] {
+  const parsed = roleEntry.safeParse(entry);
+  if (!parsed.success) {
+    const { field, what } = firstIssue(at, parsed.error);
+    tell(field, what, 'correct it; until then this role may use nothing');
+    return Object.freeze([]);
+  }
+  return list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
+    const slash = pattern.indexOf('/');
+    const [server, tool] = [pattern.slice(0, slash), pattern.slice(slash + 1)];
+    if (slash < 1 || server.trim() === '' || tool.trim() === '') {
+      tell(field, `'${shown(pattern)}' is not of the form server/tool and was left out`, patternHint);
+      return false;
+    }
+    if (server !== '*' && !servers.has(server)) {
+      tell(
+        field,
+        `names the server '${shown(server)}', which is not configured; it is enforced as written`,
+        patternHint,
+      );
+    } else if (tool !== '*' && tool.includes('*')) {
+      tell(field, `'${shown(pattern)}' allows only a tool that is called so, star and all`, patternHint);
+    }
+    return true;
+  });
+}
+
+const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';
+
+/** A ceiling that cannot be read lets nothing pass: left out, it would be no ceiling at all. */
+function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
+  const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
+  const hint = 'correct it; until then no call passes';
+  const parsed = ceilingEntry.safeParse(entry);
+  if (!parsed.success) {
+    const { field, what } = firstIssue(at, parsed.error);
+    tell(field, what, hint);
+    return nothing;
+  }
+  const { calls, window } = parsed.data;
+  try {
+    return Object.freeze({ calls, windowMs: parseDuration(window, 'window') });
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    tell(`${at}.window`, error.message.replace(/^window: /, ''), hint);
+    return nothing;
+  }
+}
+
+function parseGroup(
+  at: string,
+  entry: unknown,
+  name: string,
+  servers: ReadonlySet<string>,
+  tell: Tell,
+): readonly string[] | undefined {
+  if (!groupName.test(name)) {
+    tell(at, 'is no name for a group', 'use 1 to 64 letters, digits, dots, dashes or underscores');
+    return undefined;
+  }
+  if (!Array.isArray(entry)) {
+    tell(at, 'must be a list of servers');
+    return undefined;
+  }
+  return list(at, entry, tell, (field, server) => {
+    if (!servers.has(server)) tell(field, `names the server '${shown(server)}', which is not configured`);
+    return true;
+  });
+}
+
+/** Names are trimmed, blank ones left out, and of two that become equal the later one counts; each of it is told. */
+function each<T>(
+  path: string,
+  input: unknown,
+  tell: Tell,
+  parse: (at: string, entry: unknown, name: string) => T | undefined,
+): ReadonlyMap<string, T> {
+  const found = new Map<string, T>();
+  for (const [written, entry] of Object.entries(table(path, input))) {
+    const name = written.trim();
+    const at = `${path}.${shown(name)}`;
+    if (name === '') {
+      tell(path, 'a blank name was left out');
+      continue;
+    }
+    if (name !== written) tell(at, 'the blanks around its name were taken off');
+    if (found.has(name)) tell(at, 'is given twice, and the later one counts');
+    const value = parse(at, entry, name);
+    if (value === undefined) found.delete(name);
+    else found.set(name, value);
+  }
+  return found;
+}
+
+/** Texts of a list, trimmed and each once; what is left out or changed is told. */
+function list(
+  path: string,
+  input: readonly unknown[],
+  tell: Tell,
+  isUsable: (field: string, text: string) => boolean,
+): readonly string[] {
+  if (input.length > entriesMax) throw invalid(path, `has more than ${entriesMax} entries`);
+  const kept = new Set<string>();
+  for (const [i, written] of input.entries()) {
+    const field = `${path}.${i}`;
+    const text = typeof written === 'string' ? written.trim() : undefined;
+    if (text === undefined) tell(field, 'is not a text and was left out');
+    else if (text === '') tell(field, 'is blank and was left out');
+    else if (kept.has(text)) tell(field, `'${shown(text)}' is given twice`);
+    else {
+      if (text !== written) tell(field, 'the blanks around it were taken off');
+      if (isUsable(field, text)) kept.add(text);
+    }
+  }
+  return Object.freeze([...kept]);
+}
+
+function table(path: string, input: unknown): Entries {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) throw invalid(path, 'must be an object');
+  if (Object.keys(input).length > entriesMax) throw invalid(path, `has more than ${entriesMax} entries`);
+  return input as Entries;
+}
+
+function firstIssue(at: string, { issues: [issue] }: z.ZodError): { field: string; what: string } {
+  if (issue?.code === 'unrecognized_keys')
+    return { field: `${at}.${shown(String(issue.keys[0]))}`, what: 'is not known' };
+  const text = issue?.message ?? 'is not valid';
+  return { field: [at, ...(issue?.path ?? [])].join('.'), what: text.charAt(0).toLowerCase() + text.slice(1) };
+}
+
+const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
+const shown = (text: string): string => neutraliseLine(text, shownChars);
+
+const unknownKey = (key: string): HostError =>
+  keysToCome.has(key)
+    ? invalid(key, 'this version does not know it yet', 'take it out; nothing would act on it')
+    : invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
+
+function invalid(field: string, what: string, hint = 'correct the configuration and try again'): HostError {
+  return new HostError('invalid_spec', `${field === '' ? 'the configuration' : field}: ${what}`, {
+    field,
+    execution: 'not_executed',
+    hint,
+  });
+}

@@ -1,0 +1,321 @@
+import { describe, expect, test } from 'vitest';
+import { failureOf, fakePrincipal } from '../../test/fakes/policy-call.js';
+import { parseServerDefinition } from '../config/server-definition.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { KeepAlive } from '../kernel/keep-alive.js';
+import type { Guard } from '../policy/allowlist.js';
+import { memoryPinStore } from '../policy/pin-store.js';
+import { Pins } from '../policy/pins.js';
+import type { ListedItem, ServerList } from '../session/lists.js';
+import type { Session } from '../session/session.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
+import { Catalogue } from './catalogue.js';
+import { ManagedServer } from './managed-server.js';
+
+const item = (key: string, more = ''): ListedItem => ({ key, raw: Buffer.from(`{"name":"${key}"${more}}`) });
+const listOf = (names: string[], part: Partial<ServerList> = {}): ServerList => ({
+  items: names.map((name) => item(name)),
+  pages: 1,
+  ttlMs: 0,
+  cacheScope: 'private',
+  ...part,
+});
+const ada = { principal: fakePrincipal('ada') };
+const bob = { principal: fakePrincipal('bob') };
+
+function open(part: Record<string, unknown> = {}) {
+  const clock = new FakeClock();
+  const saved: string[] = [];
+  const dropped: string[] = [];
+  let guards: readonly Guard[] = [];
+  /** What the server answers, one after the other; the last one stays. */
+  const answers: (() => ServerList | Promise<ServerList>)[] = [];
+  const asked: string[] = [];
+  const next = () => (answers.length > 1 ? answers.shift() : answers[0]) as () => ServerList | Promise<ServerList>;
+  const session = {
+    server: 'a',
+    list: async (method: string) => {
+      asked.push(method);
+      return next()();
+    },
+    request: async (method: string, params: string) => {
+      asked.push(`${method} ${params}`);
+      const [first] = (await next()()).items;
+      return { kind: 'result', bytes: first?.raw };
+    },
+  } as unknown as Session;
+  const supervisor = { acquire: async () => ({ connection: session, run: 1 }) } as unknown as Supervisor<Session>;
+  const held = { now: 0, max: 0 };
+  const hold = {
+    enter: () => {
+      held.max = Math.max(held.max, ++held.now);
+    },
+    leave: () => {
+      held.now--;
+    },
+  };
+  const managedOf = (more: Record<string, unknown>) => {
+    const definition = parseServerDefinition('a', { command: 'a', breaker: { threshold: 1 }, ...more }, true);
+    return new ManagedServer(definition, supervisor, hold, clock);
+  };
+  const servers = new Map([['a', managedOf(part)]]);
+  const pins = new Pins({ store: memoryPinStore() });
+  const catalogue = new Catalogue({
+    clock,
+    serverOf: (name) => {
+      const managed = servers.get(name);
+      if (!managed) throw new HostError('server_not_found', `no server named '${name}'`);
+      return managed;
+    },
+    findServer: (name) => servers.get(name),
+    guards: () => guards,
+    pins,
+    manifests: { load: () => [item('recalled')], save: (_name, _print, tools) => saved.push(keysOf(tools)) },
+    clean: (text) => text,
+    alive: new KeepAlive(),
+    onToolsChanged: (name) => dropped.push(name),
+  });
+  const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {
+    answers.splice(0, answers.length, ...lists.map((list) => (typeof list === 'function' ? list : () => list)));
+  };
+  const guard = (...given: Guard[]) => {
+    guards = given;
+  };
+  const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
+  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held };
+}
+
+const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
+const namesOf = async (tools: Promise<{ name: string }[]>) => (await tools).map(({ name }) => name).join();
+
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/** A list that comes when it is told to. */
+function later(list: ServerList) {
+  let come: () => void = () => {};
+  const coming = new Promise<ServerList>((resolve) => {
+    come = () => resolve(list);
+  });
+  return { come, list: () => coming };
+}
+
+describe('a list', () => {
+  test('is asked for once while it is fresh, and by everybody on their own unless it is public', async () => {
+    const { catalogue, answer, asked, clock } = open();
+    answer(listOf(['t'], { ttlMs: 1_000 }));
+    for (const who of [ada, ada, bob, ada]) expect(await namesOf(catalogue.tools('a', who))).toBe('t');
+    expect(asked.length).toBe(2);
+    clock.advance(1_000);
+    answer(listOf(['t'], { ttlMs: 1_000, cacheScope: 'public' }));
+    for (const who of [ada, bob, ada]) await catalogue.tools('a', who);
+    expect(asked.length).toBe(3);
+  });
+
+  test('without a lifetime is asked for each time, and one at a time by equal callers', async () => {
+    const { catalogue, answer, asked, held } = open();
+    const slow = later(listOf(['t']));
+    answer(slow.list);
+    const all = Array.from({ length: 50 }, () => catalogue.tools('a', ada));
+    const other = catalogue.tools('a', bob);
+    slow.come();
+    const lists = await Promise.all([...all, other]);
+    expect(asked.length).toBe(2);
+    expect(held).toEqual({ now: 0, max: 2 });
+    // Nobody holds what another one was given.
+    lists[0]?.[0]?.raw.fill(0);
+    expect(lists[1]?.[0]?.raw.toString()).toBe('{"name":"t"}');
+    await catalogue.tools('a', ada);
+    expect(asked.length).toBe(3);
+  });
+
+  test('is not kept with cache: off', async () => {
+    const { catalogue, answer, asked } = open({ cache: 'off' });
+    answer(listOf(['t'], { ttlMs: 1_000, cacheScope: 'public' }));
+    await catalogue.tools('a');
+    await catalogue.tools('a');
+    expect(asked.length).toBe(2);
+  });
+
+  test.each([
+    ['tools/list', 'notifications/tools/list_changed'],
+    ['prompts/list', 'notifications/prompts/list_changed'],
+    ['resources/list', 'notifications/resources/list_changed'],
+    ['resources/templates/list', 'notifications/resources/list_changed'],
+  ] as const)('%s is asked for again after %s, and after nothing else', async (method, notification) => {
+    const { catalogue, answer, asked } = open();
+    answer(listOf(['t'], { ttlMs: 1_000 }));
+    const kinds = ['tools', 'prompts', 'resources'].map((kind) => `notifications/${kind}/list_changed`);
+    await catalogue.list('a', method);
+    for (const other of [...kinds, 'notifications/resources/updated'])
+      if (other !== notification) catalogue.heard('a', other, undefined);
+    await catalogue.list('a', method);
+    expect(asked.length).toBe(1);
+    catalogue.heard('a', notification, undefined);
+    await catalogue.list('a', method);
+    expect(asked.length).toBe(2);
+  });
+
+  test.each<[string, (catalogue: Catalogue) => void]>([
+    ['the server says it changed', (catalogue) => catalogue.heard('a', 'notifications/tools/list_changed', undefined)],
+    ['the server starts anew', (catalogue) => catalogue.drop('a')],
+    ['others may see it', (catalogue) => catalogue.dropAll()],
+  ])('on its way while %s is not kept, and who asks then asks anew', async (_what, happen) => {
+    const { catalogue, answer, asked } = open();
+    const slow = later(listOf(['old'], { ttlMs: 1_000 }));
+    answer(slow.list, listOf(['new'], { ttlMs: 1_000 }));
+    const first = catalogue.tools('a');
+    await settle();
+    expect(asked.length).toBe(1);
+    happen(catalogue);
+    const second = catalogue.tools('a');
+    slow.come();
+    expect([await namesOf(first), await namesOf(second), await namesOf(catalogue.tools('a'))]).toEqual([
+      'old',
+      'new',
+      'new',
+    ]);
+    expect(asked.length).toBe(2);
+  });
+});
+
+test.each(['tools/call', 'toString', '', undefined])('%j is no list, and nobody is asked', async (method) => {
+  const { catalogue, asked } = open();
+  expect((await failureOf(catalogue.list('a', method as 'tools/list'))).details.field).toBe('method');
+  expect(asked).toEqual([]);
+});
+
+describe('a resource', () => {
+  const content = (text: string, hint = ''): ServerList => ({
+    ...listOf([]),
+    items: [{ key: '', raw: Buffer.from(`{"contents":[{"text":"${text}"}]${hint}}`) }],
+  });
+
+  test('is read once while it is fresh, until it is said to have changed', async () => {
+    const { catalogue, answer, asked } = open();
+    answer(content('one', ',"ttlMs":1000'));
+    for (let i = 0; i < 2; i++)
+      expect((await catalogue.read('a', 'file:///x')).json()).toMatchObject({ contents: [{ text: 'one' }] });
+    expect(asked).toEqual(['resources/read {"uri":"file:///x"}']);
+    catalogue.heard('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///y"}'));
+    await catalogue.read('a', 'file:///x');
+    expect(asked.length).toBe(1);
+    catalogue.heard('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///x"}'));
+    await catalogue.read('a', 'file:///x');
+    expect(asked.length).toBe(2);
+  });
+
+  test.each(['', ',"ttlMs":0', ',"ttlMs":"5"', ',"ttlMs":1000,"resultType":"input_required"'])(
+    'with the hint "%s" is not kept',
+    async (hint) => {
+      const { catalogue, answer, asked } = open();
+      answer(content('one', hint));
+      await catalogue.read('a', 'file:///x');
+      await catalogue.read('a', 'file:///x');
+      expect(asked.length).toBe(2);
+    },
+  );
+
+  test('takes more than the right to see the server, and a URI', async () => {
+    const { catalogue, answer, asked, guard } = open();
+    answer(content('one'));
+    guard(({ action }) => (action === 'list' ? { allow: true } : { allow: false, reason: 'no' }));
+    expect((await failureOf(catalogue.read('a', 'file:///x'))).code).toBe('denied');
+    guard();
+    for (const uri of ['', 'x'.repeat(8_193), 5 as unknown as string])
+      expect((await failureOf(catalogue.read('a', uri))).code).toBe('invalid_arguments');
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('D-17 policy', () => {
+  test('a tool that may not be called is not listed, fresh or kept', async () => {
+    const { catalogue, answer, asked, guard } = open();
+    answer(listOf(['ok', 'secret'], { ttlMs: 1_000, cacheScope: 'public' }));
+    guard(({ tool, principal }) =>
+      tool === 'secret' && principal.id === 'bob' ? { allow: false, reason: 'no' } : { allow: true },
+    );
+    const lists = [catalogue.tools('a', bob), catalogue.tools('a', ada)];
+    expect(await Promise.all(lists.map(namesOf))).toEqual(['ok', 'ok,secret']);
+    expect(await namesOf(catalogue.tools('a', bob))).toBe('ok');
+    expect(asked.length).toBe(2);
+    expect(keysOf(await catalogue.list('a', 'tools/list', bob))).toBe('ok');
+  });
+
+  test('a guard that denies the server comes before any look at it', async () => {
+    const { catalogue, guard } = open();
+    guard(() => ({ allow: false, reason: 'no' }));
+    expect((await failureOf(catalogue.tools('nobody'))).code).toBe('denied');
+    guard();
+    expect((await failureOf(catalogue.tools('nobody'))).code).toBe('server_not_found');
+  });
+
+  test('an open breaker refuses a list that is not kept, and the list of a probe closes it', async () => {
+    const { catalogue, answer, asked, servers, clock } = open();
+    answer(() => Promise.reject(new HostError('transport', 'gone')));
+    expect((await failureOf(catalogue.tools('a'))).code).toBe('transport');
+    answer(listOf(['t']));
+    expect((await failureOf(catalogue.tools('a'))).code).toBe('circuit_open');
+    expect(asked.length).toBe(1);
+    clock.advance(30_000);
+    expect(await namesOf(catalogue.tools('a'))).toBe('t');
+    expect(servers.get('a')?.breaker.circuit(clock.nowMs())).toBe('closed');
+  });
+});
+
+test('D-24 what a tool says of its server is not believed', async () => {
+  const { catalogue, answer } = open();
+  answer({ ...listOf([]), items: [item('t', ',"_mcp_server":"other","server":"other"')] });
+  expect(await catalogue.tools('a')).toMatchObject([{ server: 'a', name: 't' }]);
+  expect(await catalogue.list('a', 'tools/list')).toMatchObject([{ server: 'a', key: 't' }]);
+});
+
+describe('what is learnt', () => {
+  test('of two readings the one that began later counts, whichever ends first', () => {
+    const { catalogue, servers } = open();
+    const early = catalogue.reading('a');
+    const late = catalogue.reading('a');
+    late(listOf(['new']));
+    early(listOf(['old']));
+    expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
+  });
+
+  test('nothing is learnt of a server that was replaced meanwhile', () => {
+    const { catalogue, servers, replace } = open();
+    const reading = catalogue.reading('a');
+    replace({ concurrency: 2 });
+    reading(listOf(['old']));
+    expect(servers.get('a')?.tools).toEqual([]);
+    catalogue.reading('nobody')(listOf(['x']));
+  });
+
+  test('a public list that was read at the start is kept, a private one is nobody’s', async () => {
+    const { catalogue, answer, asked } = open();
+    answer(listOf(['asked']));
+    catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
+    expect(await namesOf(catalogue.tools('a'))).toBe('public');
+    catalogue.drop('a');
+    catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
+    expect(await namesOf(catalogue.tools('a'))).toBe('asked');
+    expect(asked.length).toBe(1);
+  });
+
+  test('only what is new is written down, and only what has changed drops answers', async () => {
+    const { catalogue, answer, saved, dropped } = open();
+    answer(listOf(['t']));
+    await catalogue.tools('a');
+    await catalogue.tools('a');
+    expect(saved).toEqual(['t']);
+    dropped.length = 0;
+    answer({ ...listOf([]), items: [item('t', ',"description":"other"')] });
+    await catalogue.tools('a');
+    await catalogue.tools('a');
+    expect([saved, dropped]).toEqual([['t', 't'], ['a']]);
+  });
+
+  test('what was known in an earlier life is recalled', () => {
+    const { catalogue, servers } = open();
+    catalogue.recall(servers.get('a') as ManagedServer);
+    expect(keysOf(servers.get('a')?.tools ?? [])).toBe('recalled');
+  });
+});

@@ -1,0 +1,284 @@
+/**
+ * What is known of each server's lists: asks for them in the order of a call (guard, what is kept, breaker, connection),
+ * keeps what the server allows to keep, and learns tools from every list of them that is read.
+ * Not here: describing many servers at once (discovery.ts), what a kept answer costs (policy/list-cache.ts), reading pages
+ * (session/lists.ts), when tools are read without being asked for (tool-learner.ts).
+ *
+ * Invariants: whoever asks sees only tools that it may call, wherever they come from; of two readings of a server's tools the
+ * one that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it says.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { KeepAlive } from '../kernel/keep-alive.js';
+import { denial, type Guard } from '../policy/allowlist.js';
+import { cacheHint } from '../policy/cache-hint.js';
+import type { Principal } from '../policy/call.js';
+import { jointKey } from '../policy/joint-key.js';
+import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
+import { throughGate } from '../policy/list-gate.js';
+import type { Pins } from '../policy/pins.js';
+import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
+import { resultOf } from '../session/answers.js';
+import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
+import type { CallOptions, Session } from '../session/session.js';
+import { memberString } from '../wire/json-members.js';
+import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
+import type { ManagedServer } from './managed-server.js';
+import type { Manifests } from './state-file.js';
+
+export interface CatalogueParts {
+  readonly clock: Clock;
+  /** Throws when there is no such server, or the host is closed. */
+  readonly serverOf: (name: string) => ManagedServer;
+  /** Undefined when there is none. */
+  readonly findServer: (name: string) => ManagedServer | undefined;
+  readonly guards: () => readonly Guard[];
+  readonly pins: Pins;
+  readonly manifests: Manifests | undefined;
+  readonly clean: (text: string) => string;
+  readonly alive: KeepAlive;
+  /** What old answers were given for is no longer there. */
+  readonly onToolsChanged: (server: string) => void;
+}
+
+const listDeadlineMs = 10_000;
+const readDeadlineMs = 60_000;
+/** What is put into a request comes from a caller. */
+const uriCharsMax = 8_192;
+
+/** What a server answered, and for how long it may be kept. */
+interface Answered {
+  readonly items: readonly KeptItem[];
+  readonly ttlMs: number;
+  readonly isPublic: boolean;
+}
+
+export class Catalogue {
+  readonly #parts: CatalogueParts;
+  readonly #cache: ListCache;
+  readonly #reads: SharedReads<readonly KeptItem[]>;
+  /** Counts readings of tools, of all servers. */
+  #readings = 0;
+  /** The newest reading that each server's tools were learnt from. */
+  readonly #learntFrom = new WeakMap<ManagedServer, number>();
+
+  constructor(parts: CatalogueParts) {
+    this.#parts = parts;
+    this.#cache = new ListCache(parts.clock);
+    this.#reads = new SharedReads(parts.clock);
+  }
+
+  // --- for callers
+
+  /** The tools of one server, as far as the principal may call them. */
+  async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
+    const items = await this.list(server, 'tools/list', options);
+    return items.map(({ key, raw }) => ({ server, name: key, raw }));
+  }
+
+  /** One list of one server, to its last page. */
+  async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
+    const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
+    if (!isListMethod(method)) throw noList(server);
+    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' });
+    if (refused) throw refused;
+    const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
+    const visible = method === 'tools/list' ? this.visible(server, principal, items) : items;
+    return visible.map(({ key, raw }) => ({ server, key, raw }));
+  }
+
+  /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
+  async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
+    const { principal = embedder, deadlineMs = readDeadlineMs, signal } = options;
+    if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
+    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' });
+    if (refused) throw refused;
+    const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
+    const { raw: bytes } = item as KeptItem;
+    return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
+  }
+
+  /** Those that the principal may call. */
+  visible<Item extends ListedItem>(server: string, principal: Principal, items: readonly Item[]): Item[] {
+    return items.filter(
+      ({ key }) => denial(this.#parts.guards, { principal, server, tool: key, action: 'call' }) === undefined,
+    );
+  }
+
+  // --- what happens to servers
+
+  /**
+   * A reading of the server's tools begins; hand the list to what is returned. Of a server that was replaced meanwhile, or
+   * behind a reading that began later, it changes nothing.
+   */
+  reading(server: string): (list: ServerList) => void {
+    const managed = this.#parts.findServer(server);
+    if (!managed) return () => {};
+    const epoch = this.#cache.epochOf(server, 'tools/list');
+    const learn = this.#reading(managed);
+    return (list) => {
+      const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
+      learn(list.items);
+      // Read for nobody in particular: only what is for everybody can be kept.
+      if (isCurrent && list.cacheScope === 'public')
+        this.#keep(managed, { server, method: 'tools/list', uri: '', principal: embedder }, answeredList(list));
+    };
+  }
+
+  /** A notification of the server came in. */
+  heard(server: string, method: string, params: Buffer | undefined): void {
+    if (method === 'notifications/tools/list_changed') this.#cache.drop(server, 'tools/list');
+    else if (method === 'notifications/prompts/list_changed') this.#cache.drop(server, 'prompts/list');
+    else if (method === 'notifications/resources/list_changed') {
+      this.#cache.drop(server, 'resources/list');
+      this.#cache.drop(server, 'resources/templates/list');
+    } else if (method === 'notifications/resources/updated') {
+      const uri = params && memberString(params, 'uri');
+      if (uri === undefined) this.#cache.drop(server, 'resources/read');
+      else this.#cache.dropRead(server, uri);
+    }
+  }
+
+  /** Another run, another definition, or the end of the server: nothing that was read before counts. */
+  drop(server: string): void {
+    this.#cache.drop(server);
+  }
+
+  /** Others decide now who may see what. */
+  dropAll(): void {
+    this.#cache.dropAll();
+  }
+
+  /** What was known of a server of this very definition when it last ran, so that it can be described without being started. */
+  recall(managed: ManagedServer): void {
+    const { name } = managed.definition;
+    managed.learn(this.#parts.manifests?.load(name, managed.fingerprint) ?? [], this.#isApproved(name));
+  }
+
+  /** The same tools, judged anew: a pin was approved. */
+  judgeAnew(server: string): void {
+    const managed = this.#parts.serverOf(server);
+    this.#cache.drop(server);
+    this.#learn(managed, managed.tools);
+  }
+
+  // --- inside
+
+  async #items(question: ListQuestion, deadlineMs: number, signal: AbortSignal | undefined): Promise<KeptItem[]> {
+    const { server, method, uri, principal } = question;
+    const { clock, serverOf, alive } = this.#parts;
+    const managed = serverOf(server);
+    const kept = this.#cache.get(question);
+    if (kept) return kept;
+    const key = jointKey(server, method, uri, principalKey(principal));
+    // By the epoch: who asks after a drop must not be given what was asked for before it.
+    const version = () => this.#cache.epochOf(server, method);
+    const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, version, left: left(server, method) };
+    alive.hold();
+    try {
+      const ask = (limits: ReadLimits) => managed.whileHeld(() => this.#ask(managed, question, limits));
+      return copyItems(await this.#reads.join(key, reader, ask));
+    } finally {
+      alive.letGo();
+    }
+  }
+
+  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
+    const { server, method } = question;
+    let learn: ((items: readonly ListedItem[]) => void) | undefined;
+    let epoch: number | undefined;
+    const answered = await throughGate(server, managed.breaker, this.#parts.clock, untilMs, (deadlineAtMs) =>
+      managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
+        const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
+        // The server may have been started for this, and its public list have been read on the way.
+        const items = this.#cache.get(question);
+        if (items) return { items, ttlMs: 0, isPublic: false };
+        epoch = sending();
+        if (method === 'tools/list') learn = this.#reading(managed);
+        return this.#askOnce(connection, question, { deadlineAtMs, signal });
+      }),
+    );
+    const isCurrent = this.#cache.epochOf(server, method) === epoch;
+    learn?.(answered.items);
+    if (isCurrent) this.#keep(managed, question, answered);
+    return answered.items;
+  }
+
+  async #askOnce(session: Session, { method, uri }: ListQuestion, limits: CallOptions): Promise<Answered> {
+    if (method !== 'resources/read') return answeredList(await session.list(method, limits));
+    const answer = await session.request(method, JSON.stringify({ uri }), limits);
+    const raw = resultOf(answer, session.server, method, this.#parts.clean);
+    const { ttlMs = 0, isPublic = false } = cacheHint(raw) ?? {};
+    return { items: [{ key: uri, raw }], ttlMs, isPublic };
+  }
+
+  #keep({ definition }: ManagedServer, question: ListQuestion, answered: Answered): void {
+    if (definition.cache === 'off') return;
+    // Learning from the list may itself have dropped what was kept before it; nothing else has happened in this tick.
+    const epoch = this.#cache.epochOf(question.server, question.method);
+    this.#cache.put(question, answered.items, answered, epoch);
+  }
+
+  #reading(managed: ManagedServer): (items: readonly ListedItem[]) => void {
+    const reading = ++this.#readings;
+    return (items) => {
+      if (this.#parts.findServer(managed.definition.name) !== managed) return;
+      if ((this.#learntFrom.get(managed) ?? 0) > reading) return;
+      this.#learntFrom.set(managed, reading);
+      this.#learn(managed, items);
+    };
+  }
+
+  #learn(managed: ManagedServer, items: readonly ListedItem[]): void {
+    const { pins, manifests, clock, onToolsChanged } = this.#parts;
+    const { name } = managed.definition;
+    const isNews = !sameItems(managed.tools, items);
+    const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    // At first sight there are no old answers, only the call that woke the server.
+    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
+      this.#cache.drop(name);
+      onToolsChanged(name);
+    }
+    managed.learn(items, this.#isApproved(name));
+    if (isNews) manifests?.save(name, managed.fingerprint, items);
+  }
+
+  #isApproved(server: string): (tool: string) => boolean {
+    return (tool) => this.#parts.pins.statusOf(server, tool) === 'approved';
+  }
+}
+
+const answeredList = ({ items, ttlMs, cacheScope }: ServerList): Answered => ({
+  items,
+  ttlMs,
+  isPublic: cacheScope === 'public',
+});
+
+const sameItems = (a: readonly ListedItem[], b: readonly ListedItem[]): boolean =>
+  a.length === b.length && a.every(({ key, raw }, i) => key === b[i]?.key && raw.equals(b[i].raw));
+
+const left =
+  (server: string, method: string) =>
+  (code: 'timeout' | 'cancelled'): HostError =>
+    new HostError(
+      code,
+      `${method} of server '${server}': ${code === 'timeout' ? 'no answer by the deadline' : 'the caller gave up'}`,
+      { server, hint: 'nothing was changed: it can be asked again' },
+    );
+
+const noList = (server: string): HostError =>
+  new HostError('invalid_arguments', `server '${server}': the method is not one that lists`, {
+    server,
+    field: 'method',
+    execution: 'not_executed',
+    hint: 'use tools/list, prompts/list, resources/list or resources/templates/list',
+  });
+
+const badUri = (server: string): HostError =>
+  new HostError('invalid_arguments', `server '${server}': uri must be a text of 1 to ${uriCharsMax} characters`, {
+    server,
+    field: 'uri',
+    limit: uriCharsMax,
+    execution: 'not_executed',
+    hint: 'take it from the list of the server’s resources',
+  });

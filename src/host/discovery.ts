@@ -1,0 +1,207 @@
+/**
+ * Describes all servers to somebody, the running ones by asking them and the others by what is known: the tools they listed
+ * last, else their card. Also learns the tools of servers that nobody has ever seen run.
+ * Not here: asking one server (catalogue.ts), reading cards (session/server-card.ts).
+ *
+ * Invariants: the whole ends by its deadline and never fails; a server that hangs or fails costs the others nothing but its
+ * place; a server that rests is not started unless that was asked for, and one that was stopped never is.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { denial, type Guard } from '../policy/allowlist.js';
+import type { ListedItem } from '../session/lists.js';
+import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
+import { memberText } from '../wire/json-members.js';
+import type { Catalogue } from './catalogue.js';
+import { type Discovered, type DiscoverOptions, embedder } from './host-interface.js';
+import type { ManagedServer } from './managed-server.js';
+
+export interface DiscoveryParts {
+  readonly clock: Clock;
+  /** In their order. */
+  readonly names: () => readonly string[];
+  readonly serverOf: (name: string) => ManagedServer;
+  readonly guards: () => readonly Guard[];
+  readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
+  readonly cards: Pick<ServerCards, 'read'>;
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** Servers that are asked at the same time, how long each may take, and all together. */
+export const discoverAtOnceMax = 8;
+export const discoverServerMs = 10_000;
+export const discoverTotalMs = 30_000;
+/** Servers that are started at the same time only to learn their tools. */
+export const learnAtOnceMax = 2;
+
+export class Discovery {
+  readonly #parts: DiscoveryParts;
+
+  constructor(parts: DiscoveryParts) {
+    this.#parts = parts;
+  }
+
+  /** In the order of their names, each server with its tools, or with the reason why there are none. */
+  async discover(options: DiscoverOptions = {}): Promise<Discovered[]> {
+    const { clock, names } = this.#parts;
+    const untilMs = clock.nowMs() + (options.deadlineMs ?? discoverTotalMs);
+    const all = names();
+    const rows: Discovered[][] = all.map(() => []);
+    await eachOf(all, discoverAtOnceMax, async (name, i) => {
+      const deadlineAtMs = Math.min(clock.nowMs() + discoverServerMs, untilMs);
+      rows[i] = await this.#withinTime(name, options, deadlineAtMs).catch((error: unknown) =>
+        this.#failed(name, error),
+      );
+    });
+    return rows.flat();
+  }
+
+  /** A URL, a path or a name ending in .json is read as it is; all else is the name of a server. Nothing is filtered. */
+  async card(nameOrSource: string): Promise<ServerCard> {
+    const { cards, serverOf } = this.#parts;
+    if (isCardSource(nameOrSource)) return cards.read(nameOrSource);
+    const { card } = serverOf(nameOrSource).definition;
+    if (card === undefined) throw noCard(nameOrSource);
+    return cards.read(card);
+  }
+
+  /** Starts each server of which nothing is known, once and a few at a time, and gives it back when its tools are known. */
+  async learnUnseen(): Promise<void> {
+    const { names, serverOf } = this.#parts;
+    const unseen = names().filter((name) => {
+      const { definition, tools, supervisor } = serverOf(name);
+      return definition.isEnabled && tools.length === 0 && supervisor.snapshot().state === 'registered';
+    });
+    await eachOf(unseen, learnAtOnceMax, (name) => this.#learn(name));
+  }
+
+  async #learn(name: string): Promise<void> {
+    const { clock, serverOf, onProblem } = this.#parts;
+    try {
+      const managed = serverOf(name);
+      const untilMs = clock.nowMs() + managed.definition.timeouts.startMs;
+      // A server is ready when its tools are known. Its start may take longer than a caller would wait.
+      await managed.whileHeld(async () => {
+        while (!(await isReady(managed, untilMs, clock)));
+      });
+    } catch (error) {
+      // Stopped meanwhile, or the host was closed: nobody wants to know.
+      if (!isHostError(error) || error.code !== 'server_stopped') onProblem(error);
+    }
+  }
+
+  #withinTime(name: string, options: DiscoverOptions, deadlineAtMs: number): Promise<Discovered[]> {
+    const { clock } = this.#parts;
+    if (clock.nowMs() >= deadlineAtMs) return Promise.resolve(this.#late(name, options));
+    return new Promise((resolve, reject) => {
+      const cancel = clock.at(deadlineAtMs, () => {
+        try {
+          resolve(this.#late(name, options));
+        } catch (error) {
+          reject(error);
+        }
+      });
+      void this.#describe(name, options, deadlineAtMs).then(resolve, reject).finally(cancel);
+    });
+  }
+
+  async #describe(name: string, options: DiscoverOptions, deadlineAtMs: number): Promise<Discovered[]> {
+    const { clock, serverOf, catalogue, cards } = this.#parts;
+    const { principal = embedder, wake = false, hideUnavailable = false } = options;
+    if (!this.#mayList(name, options)) return [];
+    const managed = serverOf(name);
+    let refusal = managed.supervisor.refusal();
+    if (wake || managed.supervisor.snapshot().state === 'ready') {
+      try {
+        const tools = await catalogue.tools(name, { principal, deadlineMs: deadlineAtMs - clock.nowMs() });
+        return tools.map(({ name: key, raw }) => described(name, { key, raw }, undefined));
+      } catch (error) {
+        if (!isHostError(error)) throw error;
+        refusal = error;
+      }
+    }
+    const { card } = managed.definition;
+    const isHidden = hideUnavailable && refusal !== undefined;
+    if (isHidden || managed.tools.length > 0 || card === undefined) return this.#known(name, options, refusal);
+    const { tools } = await cards.read(card);
+    return this.#known(name, options, refusal, tools);
+  }
+
+  /** Its time is over: what can be said at once. For one that rests and is known, time is no matter. */
+  #late(name: string, options: DiscoverOptions): Discovered[] {
+    if (!this.#mayList(name, options)) return [];
+    const { supervisor, tools } = this.#parts.serverOf(name);
+    const isAsked = options.wake || supervisor.snapshot().state === 'ready' || tools.length === 0;
+    return this.#known(name, options, isAsked ? late(name) : supervisor.refusal());
+  }
+
+  /** `refusal`: why it cannot be called now. */
+  #known(
+    name: string,
+    { principal = embedder, hideUnavailable = false }: DiscoverOptions,
+    refusal: HostError | undefined,
+    tools?: readonly ListedItem[],
+  ): Discovered[] {
+    const managed = this.#parts.serverOf(name);
+    const items = hideUnavailable && refusal ? [] : (tools ?? managed.tools);
+    if (items.length === 0) return refusal ? [{ server: name, error: refusal }] : [];
+    const { state } = managed.supervisor.snapshot();
+    const mark = state === 'ready' ? refusal?.code : state;
+    return this.#parts.catalogue.visible(name, principal, items).map((item) => described(name, item, mark));
+  }
+
+  #mayList(server: string, { principal = embedder }: DiscoverOptions): boolean {
+    return denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' }) === undefined;
+  }
+
+  #failed(server: string, error: unknown): Discovered[] {
+    if (!isHostError(error)) {
+      this.#parts.onProblem(error);
+      const message = `server '${server}' could not be described`;
+      return [{ server, error: new HostError('protocol_error', message, { server, cause: error }) }];
+    }
+    // Gone since the sweep began.
+    return error.code === 'server_not_found' ? [] : [{ server, error }];
+  }
+}
+
+/** At most `max` at a time, begun in their order. `run` must not reject. */
+async function eachOf<T>(items: readonly T[], max: number, run: (item: T, i: number) => Promise<void>): Promise<void> {
+  const rest = items.entries();
+  const worker = async () => {
+    for (const [i, item] of rest) await run(item, i);
+  };
+  await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
+}
+
+async function isReady({ supervisor }: ManagedServer, untilMs: number, clock: Clock): Promise<boolean> {
+  try {
+    await supervisor.acquire(untilMs);
+    return true;
+  } catch (error) {
+    if (!isHostError(error) || error.code !== 'reconnecting' || clock.nowMs() >= untilMs) throw error;
+    return false;
+  }
+}
+
+function described(server: string, { key, raw }: ListedItem, state: string | undefined): Discovered {
+  const text = memberText(raw, 'inputSchema');
+  const schema = text === undefined ? undefined : (JSON.parse(text) as unknown);
+  return { server, tool: key, schema, ...(state === undefined ? {} : { state }) };
+}
+
+const late = (server: string): HostError =>
+  new HostError('timeout', `server '${server}' was not described in time`, {
+    server,
+    reason: 'discover_deadline',
+    hint: 'the other servers are not affected; ask for the tools of this one alone to see why',
+  });
+
+const noCard = (server: string): HostError =>
+  new HostError('invalid_spec', `server '${server}' has no card`, {
+    server,
+    field: `mcpServers.${server}.card`,
+    reason: 'no_card',
+    execution: 'not_executed',
+    hint: 'give its URL or path as "card" in the definition of the server',
+  });

@@ -1,0 +1,46 @@
+/**
+ * What the configuration says beyond single servers — roles, ceilings, groups — joined with the embedder's own guards.
+ * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
+ *
+ * Invariant: the embedder's guards come on top of the configured roles and never replace them.
+ */
+import type { HostSettings } from '../config/host-config.js';
+import { type Guard, roleGuard } from '../policy/allowlist.js';
+import type { CallCeilings } from '../policy/call-budget.js';
+import { embedder } from './host-interface.js';
+
+export class HostRules {
+  #configured: readonly Guard[] = [];
+  #own: readonly Guard[] = [];
+  #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
+  #groups: HostSettings['groups'] = new Map();
+
+  get ceilings(): CallCeilings {
+    return this.#ceilings;
+  }
+
+  get groups(): HostSettings['groups'] {
+    return this.#groups;
+  }
+
+  /** Returns all guards that hold from now on. */
+  configure(settings: HostSettings): readonly Guard[] {
+    this.#configured = configuredGuards(settings);
+    this.#ceilings = settings.budgets;
+    this.#groups = settings.groups;
+    return [...this.#configured, ...this.#own];
+  }
+
+  /** Returns all guards that hold from now on. */
+  setOwn(guards: readonly Guard[]): readonly Guard[] {
+    this.#own = guards;
+    return [...this.#configured, ...this.#own];
+  }
+}
+
+function configuredGuards({ roles, unlistedRole }: HostSettings): readonly Guard[] {
+  if (unlistedRole === undefined) return [];
+  const guard = roleGuard(roles ?? new Map(), unlistedRole);
+  // Who holds the host could as well change its rules: it is under no role. The object itself is meant, not its likeness.
+  return [(request) => (request.principal === embedder ? { allow: true } : guard(request))];
+}

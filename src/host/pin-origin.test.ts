@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import { parseServerSpec } from '../config/server-spec.js';
+import { memoryPinStore } from '../policy/pin-store.js';
+import { pinsByOrigin } from './pin-origin.js';
+
+const saved = { name: 'a', command: 'node', args: ['x.js'], env: { TOKEN: '1' } };
+
+/** Whether what was pinned for `saved` is found by a server defined like this. */
+function isFoundBy(definition: Record<string, unknown>, from: Record<string, unknown> = saved): boolean {
+  const store = memoryPinStore();
+  pinsByOrigin(store, () => parseServerSpec(from)).save(String(from.name), []);
+  return pinsByOrigin(store, () => parseServerSpec(definition)).load(String(definition.name)) !== undefined;
+}
+
+test('the same program under the same name has the same pins, whatever its variables', () => {
+  expect(isFoundBy({ ...saved, env: { TOKEN: '2' } })).toBe(true);
+});
+
+test.each([
+  { ...saved, name: 'b' },
+  { ...saved, command: 'deno' },
+  { ...saved, args: ['y.js'] },
+  { ...saved, args: ['x.js', ''] },
+  { ...saved, cwd: '/tmp' },
+  { name: 'a', url: 'https://example.com/mcp' },
+])('another name, program or place has pins of its own: %j', (definition) => {
+  expect(isFoundBy(definition)).toBe(false);
+});
+
+test('an address is what counts of a remote server, not its headers', () => {
+  const remote = { name: 'a', url: 'https://example.com/mcp', headers: { authorization: 'Bearer 1' } };
+  expect(isFoundBy({ ...remote, headers: {} }, remote)).toBe(true);
+  expect(isFoundBy({ ...remote, url: 'https://example.com/other' }, remote)).toBe(false);
+});
+
+test('what is written down does not hold arguments', () => {
+  const keys: string[] = [];
+  const store = { load: () => undefined, save: (key: string) => void keys.push(key) };
+  pinsByOrigin(store, () => parseServerSpec({ ...saved, args: ['--key=sesame'] })).save('a', []);
+  expect(keys[0]).toMatch(/^a [\w-]{43}$/);
+});

@@ -1,0 +1,22 @@
+/**
+ * Pins are kept for a server's name and for what it is: the program that is started, or the address that is asked. Two servers
+ * that share a name, in two hosts on one state folder or one after the other in one host, then never share pins.
+ * Not part of it: variables and headers. A renewed token is no reason to take a changed tool for a new one.
+ */
+import { createHash } from 'node:crypto';
+import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import type { PinStore } from '../policy/pin-store.js';
+
+export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
+  const keyOf = (server: string) => `${server} ${originOf(specOf(server))}`;
+  return {
+    load: (server) => store.load(keyOf(server)),
+    save: (server, records) => store.save(keyOf(server), records),
+  };
+}
+
+/** As a hash: arguments and addresses may hold what must not be written down. */
+function originOf(spec: ServerSpec): string {
+  const parts = isStdio(spec) ? [spec.command, spec.args, spec.cwd ?? null] : [spec.url];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+}

@@ -1,0 +1,180 @@
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import Database from 'libsql';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
+import { StateFile } from './state-file.js';
+
+let folder: string;
+let problems: unknown[];
+const file = () => path.join(folder, 'state.db');
+const open = () => StateFile.open(folder, (error) => problems.push(error));
+
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
+  problems = [];
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Runs statements on the file as somebody else would, and leaves. */
+function elsewhere(...statements: string[]): unknown[] {
+  const database = new Database(file());
+  try {
+    let rows: unknown[] = [];
+    for (const statement of statements) rows = database.prepare(statement).all();
+    return rows;
+  } finally {
+    database.close();
+  }
+}
+const versionOf = () => (elsewhere('PRAGMA user_version') as { user_version: number }[])[0]?.user_version;
+const count = () => (elsewhere('SELECT count(*) AS n FROM histories') as { n: number }[])[0]?.n;
+
+/** The file as the first version made it, and in another process: libsql holds on to what it has opened. */
+function writeVersion(version: number): void {
+  const sql = `
+    PRAGMA journal_mode = WAL;
+    CREATE TABLE pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);
+    CREATE TABLE manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);
+    INSERT INTO pins VALUES ('files', '[]');
+    INSERT INTO manifests VALUES ('files', 'f', '[["read","{}"]]');
+    PRAGMA user_version = ${version};`;
+  const script = "const d = new (require('libsql'))(process.argv[1]); d.exec(process.argv[2]); d.close()";
+  execFileSync(process.execPath, ['-e', script, file(), sql]);
+}
+
+const row = (server: string, failedProbes = 1, fingerprint = 'f'): HistoryRow => ({
+  server,
+  fingerprint,
+  record: {
+    restartsAt: [1_767_225_600_000],
+    unprovenStarts: 6,
+    failedProbes,
+    parked: { code: 'transport', message: 'said "no" \\ \u{1f600}\u0001', at: 1_767_225_600_001 },
+  },
+});
+const forgiven = (server: string): HistoryRow => ({ server, fingerprint: 'f', record: undefined });
+
+describe('versions of the file', () => {
+  test('one of version 1 is taken over with all that is in it', () => {
+    writeVersion(1);
+    const { pins, manifests, histories } = open();
+    expect(problems).toEqual([]);
+    expect(pins.load('files')).toEqual([]);
+    expect(manifests.load('files', 'f').map(({ key }) => key)).toEqual(['read']);
+    histories.save([row('files')]);
+    expect(histories.load('files', 'f')).toEqual(row('files').record);
+    expect(versionOf()).toBe(2);
+  });
+
+  test('a new one begins at version 2', () => {
+    open();
+    expect([versionOf(), problems]).toEqual([2, []]);
+  });
+
+  test('one of a version to come is set aside and told, not touched', () => {
+    writeVersion(3);
+    const before = readFileSync(file());
+    const { pins, histories } = open();
+    histories.save([row('a')]);
+    expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
+    expect(pins.load('files')).toBeUndefined();
+    expect(versionOf()).toBe(2);
+    expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
+    const aside = new Database(`${file()}.unusable`);
+    expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);
+    aside.close();
+  });
+
+  test('a second host of the same process takes no lock from the first', () => {
+    open();
+    const { ino } = statSync(file());
+    const locks = () =>
+      readFileSync('/proc/locks', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes(`:${ino} `) && line.includes(` ${process.pid} `)).length;
+    const held = locks();
+    expect(held).toBeGreaterThan(0);
+    open();
+    expect(locks()).toBe(held);
+  });
+
+  test('what a host wrote that was killed is there, though it never came into the file itself', () => {
+    const killed = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
+    try {
+      StateFile.open(killed, () => expect.unreachable()).histories.save([row('files')]);
+      expect(readdirSync(killed)).toContain('state.db-wal');
+      for (const name of ['state.db', 'state.db-wal']) copyFileSync(path.join(killed, name), path.join(folder, name));
+    } finally {
+      rmSync(killed, { recursive: true, force: true });
+    }
+    expect(open().histories.load('files', 'f')).toEqual(row('files').record);
+    expect(existsSync(`${file()}.unusable`)).toBe(false);
+  });
+});
+
+describe('histories', () => {
+  test('come back as they were, for the same server of the same definition only', () => {
+    const { histories } = open();
+    histories.save([row('a', 1), row('b', 2), row('a', 3, 'g')]);
+    expect(histories.load('a', 'f')).toEqual(row('a', 1).record);
+    expect(histories.load('b', 'f')).toEqual(row('b', 2).record);
+    expect(histories.load('a', 'g')).toEqual(row('a', 3).record);
+    expect([histories.load('b', 'g'), histories.load('c', 'f')]).toEqual([undefined, undefined]);
+  });
+
+  test('the newest counts, and one that is forgiven is gone from the file', () => {
+    const { histories } = open();
+    histories.save([row('a', 1), row('b', 1)]);
+    histories.save([row('a', 2), forgiven('b'), forgiven('never there')]);
+    expect([histories.load('a', 'f')?.failedProbes, histories.load('b', 'f'), count()]).toEqual([2, undefined, 1]);
+    histories.save([forgiven('a')]);
+    expect(count()).toBe(0);
+  });
+
+  test(`there are at most ${rowsMax}: those that were written longest ago go first`, () => {
+    const { histories } = open();
+    histories.save(Array.from({ length: rowsMax }, (_, i) => row(`s${i}`)));
+    histories.save([row('s0', 2)]);
+    expect(count()).toBe(rowsMax);
+    histories.save([row('new'), row('newer')]);
+    expect(count()).toBe(rowsMax);
+    const has = (server: string) => histories.load(server, 'f') !== undefined;
+    expect(['s0', 's1', 's2', 's3', 'new', 'newer'].map(has)).toEqual([true, false, false, true, true, true]);
+  });
+
+  test('are written all or not at all', () => {
+    const { histories } = open();
+    histories.save([row('a', 1), row('b', 1)]);
+    elsewhere(
+      "CREATE TRIGGER full BEFORE INSERT ON histories WHEN NEW.server = 'c' BEGIN SELECT RAISE(ABORT, 'no space'); END",
+    );
+    expect(() => histories.save([forgiven('a'), row('b', 2), row('c', 2)])).toThrow('no space');
+    expect([histories.load('a', 'f')?.failedProbes, histories.load('b', 'f')?.failedProbes]).toEqual([1, 1]);
+    histories.save([row('b', 3)]);
+    expect(histories.load('b', 'f')?.failedProbes).toBe(3);
+  });
+
+  test('do not wait for the disk, and what comes after them does again, whether they could be written or not', () => {
+    const database = new Database(':memory:');
+    database.pragma('synchronous = FULL');
+    database.exec(historiesSchema);
+    const histories = historiesTable(database);
+    const full = 2;
+    histories.save([row('a')]);
+    expect(database.prepare('PRAGMA synchronous').all()).toMatchObject([{ synchronous: full }]);
+    database.exec('DROP TABLE histories');
+    expect(() => histories.save([row('a')])).toThrow('no such table');
+    expect(database.prepare('PRAGMA synchronous').all()).toMatchObject([{ synchronous: full }]);
+    database.close();
+  });
+
+  test('one that somebody has written over is refused', () => {
+    const { histories } = open();
+    histories.save([row('a')]);
+    elsewhere(`UPDATE histories SET record = '{"restartsAt":"x"}'`);
+    expect(() => histories.load('a', 'f')).toThrow();
+  });
+});

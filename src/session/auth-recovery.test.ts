@@ -1,0 +1,313 @@
+import { inspect } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { bearer, FakeAuthProvider } from '../../test/fakes/auth-provider.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { type AuthToken, type RefusalKind, TokenRefused, tokenHash } from '../transports/http/auth-token.js';
+import { staticHeaderProvider } from './auth-provider.js';
+import { AuthRecovery, type AuthRecoveryOptions, type RecoveryOutcome } from './auth-recovery.js';
+
+const farMs = 1_000_000;
+const one = bearer('first-token');
+const two = bearer('second-token');
+const three = bearer('third-token');
+
+function refusal(sent: AuthToken | undefined, kind: RefusalKind = 'token'): TokenRefused {
+  return new TokenRefused("server 's' wants authorization (401)", { server: 's' }, { kind, sent, challenge: 'Bearer' });
+}
+
+function setup(token: AuthToken | undefined = one, options: Partial<AuthRecoveryOptions> = {}) {
+  const clock = new FakeClock();
+  const provider = new FakeAuthProvider(token);
+  const known = new Set<string>();
+  const problems: unknown[] = [];
+  const secrets = { know: (value: string) => known.add(value), forget: (value: string) => known.delete(value) };
+  const onProblem = (error: unknown) => problems.push(error);
+  const recovery = new AuthRecovery({ server: 's', provider, clock, secrets, onProblem, ...options });
+  const ask = (sent: AuthToken | undefined, kind?: RefusalKind) =>
+    recovery.recover(refusal(sent, kind), { deadlineAtMs: farMs });
+  return { clock, provider, recovery, known, problems, ask };
+}
+
+/** A recovery that ends when the test says so. */
+function held(provider: FakeAuthProvider): (token: AuthToken | undefined) => void {
+  let end: (token: AuthToken | undefined) => void = () => {};
+  provider.onRecover = () =>
+    new Promise((resolve) => {
+      end = (token) => {
+        if (token) provider.token = token;
+        resolve(token !== undefined);
+      };
+    });
+  return (token) => end(token);
+}
+
+const outcomes = (all: Promise<RecoveryOutcome>[]) => Promise.all(all).then((each) => [...new Set(each)]);
+
+/** Lets everything that is already settled be told. */
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+describe('one renewal for everybody', () => {
+  test('D-38 50 requests refused for the same token at the same time cause one recovery, and all may be sent again', async () => {
+    const { provider, ask } = setup();
+    const end = held(provider);
+    const all = Array.from({ length: 50 }, () => ask(one));
+    expect(provider.recoveries).toHaveLength(1);
+    expect(provider.recoveries[0]).toMatchObject({ failed: one, context: { kind: 'token', challenge: 'Bearer' } });
+    end(two);
+    expect(await outcomes(all)).toEqual(['renewed']);
+    expect(provider.recoveries).toHaveLength(1);
+  });
+
+  test('D-38 a late refusal of an older token is sent again at once, without a recovery', async () => {
+    const { provider, ask } = setup();
+    held(provider);
+    provider.login(two);
+    expect(await ask(one)).toBe('renewed');
+    expect(provider.recoveries).toHaveLength(0);
+  });
+
+  test('D-38 the caller that began it may leave: the others still get what it brings', async () => {
+    const { provider, recovery, ask, clock } = setup();
+    const end = held(provider);
+    const leaving = new AbortController();
+    const first = recovery.recover(refusal(one), { deadlineAtMs: farMs, signal: leaving.signal });
+    const hasty = recovery.recover(refusal(one), { deadlineAtMs: 100 });
+    const patient = ask(one);
+    leaving.abort();
+    clock.advance(100);
+    expect(await first).toBe('cancelled');
+    expect(await hasty).toBe('late');
+    expect(provider.recoveries[0]?.context.signal.aborted).toBe(false);
+    end(two);
+    expect(await patient).toBe('renewed');
+    expect(provider.recoveries).toHaveLength(1);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('D-38 all share a failure too', async () => {
+    const { provider, ask } = setup();
+    const end = held(provider);
+    const all = Array.from({ length: 50 }, () => ask(one));
+    end(undefined);
+    expect(await outcomes(all)).toEqual(['refused']);
+  });
+
+  test('a caller that is already gone begins nothing', async () => {
+    const { provider, recovery } = setup();
+    const limits = { deadlineAtMs: farMs, signal: AbortSignal.abort() };
+    expect(await recovery.recover(refusal(one), limits)).toBe('cancelled');
+    expect(provider.recoveries).toHaveLength(0);
+  });
+
+  test('a login during the recovery is as good as its end', async () => {
+    const { provider, ask } = setup();
+    const end = held(provider);
+    const waiting = ask(one);
+    provider.login(two);
+    expect(await waiting).toBe('renewed');
+    expect(provider.recoveries[0]?.context.signal.aborted).toBe(true);
+    end(undefined);
+    await settle();
+    expect(await ask(one)).toBe('renewed');
+  });
+});
+
+describe('no storm', () => {
+  test.each([
+    ['says no', () => Promise.resolve(false)],
+    ['rejects', () => Promise.reject(new Error('no network'))],
+    [
+      'throws',
+      () => {
+        throw new Error('a bug');
+      },
+    ],
+    ['claims success and has the same token', () => Promise.resolve(true)],
+  ])('D-38 after a recovery that %s the token is not tried again before a pause', async (_how, onRecover) => {
+    const { provider, ask, clock } = setup(one, { pauseMs: 1_000 });
+    provider.onRecover = onRecover;
+    expect(await ask(one)).toBe('refused');
+    for (let i = 0; i < 100; i++) expect(await ask(one)).toBe('refused');
+    clock.advance(999);
+    expect(await ask(one)).toBe('refused');
+    expect(provider.recoveries).toHaveLength(1);
+    clock.advance(1);
+    expect(await ask(one)).toBe('refused');
+    expect(provider.recoveries).toHaveLength(2);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('D-38 a token that a recovery brought and that is refused too gets no recovery of its own before the pause', async () => {
+    const { provider, ask, clock } = setup(one, { pauseMs: 1_000 });
+    provider.onRecover = async () => {
+      provider.token = two;
+      return true;
+    };
+    expect(await ask(one)).toBe('renewed');
+    expect(await ask(two)).toBe('refused');
+    expect(provider.recoveries).toHaveLength(1);
+    clock.advance(1_000);
+    held(provider);
+    void ask(two);
+    expect(provider.recoveries).toHaveLength(2);
+  });
+
+  test('a new token ends the pause', async () => {
+    const { provider, ask } = setup();
+    expect(await ask(one)).toBe('refused');
+    provider.login(two);
+    expect(await ask(two)).toBe('refused');
+    expect(provider.recoveries.map(({ failed }) => failed)).toEqual([one, two]);
+  });
+
+  test('a recovery has 15 s; then it counts as failed, and what it brings later is a new token', async () => {
+    const { provider, recovery, ask, clock } = setup();
+    const end = held(provider);
+    let changes = 0;
+    recovery.onChanged(() => changes++);
+    const waiting = ask(one);
+    clock.advance(14_999);
+    await settle();
+    expect(provider.recoveries[0]?.context.signal.aborted).toBe(false);
+    expect(provider.recoveries[0]?.context.deadlineAtMs).toBe(15_000);
+    clock.advance(1);
+    expect(await waiting).toBe('refused');
+    expect(provider.recoveries[0]?.context.signal.aborted).toBe(true);
+    expect(changes).toBe(0);
+    end(two);
+    await settle();
+    expect(changes).toBe(1);
+    expect(recovery.current()).toEqual(two);
+  });
+
+  test('wanting more rights and having no good token are two matters', async () => {
+    const { provider, ask } = setup();
+    expect(await ask(one, 'scope')).toBe('refused');
+    provider.onRecover = async () => {
+      provider.token = two;
+      return true;
+    };
+    expect(await ask(one)).toBe('renewed');
+    expect(provider.recoveries.map(({ context }) => context.kind)).toEqual(['scope', 'token']);
+  });
+
+  test('when it is closed everybody goes on, nothing is listened to and nothing is begun', async () => {
+    const { provider, recovery, ask, clock } = setup();
+    held(provider);
+    let changes = 0;
+    recovery.onChanged(() => changes++);
+    const waiting = ask(one);
+    recovery.close();
+    expect(await waiting).toBe('renewed');
+    expect(await ask(one)).toBe('renewed');
+    provider.login(two);
+    expect([changes, provider.listeners.size, provider.recoveries.length, clock.pendingTimers]).toEqual([0, 0, 1, 0]);
+  });
+});
+
+describe('doing something again', () => {
+  test('once more after a renewal, and no more than that', async () => {
+    const { provider, recovery } = setup();
+    provider.onRecover = async () => {
+      provider.token = two;
+      return true;
+    };
+    const sent: (AuthToken | undefined)[] = [];
+    const attempt = () => {
+      const token = recovery.current();
+      sent.push(token);
+      return Promise.reject(refusal(token));
+    };
+    await expect(recovery.withRenewal({ deadlineAtMs: farMs }, attempt)).rejects.toBeInstanceOf(TokenRefused);
+    expect(sent).toEqual([one, two]);
+  });
+
+  test('not after any other error', async () => {
+    const { provider, recovery } = setup();
+    const error = new HostError('needs_reauth', 'the server is known to have no good token');
+    await expect(recovery.withRenewal({ deadlineAtMs: farMs }, () => Promise.reject(error))).rejects.toBe(error);
+    expect(provider.recoveries).toHaveLength(0);
+  });
+});
+
+describe('the tokens of a provider', () => {
+  test('equal tokens are one object, so that nobody builds headers anew', () => {
+    const { provider, recovery } = setup();
+    const token = recovery.current();
+    provider.token = bearer('first-token');
+    expect(recovery.current()).toBe(token);
+    provider.token = two;
+    expect(recovery.current()).toEqual(two);
+  });
+
+  test('X15 each is known as a secret before it goes out, without its scheme; long replaced ones are forgotten', () => {
+    const { provider, recovery, known } = setup();
+    expect([...known]).toEqual(['first-token']);
+    for (let i = 0; i < 100; i++) {
+      provider.token = bearer(`token-number-${i}`);
+      recovery.current();
+      expect(known.has(`token-number-${i}`)).toBe(true);
+    }
+    expect([...known]).toEqual([96, 97, 98, 99].map((i) => `token-number-${i}`));
+  });
+
+  test.each([
+    ['a line break in it', { header: ['authorization', 'Bearer x\r\nhost: elsewhere'] }],
+    ['a header that is not its to set', { header: ['host', 'elsewhere'] }],
+    ['no header', {}],
+    ['a number for a value', { header: ['authorization', 7] }],
+  ])('one with %s is not sent, and reported without its value', (_what, token) => {
+    const { provider, recovery, problems } = setup(three);
+    provider.token = token as unknown as AuthToken;
+    expect(recovery.current()).toBeUndefined();
+    recovery.current();
+    expect(problems).toMatchObject([{ code: 'invalid_spec', details: { server: 's' } }]);
+    expect(inspect(problems)).not.toContain('elsewhere');
+  });
+
+  test('a provider that throws is reported once, and goes without a token', () => {
+    const { provider, recovery, problems } = setup();
+    provider.current = () => {
+      throw new Error('a bug');
+    };
+    for (let i = 0; i < 10; i++) expect(recovery.current()).toBeUndefined();
+    expect(problems).toHaveLength(1);
+  });
+
+  test('whoever listens hears of a change once, however it came', async () => {
+    const { provider, recovery, ask } = setup();
+    let changes = 0;
+    const off = recovery.onChanged(() => changes++);
+    provider.login(two);
+    recovery.current();
+    expect(changes).toBe(1);
+    provider.onRecover = async () => {
+      provider.login(three);
+      return true;
+    };
+    expect(await ask(two)).toBe('renewed');
+    expect(changes).toBe(2);
+    off();
+    provider.login(one);
+    expect(changes).toBe(2);
+  });
+
+  test('what the configuration says is a token that cannot be renewed', async () => {
+    const provider = staticHeaderProvider({ 'X-Region': 'eu', Authorization: 'Bearer configured ' });
+    expect(provider.current()).toEqual({ header: ['authorization', 'Bearer configured'] });
+    const { recovery } = setup(one, { provider });
+    expect(await recovery.recover(refusal(provider.current()), { deadlineAtMs: farMs })).toBe('refused');
+    expect(staticHeaderProvider({}).current()).toBeUndefined();
+  });
+});
+
+test('X15 a refusal shows neither the token nor its hash', () => {
+  const error = refusal(one);
+  expect(error.sentHash).toBe(tokenHash(one));
+  for (const shown of [JSON.stringify(error), inspect(error, { showHidden: true, depth: 9 }), String(error)]) {
+    expect(shown).toContain('wants authorization');
+    expect(shown).not.toContain('first-token');
+    expect(shown).not.toContain(tokenHash(one));
+  }
+});

@@ -1,0 +1,253 @@
+/**
+ * Renews the token of one server when a request was refused for it: once for everybody, whoever asks first.
+ * Not here: how a token is renewed (the provider), sending the refused request again (host/), what becomes of a server that
+ * has no good token (supervisor/).
+ *
+ * Invariants:
+ * - For one token and one fault there is at most one attempt at a time, and it belongs to nobody: callers come and go.
+ * - A request that was refused with a token that is no longer the current one causes no attempt: the current one may do.
+ * - After an attempt the token that is then current gets no other before `pauseMs` have passed, however often it is refused.
+ * - Tables hold the current token only, one entry for each kind of refusal. Keys are hashes.
+ */
+import type { Cancel, Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import {
+  type AuthToken,
+  type RefusalKind,
+  TokenRefused,
+  type TokenSource,
+  tokenHash,
+} from '../transports/http/auth-token.js';
+import { checkToken } from '../transports/http/headers.js';
+import type { AuthProvider } from './auth-provider.js';
+
+export interface AuthRecoveryOptions {
+  readonly server: string;
+  readonly provider: AuthProvider;
+  readonly clock: Clock;
+  /** What must not be shown from now on, and what no longer matters. */
+  readonly secrets: { know(value: string): void; forget(value: string): void };
+  readonly onProblem?: ((error: unknown) => void) | undefined;
+  readonly limitMs?: number;
+  readonly pauseMs?: number;
+}
+
+/** Whoever asks, and how long they wait. */
+export interface AuthLimits {
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** `renewed`: send it again. `refused`: somebody has to log in. The others: the caller did not wait for the end. */
+export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled';
+
+/** For one attempt. */
+const limitMsDefault = 15_000;
+const pauseMsDefault = 10_000;
+/** Requests with an older token may still be on their way, and errors that quote it. */
+const tokensKnown = 4;
+
+interface Attempt {
+  readonly settled: Promise<boolean>;
+  settle(isRenewed: boolean): void;
+}
+
+export class AuthRecovery implements TokenSource {
+  readonly #options: AuthRecoveryOptions;
+  readonly #clock: Clock;
+  readonly #provider: AuthProvider;
+  readonly #attempts = new Map<RefusalKind, Attempt>();
+  readonly #restUntilMs = new Map<RefusalKind, number>();
+  readonly #listeners = new Set<() => void>();
+  readonly #unsubscribe: () => void;
+  /** What the provider last gave us, and what of it goes into requests. */
+  #given: AuthToken | undefined;
+  #token: AuthToken | undefined;
+  #hash = tokenHash(undefined);
+  #known: string[] = [];
+  /** The provider throws where it must not: said once, not with every request. */
+  #isFailing = false;
+  #isClosed = false;
+
+  constructor(options: AuthRecoveryOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#provider = options.provider;
+    this.#look();
+    this.#unsubscribe = this.#provider.onChanged(() => {
+      if (this.#look()) this.#tell();
+    });
+  }
+
+  /** The token of the next request. */
+  current(): AuthToken | undefined {
+    if (this.#look()) this.#tell();
+    return this.#token;
+  }
+
+  /** Told whenever there is another token, wherever it came from. */
+  onChanged(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Resolves when it is known whether the refused request is worth sending again, or when the caller's time is over. */
+  recover(refused: TokenRefused, limits: AuthLimits): Promise<RecoveryOutcome> {
+    if (limits.signal?.aborted) return Promise.resolve('cancelled');
+    this.current();
+    if (this.#isClosed || refused.sentHash !== this.#hash) return Promise.resolve('renewed');
+    const attempt = this.#attempts.get(refused.kind) ?? this.#begin(refused);
+    return attempt ? this.#within(attempt, limits) : Promise.resolve('refused');
+  }
+
+  /** Runs `attempt`, and once more if it was refused for a token that could be renewed. */
+  async withRenewal<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof TokenRefused) || (await this.recover(error, limits)) !== 'renewed') throw error;
+    }
+    return attempt();
+  }
+
+  /**
+   * The server goes: nobody is told of tokens any more, attempts are called off. Whoever waited goes on, to be told by the
+   * supervisor what happened; a refusal would send them to log in.
+   */
+  close(): void {
+    this.#isClosed = true;
+    this.#unsubscribe();
+    this.#listeners.clear();
+    for (const attempt of this.#attempts.values()) attempt.settle(true);
+  }
+
+  /** Undefined while the token rests. */
+  #begin({ kind, challenge }: TokenRefused): Attempt | undefined {
+    const nowMs = this.#clock.nowMs();
+    if (nowMs < (this.#restUntilMs.get(kind) ?? nowMs)) return undefined;
+    const failed = this.#token;
+    const failedHash = this.#hash;
+    const abort = new AbortController();
+    const deadlineAtMs = nowMs + (this.#options.limitMs ?? limitMsDefault);
+    const attempt = newAttempt(() => {
+      cancelLimit();
+      abort.abort();
+      if (this.#attempts.get(kind) === attempt) this.#attempts.delete(kind);
+      const { pauseMs = pauseMsDefault } = this.#options;
+      // Also the successor of a token that was renewed: if it is refused too, another one would hardly do.
+      this.#restUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
+    });
+    const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => attempt.settle(false));
+    this.#attempts.set(kind, attempt);
+    void this.#ask(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then(() => {
+      // The word of the provider is not enough: what counts is the token. Also when it comes too late for this attempt.
+      this.current();
+      attempt.settle(this.#hash !== failedHash);
+    });
+    return attempt;
+  }
+
+  async #ask(...args: Parameters<AuthProvider['recover']>): Promise<void> {
+    try {
+      await this.#provider.recover(...args);
+    } catch (error) {
+      this.#options.onProblem?.(error);
+    }
+  }
+
+  /** The attempt goes on when the caller leaves. */
+  #within({ settled }: Attempt, { deadlineAtMs, signal }: AuthLimits): Promise<RecoveryOutcome> {
+    return new Promise((resolve) => {
+      const leave = (outcome: RecoveryOutcome) => {
+        cancel();
+        signal?.removeEventListener('abort', onAbort);
+        resolve(outcome);
+      };
+      const onAbort = () => leave('cancelled');
+      const cancel = this.#clock.at(deadlineAtMs, () => leave('late'));
+      signal?.addEventListener('abort', onAbort, { once: true });
+      void settled.then((isRenewed) => leave(isRenewed ? 'renewed' : 'refused'));
+    });
+  }
+
+  /** True: there is another token than when we last looked. */
+  #look(): boolean {
+    const given = this.#readProvider();
+    if (isSame(given, this.#given)) return false;
+    this.#given = given && { header: [given.header[0], given.header[1]] };
+    this.#token = this.#usable(this.#given);
+    const hash = tokenHash(this.#token);
+    if (hash === this.#hash) return false;
+    this.#hash = hash;
+    this.#restUntilMs.clear();
+    if (this.#token) this.#learn(this.#token);
+    return true;
+  }
+
+  #readProvider(): AuthToken | undefined {
+    try {
+      const token = this.#provider.current();
+      if (token && !isToken(token)) throw shapeless(this.#options.server);
+      this.#isFailing = false;
+      return token;
+    } catch (error) {
+      if (!this.#isFailing) this.#options.onProblem?.(error);
+      this.#isFailing = true;
+      return undefined;
+    }
+  }
+
+  /** What cannot stand in a header is not sent; the server then asks for authorization. */
+  #usable(token: AuthToken | undefined): AuthToken | undefined {
+    const fault = token && checkToken(this.#options.server, token);
+    if (fault) this.#options.onProblem?.(fault);
+    return fault ? undefined : token;
+  }
+
+  #learn({ header: [, value] }: AuthToken): void {
+    const { secrets } = this.#options;
+    const secret = withoutScheme(value);
+    secrets.know(secret);
+    this.#known = [...this.#known.filter((other) => other !== secret), secret];
+    for (const old of this.#known.splice(0, this.#known.length - tokensKnown)) secrets.forget(old);
+  }
+
+  #tell(): void {
+    for (const attempt of [...this.#attempts.values()]) attempt.settle(true);
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+/** What is secret of a header's value. */
+export const withoutScheme = (value: string): string => value.replace(/^(?:bearer|basic|token)\s+/i, '');
+
+/** Providers are written by others. */
+const isToken = ({ header }: AuthToken): boolean =>
+  Array.isArray(header) && typeof header[0] === 'string' && typeof header[1] === 'string';
+
+const shapeless = (server: string): HostError =>
+  new HostError('invalid_spec', `server '${server}': its provider gave a token without a header`, {
+    server,
+    field: 'header',
+    hint: 'a token is { header: [name, value] }, both of them text',
+  });
+
+const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>
+  a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1]);
+
+function newAttempt(onSettled: () => void): Attempt {
+  let resolve: (isRenewed: boolean) => void = () => {};
+  let isSettled = false;
+  const settled = new Promise<boolean>((settle) => {
+    resolve = settle;
+  });
+  return {
+    settled,
+    settle(isRenewed) {
+      if (isSettled) return;
+      isSettled = true;
+      onSettled();
+      resolve(isRenewed);
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * docs/configuration.md lists every key the parser takes, with the default it fills in, and nothing else.
+ */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { ceilingEntry, hostConfigKeys, parseHostConfig, roleEntry } from '../../src/config/host-config.js';
+import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
+import { http, stdio } from '../../src/config/server-spec.js';
+
+const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+
+/** Key to default as written, of one section; `none` for what has no default. */
+function tableOf(title: string): Map<string, string> {
+  const section = page.split(/^## /m).find((text) => text.startsWith(`${title}\n`)) ?? '';
+  const rows = [...section.matchAll(/^\| `([^`]+)` +\| (?:`([^`]+)`|(none)) +\|/gm)];
+  return new Map(rows.map(([, key, value, none]) => [key as string, value ?? (none as string)]));
+}
+
+type Schema = { properties?: Record<string, Schema>; default?: unknown };
+
+/** Path to default as JSON, for every leaf of an object's schema. */
+function keysOf(schema: z.ZodType, prefix = ''): [string, string][] {
+  const leaves = ({ properties = {} }: Schema, above: string): [string, string][] =>
+    Object.entries(properties).flatMap(([key, each]) =>
+      each.properties
+        ? leaves(each, `${above}${key}.`)
+        : [[above + key, each.default === undefined ? 'none' : JSON.stringify(each.default)]],
+    );
+  return leaves(z.toJSONSchema(schema, { io: 'input' }) as Schema, prefix);
+}
+
+test('the top level', () => {
+  const documented = tableOf('The top level');
+  expect([...documented.keys()]).toEqual([...hostConfigKeys]);
+  const told: unknown[] = [];
+  const parse = (config: unknown) => parseHostConfig(config, (problem) => told.push(problem));
+  for (const [key, value] of documented)
+    expect(parse(value === 'none' ? {} : { [key]: JSON.parse(value) }), key).toEqual(parse({}));
+  // What has no default is told apart from every value it could have been given.
+  expect([parse({}).roles, parse({}).unlistedRole, told]).toEqual([undefined, undefined, []]);
+});
+
+test('how a server is reached', () => {
+  const taken = new Map([...keysOf(stdio), ...keysOf(http)]);
+  taken.delete('name');
+  expect(tableOf('A server: how it is reached')).toEqual(taken);
+});
+
+test('how a server is treated', () => {
+  expect(tableOf('A server: how it is treated')).toEqual(new Map(keysOf(treatment)));
+  const { isLazy, timeouts, pins } = parseServerDefinition('a', { command: 'node' }, true);
+  expect([isLazy, timeouts.startMs, pins]).toEqual([true, 30_000, { onFirstSight: 'warn', onChange: 'block' }]);
+});
+
+test('roles and budgets', () => {
+  expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry, 'roles.<role>.')));
+  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry, `budgets.${of}.`));
+  expect(tableOf('Budgets')).toEqual(new Map(ceilings));
+});
+
+test('the example is taken without a complaint', () => {
+  const told: unknown[] = [];
+  const [, example = ''] = /^```json\n([\s\S]*?)^```/m.exec(page) ?? [];
+  const { mcpServers, roles, groups } = parseHostConfig(JSON.parse(example), (problem) => told.push(problem));
+  expect([told, mcpServers.size, roles?.size, groups.size]).toEqual([[], 2, 2, 1]);
+});

@@ -1,0 +1,40 @@
+/**
+ * A provider of tokens that does as it is told and keeps count: each test says what a recovery brings.
+ */
+import type { AuthProvider, RecoverContext } from '../../src/session/auth-provider.js';
+import type { AuthToken } from '../../src/transports/http/auth-token.js';
+
+export const bearer = (value: string): AuthToken => ({ header: ['authorization', `Bearer ${value}`] });
+
+export class FakeAuthProvider implements AuthProvider {
+  token: AuthToken | undefined;
+  /** What a recovery does; by default it cannot. */
+  onRecover: (failed: AuthToken | undefined, context: RecoverContext) => Promise<boolean> = () =>
+    Promise.resolve(false);
+  readonly recoveries: { readonly failed: AuthToken | undefined; readonly context: RecoverContext }[] = [];
+  readonly listeners = new Set<() => void>();
+
+  constructor(token?: AuthToken) {
+    this.token = token;
+  }
+
+  current(): AuthToken | undefined {
+    return this.token;
+  }
+
+  recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean> {
+    this.recoveries.push({ failed, context });
+    return this.onRecover(failed, context);
+  }
+
+  onChanged(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Somebody logged in. */
+  login(token: AuthToken | undefined): void {
+    this.token = token;
+    for (const listener of [...this.listeners]) listener();
+  }
+}

@@ -1,0 +1,16 @@
+/**
+ * A host in a process of its own that opens the servers it is given and is killed in the moment it tells of the n-th event
+ * of a kind, so that nothing it would have done next is done. Arguments: configuration as JSON, state folder, kind, n.
+ * Uses the built package, as an embedder would.
+ */
+import process from 'node:process';
+import { createHost } from '../../dist/index.js';
+
+const [config, stateDir, kind] = [JSON.parse(process.argv[2]), process.argv[3], process.argv[4]];
+let left = Number(process.argv[5]);
+const host = await createHost(config, { stateDir, onProblem: (error) => console.error(error) });
+host.on(kind, () => {
+  if (--left === 0) process.kill(process.pid, 'SIGKILL');
+});
+// The host's own timers keep no process alive.
+setInterval(() => {}, 1_000);

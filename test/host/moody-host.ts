@@ -1,0 +1,142 @@
+/**
+ * A host on a clock of its own, over a real child whose mood a test sets and whose log it reads.
+ */
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { createHost, type Host } from '../../src/host/host.js';
+import type { HostCallOptions, HostConfig } from '../../src/host/host-interface.js';
+import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
+import { eventually } from '../contract/eventually.js';
+
+export type Mood = 'well' | 'mute' | 'held' | 'dying' | 'stillborn' | 'silent';
+
+const script = fileURLToPath(new URL('../fakes/moody-server.pl', import.meta.url));
+
+/** `well` where the call was answered, else the code of the failure. */
+export const outcomeOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
+    () => 'ok',
+    (error: unknown) => {
+      if (!isHostError(error)) throw error;
+      return error.code;
+    },
+  );
+
+export const failureOf = async (call: Promise<unknown>): Promise<HostError> => {
+  const error = await call.then(
+    () => new Error('it succeeded'),
+    (thrown: unknown) => thrown,
+  );
+  if (!isHostError(error)) throw error;
+  return error;
+};
+
+export class MoodyHost {
+  readonly clock = new FakeClock();
+  readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-moody-'));
+  /** Where the host keeps what outlives it, if anywhere. */
+  stateDir: string | undefined;
+  readonly problems: unknown[] = [];
+  readonly events: SupervisorEvent[] = [];
+  host!: Host;
+
+  /** One server named `a`, as configured by `more`. It and all it left are gone when the test is over. */
+  static async open(more: Record<string, unknown> = {}, config: HostConfig = {}): Promise<MoodyHost> {
+    const moody = MoodyHost.make();
+    await moody.start({ mcpServers: { a: moody.entry(more) }, ...config });
+    return moody;
+  }
+
+  /** The same without a host yet. */
+  static make(stateDir?: string): MoodyHost {
+    const moody = new MoodyHost();
+    moody.stateDir = stateDir;
+    moody.mood = 'well';
+    onTestFinished(() => moody.close());
+    return moody;
+  }
+
+  async start(config: HostConfig): Promise<Host> {
+    this.host = await createHost(config, {
+      clock: this.clock,
+      random: seededRandom(1),
+      ...(this.stateDir === undefined ? {} : { stateDir: this.stateDir }),
+      onProblem: (problem) => this.problems.push(problem),
+    });
+    this.host.on('any', (event) => this.events.push(event));
+    return this.host;
+  }
+
+  /** `args` come after the script's name, where they mean nothing to it; `env` is added to. */
+  entry({ args = [], env = {}, ...more }: { args?: readonly string[]; env?: object; [key: string]: unknown } = {}) {
+    return { command: 'perl', args: [script, ...args], env: { FOLDER: this.folder, ...env }, ...more };
+  }
+
+  set mood(mood: Mood) {
+    // Never half written: the server reads it at any moment.
+    writeFileSync(path.join(this.folder, 'mood.new'), mood);
+    renameSync(path.join(this.folder, 'mood.new'), path.join(this.folder, 'mood'));
+  }
+
+  /** What the server wrote down, by the first word of its lines. */
+  log(word: 'start' | 'call' | 'cancelled'): string[] {
+    const file = path.join(this.folder, 'log');
+    const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+    return lines.filter((line) => line.split(' ')[0] === word).map((line) => line.slice(word.length + 1));
+  }
+
+  get starts(): number {
+    return this.log('start').length;
+  }
+
+  get calls(): number {
+    return this.log('call').length;
+  }
+
+  get row() {
+    const row = this.host.status().find(({ name }) => name === 'a');
+    if (!row) throw new Error('no such server');
+    return row;
+  }
+
+  call(tool = 'write', args: Record<string, unknown> = {}, options: HostCallOptions = {}) {
+    return this.host.call('a', tool, args, options);
+  }
+
+  /** Calls that are not answered, until so many in a row have run out of their time. */
+  async timeOut(times: number, tool = 'write'): Promise<void> {
+    this.mood = 'mute';
+    for (let i = 0; i < times; i++) {
+      const before = this.calls;
+      const call = failureOf(this.call(tool, { time: i }, { deadlineMs: 1_000 }));
+      await eventually('the call is at the server', () => this.calls > before);
+      await this.clock.advanceAsync(1_010);
+      await call;
+    }
+  }
+
+  state(state: string): Promise<unknown> {
+    return eventually(`it is ${state}`, () => this.row.state === state);
+  }
+
+  /** Moves on in small steps, leaving the process time to act, until it is in this state. */
+  async advanceUntil(state: string, stepMs = 500, steps = 1_000): Promise<void> {
+    for (let i = 0; i < steps && this.row.state !== state; i++) {
+      await this.clock.advanceAsync(stepMs);
+      await eventually('it has settled', () => !['connecting', 'closing', 'stopping'].includes(this.row.state));
+    }
+    await this.state(state);
+  }
+
+  async close(): Promise<void> {
+    this.mood = 'well';
+    await this.host?.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * Roles and ceilings of the configuration, as they hold for calls, lists and spawns of a whole host.
+ */
+import { afterEach, describe, expect, test } from 'vitest';
+import { createHost, type Host } from '../../src/host/host.js';
+import { embedder, type HostConfig } from '../../src/host/host-interface.js';
+import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import type { Principal } from '../../src/policy/call.js';
+import { stdioFixtures } from '../fixtures/fixture-servers.js';
+
+const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
+if (!raw) throw new Error('no fixture');
+const { command, args, env } = raw;
+const server = { command, args, env };
+
+let host: Host;
+afterEach(() => host?.close());
+
+const open = async (config: HostConfig, clock?: FakeClock) => {
+  host = await createHost(config, clock ? { clock } : {});
+  return host;
+};
+const as = (id: string, role?: string): { principal: Principal } => ({ principal: { id, role, scopes: [] } });
+/** The code of the refusal; what is not there is found only by who may look. */
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'done',
+    (error: unknown) => {
+      if (!isHostError(error)) throw error;
+      return error.code;
+    },
+  );
+
+describe('roles', () => {
+  const roles = { dev: { allow: ['git/log', 'web/*'] }, none: { allow: [] } };
+
+  test('a call, a list and a discovery show a principal what its role allows and nothing else', async () => {
+    await open({ mcpServers: { a: server, b: server }, roles: { dev: { allow: ['a/echo', 'a/no_such'] } } });
+    const dev = as('ada', 'dev');
+    expect((await host.tools('a', dev)).map(({ name }) => name)).toEqual(['echo']);
+    expect(await codeOf(host.tools('b', dev))).toBe('denied');
+    expect(await codeOf(host.call('a', 'echo', { text: 'x' }, dev))).toBe('done');
+    expect(await codeOf(host.call('a', 'add', { a: 1, b: 1 }, dev))).toBe('denied');
+    const found = await host.discover({ ...dev, wake: true });
+    expect(found.map((each) => ('tool' in each ? `${each.server}/${each.tool}` : each.server))).toEqual(['a/echo']);
+  });
+
+  test.each([
+    ['dev', 'git', 'log', 'server_not_found'],
+    ['dev', 'git', 'push', 'denied'],
+    ['dev', 'web', 'anything', 'server_not_found'],
+    ['none', 'git', 'log', 'denied'],
+    ['other', 'git', 'log', 'denied'],
+    [undefined, 'git', 'log', 'denied'],
+  ])('role %s calling %s/%s: %s', async (role, name, tool, code) => {
+    await open({ roles });
+    expect(await codeOf(host.call(name, tool, {}, as('ada', role)))).toBe(code);
+  });
+
+  test('AC-H8 the embedder itself is under no role, whoever it names is, also under its own name', async () => {
+    await open({ roles, unlistedRole: 'deny' });
+    expect(await codeOf(host.call('git', 'push'))).toBe('server_not_found');
+    expect(await codeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
+    expect(await codeOf(host.call('git', 'push', {}, { principal: { ...embedder } }))).toBe('denied');
+    expect(await codeOf(host.spawn({ name: 'late', ...server }, { lazy: true }))).toBe('done');
+  });
+
+  test('guards of the embedder come on top, and taking them back leaves the roles', async () => {
+    await open({ roles });
+    const dev = as('ada', 'dev');
+    host.setAllowlist(({ tool }) => (tool === 'log' ? { allow: false, reason: 'not today' } : { allow: true }));
+    expect(await codeOf(host.call('git', 'log', {}, dev))).toBe('denied');
+    expect(await codeOf(host.call('git', 'log'))).toBe('denied');
+    expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
+    expect(await codeOf(host.call('web', 'get', {}, dev))).toBe('server_not_found');
+    host.setAllowlist();
+    expect(await codeOf(host.call('git', 'log', {}, dev))).toBe('server_not_found');
+    expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
+  });
+
+  test('without roles and without a word on unlisted ones nobody is held to a role', async () => {
+    await open({});
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
+  });
+
+  test('unlistedRole alone counts too', async () => {
+    await open({ unlistedRole: 'deny' });
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+  });
+});
+
+describe('budgets', () => {
+  const mcpServers = { x: { ...server, enabled: false } };
+
+  test('a ceiling of the configuration refuses the call too many, until its window is over', async () => {
+    const clock = new FakeClock();
+    await open(
+      {
+        mcpServers,
+        budgets: { principals: { ada: { calls: 1, window: '1m' } }, roles: { dev: { calls: 2, window: '10s' } } },
+      },
+      clock,
+    );
+    const three = async (who: { principal: Principal }) =>
+      [
+        await codeOf(host.call('x', 'y', {}, who)),
+        await codeOf(host.call('x', 'y', {}, who)),
+        await codeOf(host.call('x', 'y', {}, who)),
+      ].filter((code) => code === 'budget_exceeded').length;
+    expect([await three(as('ada', 'dev')), await three(as('bob', 'dev')), await three(as('eve'))]).toEqual([2, 1, 0]);
+    clock.advance(10_000);
+    expect([await three(as('ada', 'dev')), await three(as('bob', 'dev'))]).toEqual([3, 1]);
+    clock.advance(50_000);
+    expect(await three(as('ada', 'dev'))).toBe(2);
+  });
+
+  test('a call that its role denies is not charged', async () => {
+    await open({
+      mcpServers,
+      roles: { dev: { allow: ['x/y'] } },
+      budgets: { roles: { dev: { calls: 1, window: '1m' } } },
+    });
+    expect(await codeOf(host.call('x', 'z', {}, as('ada', 'dev')))).toBe('denied');
+    expect(await codeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('server_disabled');
+    expect(await codeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('budget_exceeded');
+  });
+});
+
+test('groups are kept', async () => {
+  await open({ mcpServers: { a: { ...server, lazy: true } }, groups: { all: ['a'] } });
+  expect(host.groups).toEqual(new Map([['all', ['a']]]));
+});
+
+test('a configuration that cannot be used is an error with its path, and leaves nothing behind', async () => {
+  const problems: HostError[] = [];
+  const config = { mcpServers: { a: { ...server, lazy: false } }, rolls: {} } as HostConfig;
+  const opening = createHost(config, { onProblem: (problem) => problems.push(problem as HostError) });
+  await expect(opening).rejects.toMatchObject({ code: 'invalid_spec', details: { field: 'rolls' } });
+  expect(problems).toEqual([]);
+});

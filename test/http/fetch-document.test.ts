@@ -1,0 +1,74 @@
+/**
+ * One document over real HTTP: what is fetched, and what is not.
+ */
+import { afterEach, expect, test } from 'vitest';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { fetchDocument } from '../../src/transports/http/fetch-document.js';
+import { type Answer, startServer, type TestServer } from '../fakes/http-server.js';
+import { failureOf } from '../fakes/policy-call.js';
+
+const servers: TestServer[] = [];
+const clock = new FakeClock();
+const deps = { clock, random: Math.random };
+
+async function serve(answer: Answer): Promise<TestServer> {
+  const server = await startServer(answer);
+  servers.push(server);
+  return server;
+}
+const get = (url: string, bytesMax = 1_000) =>
+  fetchDocument({ server: 'card', url, deadlineAtMs: clock.nowMs() + 10_000, bytesMax }, deps);
+
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+});
+
+test('the body comes as it was sent, and is asked for in plain', async () => {
+  const server = await serve((_received, response) => response.writeHead(200).end('{"name":"x"}'));
+  expect((await get(`${server.url}?a=1#part`)).toString()).toBe('{"name":"x"}');
+  expect(server.received).toMatchObject([
+    { method: 'GET', path: '/mcp?a=1', headers: { accept: 'application/json', 'accept-encoding': 'identity' } },
+  ]);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test.each([204, 404, 500])('a status of %s is a refusal', async (status) => {
+  const server = await serve((_received, response) => response.writeHead(status).end());
+  expect((await failureOf(get(server.url))).details.httpStatus).toBe(status);
+});
+
+test('a redirect is followed on the same origin, and to no other', async () => {
+  const other = await serve((_received, response) => response.writeHead(200).end('theirs'));
+  const server = await serve(({ path }, response) => {
+    if (path === '/here') response.writeHead(200).end('ours');
+    else response.writeHead(302, { location: path === '/mcp' ? '/here' : other.url }).end();
+  });
+  expect((await get(server.url)).toString()).toBe('ours');
+  expect((await failureOf(get(new URL('/away', server.url).href))).details.reason).toBe('redirect_origin');
+  expect(other.received).toEqual([]);
+});
+
+test('no more is read than the limit', async () => {
+  const server = await serve((_received, response) => {
+    response.writeHead(200);
+    const more = () => response.write('x'.repeat(100), (error) => error ?? setImmediate(more));
+    more();
+  });
+  expect((await failureOf(get(server.url))).code).toBe('result_too_large');
+  await server.until(() => server.cut === 1);
+});
+
+test('a server that hangs is left at the deadline', async () => {
+  const server = await serve((_received, response) => response.writeHead(200).write('{'));
+  const late = failureOf(get(server.url));
+  await server.until(() => server.received.length === 1);
+  clock.advance(10_000);
+  expect((await late).code).toBe('timeout');
+  await server.until(() => server.cut === 1);
+});
+
+test('nobody there, and no URL', async () => {
+  expect((await failureOf(get('http://127.0.0.1:9/'))).details.reason).toBe('ECONNREFUSED');
+  expect((await failureOf(get('http://user:secret@127.0.0.1/'))).code).toBe('invalid_spec');
+  expect(clock.pendingTimers).toBe(0);
+});
