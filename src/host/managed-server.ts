@@ -21,12 +21,14 @@ export class ManagedServer {
   /** Of a server over HTTP. */
   readonly auth: AuthRecovery | undefined;
   readonly breaker: Breaker;
-  readonly slots: CallSlots;
-  readonly retries = new RetryBudget();
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
   readonly #hold: CallHold;
-  #traits = new Map<string, ToolTraits>();
+  readonly #clock: Clock;
+  // Made for the first call: most servers of a large host are at rest, and each empty table would cost as much as a full one.
+  #slots: CallSlots | undefined;
+  #retries: RetryBudget | undefined;
+  #traits = noTraits;
   #tools: readonly ListedItem[] = [];
 
   constructor(
@@ -37,7 +39,7 @@ export class ManagedServer {
     auth?: AuthRecovery,
     onCircuit?: CircuitChanged,
   ) {
-    const { breaker, concurrency } = definition;
+    const { breaker } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
     this.auth = auth;
@@ -45,7 +47,23 @@ export class ManagedServer {
     this.fingerprint = fingerprintOf(definition);
     const plan = { ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs };
     this.breaker = new Breaker(plan, onCircuit);
-    this.slots = new CallSlots(clock, { ...defaultConcurrencyPlan, runningMax: concurrency });
+    this.#clock = clock;
+  }
+
+  get slots(): CallSlots {
+    const runningMax = this.definition.concurrency;
+    this.#slots ??= new CallSlots(this.#clock, { ...defaultConcurrencyPlan, runningMax });
+    return this.#slots;
+  }
+
+  get retries(): RetryBudget {
+    this.#retries ??= new RetryBudget();
+    return this.#retries;
+  }
+
+  /** Calls that run and calls that wait. */
+  get load(): { readonly running: number; readonly waiting: number } {
+    return this.#slots ?? noLoad;
   }
 
   /** A call holds the server open from here … */
@@ -88,7 +106,9 @@ export class ManagedServer {
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
     const { trustAnnotations } = this.definition;
     this.#tools = tools;
-    this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, trustAnnotations && isApproved(key))]));
+    if (tools.length === 0) this.#traits = noTraits;
+    else
+      this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, trustAnnotations && isApproved(key))]));
   }
 
   /** What was never listed is taken for a tool that changes something. */
@@ -102,3 +122,5 @@ export const fingerprintOf = (definition: ServerDefinition): string =>
   createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
+const noTraits: ReadonlyMap<string, ToolTraits> = new Map();
+const noLoad = { running: 0, waiting: 0 };

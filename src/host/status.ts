@@ -95,7 +95,7 @@ export function statusRows(sources: StatusSources): StatusRow[] {
 
 function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
   const managed = sources.serverOf(name);
-  const { supervisor, breaker, slots, tools, definition } = managed;
+  const { supervisor, breaker, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
   const { nowMs } = instant;
   const snapshot = supervisor.snapshot();
@@ -115,8 +115,8 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count,
     leases: { bindings, calls },
-    running: slots.running,
-    queue: slots.waiting,
+    running: load.running,
+    queue: load.waiting,
     restart_count: snapshot.restarts,
     consecutive_failures: breaker.failures,
     circuit: breaker.circuit(nowMs),

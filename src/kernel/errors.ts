@@ -117,3 +117,15 @@ export class HostError extends Error {
 }
 
 export const isHostError = (error: unknown): error is HostError => error instanceof HostError;
+
+/**
+ * The same facts, without what they were found by: a stack holds on to every function and object on it, and a cause to its
+ * own. For errors that are kept.
+ */
+export function toRemember({ code, message, hint, details }: HostError): HostError {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
+  const remembered = new HostError(code, message, hint === undefined ? details : { ...details, hint });
+  Error.stackTraceLimit = stackTraceLimit;
+  return remembered;
+}

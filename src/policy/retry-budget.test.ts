@@ -1,37 +1,63 @@
 import { describe, expect, test } from 'vitest';
-import { RetryBudget } from './retry-budget.js';
+import { defaultRetryPlan, RetryBudget } from './retry-budget.js';
 
 describe('the retry budget', () => {
+  const taken = (budget: RetryBudget, wanted: number) =>
+    Array.from({ length: wanted }, () => budget.take()).filter((end) => end !== undefined);
   const drained = () => {
     const budget = new RetryBudget();
-    for (let i = 0; i < 100; i++) budget.take()?.();
+    for (const end of taken(budget, 100)) end();
     return budget;
   };
 
-  test('pays for a hundred retries without a success', () => {
-    expect(drained().tokens).toBe(0);
-  });
-
-  test('then allows three at a time, and one more when one has ended', () => {
+  test('pays for a hundred retries without a success, at once if need be, and for none beyond', () => {
+    expect(taken(new RetryBudget(), 1_000)).toHaveLength(100);
     const budget = drained();
-    const ends = [budget.take(), budget.take(), budget.take()];
-    expect(ends).not.toContain(undefined);
+    expect(budget.tokens).toBe(0);
     expect(budget.take()).toBeUndefined();
-    ends[0]?.();
-    ends[0]?.();
-    expect(budget.inFlight).toBe(2);
-    expect(budget.take()).toBeDefined();
-    expect(budget.take()).toBeUndefined();
-  });
-
-  test('five successes earn one retry beyond those', () => {
-    const budget = drained();
-    for (let i = 0; i < 3; i++) budget.take();
     for (let i = 0; i < 4; i++) budget.succeeded();
     expect(budget.take()).toBeUndefined();
-    budget.succeeded();
+  });
+
+  test('five successes earn one more', () => {
+    const budget = drained();
+    for (let i = 0; i < 5; i++) budget.succeeded();
     expect(budget.take()).toBeDefined();
+    expect(budget.take()).toBeUndefined();
     expect(budget.tokens).toBe(0);
+  });
+
+  describe('where the quota would allow more', () => {
+    const plenty = { ...defaultRetryPlan, tokensMax: 1_000_000 };
+    const atItsShare = () => {
+      const budget = new RetryBudget(plenty);
+      for (const end of taken(budget, 100)) end();
+      return budget;
+    };
+
+    test('three at a time are sent again, and one more when one has ended', () => {
+      const budget = atItsShare();
+      const ends = taken(budget, 5);
+      expect(ends).toHaveLength(3);
+      ends[0]?.();
+      ends[0]?.();
+      expect(budget.inFlight).toBe(2);
+      expect(budget.take()).toBeDefined();
+      expect(budget.take()).toBeUndefined();
+    });
+
+    test('of many calls a tenth, beside those three', () => {
+      const budget = atItsShare();
+      expect(taken(budget, 3)).toHaveLength(3);
+      // Each refusal is the end of a call.
+      expect(taken(budget, 10_000)).toHaveLength(909);
+    });
+
+    test('what was long ago pays for a hundred, and no more', () => {
+      const budget = new RetryBudget(plenty);
+      for (let i = 0; i < 1_000_000; i++) budget.succeeded();
+      expect(taken(budget, 109)).toHaveLength(100);
+    });
   });
 
   test('a timeout costs two retries, successes never save up more than the whole', () => {
@@ -42,11 +68,5 @@ describe('the retry budget', () => {
     expect(budget.tokens).toBe(500);
     for (let i = 0; i < 60; i++) budget.timedOut();
     expect(budget.tokens).toBe(0);
-  });
-
-  test('during an outage at 1,000 calls retries stay a small part', () => {
-    const budget = new RetryBudget();
-    const retries = Array.from({ length: 1_000 }, () => budget.take()).filter(Boolean).length;
-    expect(retries).toBe(100);
   });
 });

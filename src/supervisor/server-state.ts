@@ -340,11 +340,30 @@ const close = (common: Common, then: Following, { nowMs }: StepContext): Step =>
   [{ do: 'disarm' }, { do: 'close', run: common.run }],
 ];
 
-function enter({ run, ledger }: Common, following: Following, { nowMs }: StepContext): Step {
-  const state: ServerState = { ...following, run, ledger, sinceMs: nowMs };
-  if (following.kind === 'backing_off') return [state, [{ do: 'arm', atMs: following.retryAtMs }]];
-  if (following.kind === 'registered' || following.kind === 'ejected') return [state, [{ do: 'disarm' }]];
-  return [state, [{ do: 'arm', atMs: following.nextProbeAtMs }]];
+function enter(common: Common, following: Following, { nowMs }: StepContext): Step {
+  const { run, ledger } = common;
+  // Spelt out: a copy of `following` with more members would have a shape of its own, which costs more than it holds.
+  switch (following.kind) {
+    case 'backing_off': {
+      const { kind, retryAtMs, reason } = following;
+      return [{ kind, run, ledger, sinceMs: nowMs, retryAtMs, reason }, [{ do: 'arm', atMs: retryAtMs }]];
+    }
+    case 'parked': {
+      const { kind, reason, nextProbeAtMs, nextWakeAtMs } = following;
+      const parked = { kind, run, ledger, sinceMs: nowMs, reason, nextProbeAtMs, nextWakeAtMs };
+      return [parked, [{ do: 'arm', atMs: nextProbeAtMs }]];
+    }
+    case 'auth_required': {
+      const { kind, reason, nextProbeAtMs } = following;
+      return [{ kind, run, ledger, sinceMs: nowMs, reason, nextProbeAtMs }, [{ do: 'arm', atMs: nextProbeAtMs }]];
+    }
+    case 'ejected':
+      return [{ kind: 'ejected', run, ledger, sinceMs: nowMs, reason: following.reason }, [{ do: 'disarm' }]];
+    case 'registered':
+      return [{ kind: 'registered', run, ledger, sinceMs: nowMs }, [{ do: 'disarm' }]];
+    default:
+      return following satisfies never;
+  }
 }
 
 function charged(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {

@@ -9,7 +9,7 @@
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
-import type { HostError } from '../kernel/errors.js';
+import { type HostError, toRemember } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { CorrelatedFailures } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
@@ -70,7 +70,8 @@ export class Supervisor<C extends Connection> {
   readonly #options: SupervisorOptions<C>;
   readonly #clock: Clock;
   readonly #plan: RestartPlan;
-  readonly #waiters: Waiters<Acquired<C>>;
+  /** There only while somebody waits. */
+  #waiters: Waiters<Acquired<C>> | undefined;
   readonly #check: HealthCheck<C>;
   readonly #narrator = new Narrator();
   readonly #queue: Queued[] = [];
@@ -93,7 +94,7 @@ export class Supervisor<C extends Connection> {
   #lastSuccessAtMs: number | undefined;
 
   constructor(options: SupervisorOptions<C>) {
-    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000, waitersMax = 16_384 } = options;
+    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000 } = options;
     const { ledger = emptyLedger } = options.history ?? {};
     this.name = name;
     this.#options = options;
@@ -102,11 +103,6 @@ export class Supervisor<C extends Connection> {
     this.#state = initialState(clock.nowMs(), isEnabled, ledger);
     this.#earlierError = ledger.parked && { error: ledger.parked.reason, atMs: ledger.parked.atMs };
     this.#check = new HealthCheck(clock, options.verify, verifyMs);
-    this.#waiters = new Waiters(clock, waitersMax, {
-      late: () => notYet(this.#state, this.#refused()),
-      cancelled: () => cancelled(name),
-      full: () => tooManyWait(name, waitersMax),
-    });
   }
 
   // --- for callers
@@ -132,6 +128,7 @@ export class Supervisor<C extends Connection> {
     const refusal = refusalOf(this.#state, this.#refused());
     if (refusal) return Promise.reject(refusal);
     if (this.#state.kind === 'suspect' && acquired) this.#check.begin(acquired.connection, this.#concluded(acquired));
+    this.#waiters ??= this.#waitingRoom();
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
@@ -200,14 +197,14 @@ export class Supervisor<C extends Connection> {
 
   /** Nobody has needed it for long enough. */
   idle(): void {
-    if (this.#waiters.size === 0) this.#on({ kind: 'idle' });
+    if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
   snapshot(): Snapshot {
     return snapshotOf(this.#state, {
       server: this.name,
       restarts: restartsInWindow(this.#state.ledger, this.#clock.nowMs(), this.#plan),
-      waiting: this.#waiters.size,
+      waiting: this.#waiting,
       lastError: this.#lastError ?? this.#earlierError,
       lastSuccessAtMs: this.#lastSuccessAtMs,
     });
@@ -234,6 +231,8 @@ export class Supervisor<C extends Connection> {
     if (this.#isTaking) return;
     this.#isTaking = true;
     for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
+    // Gives back the room as well: it would stay as large as it ever was.
+    this.#queue.length = 0;
     this.#isTaking = false;
     this.#tell();
   }
@@ -325,6 +324,9 @@ export class Supervisor<C extends Connection> {
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
     // What has ended is not kept: a server at rest costs as little as it can.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
+    if (isAtRest(after.kind) && this.#lastError) {
+      this.#lastError = { error: toRemember(this.#lastError.error), atMs: this.#lastError.atMs };
+    }
     this.#tellGuard(after);
     this.#settle(after);
   }
@@ -340,13 +342,14 @@ export class Supervisor<C extends Connection> {
       this.#stopping?.resolve();
       this.#stopping = undefined;
     }
-    if (state.kind === 'ready' && this.#acquired) this.#waiters.resolveAll(this.#acquired);
-    if (this.#waiters.size > 0) {
+    if (state.kind === 'ready' && this.#acquired) this.#waiters?.resolveAll(this.#acquired);
+    if (this.#waiting > 0) {
       const refusal = refusalOf(state, this.#refused());
-      if (refusal) this.#waiters.rejectAll(refusal);
+      if (refusal) this.#waiters?.rejectAll(refusal);
       // It came to rest while somebody waited: they still want it.
       else if (state.kind === 'registered') this.#queue.push({ kind: 'wanted' });
     }
+    if (this.#waiting === 0) this.#waiters = undefined;
     if (state.kind === 'auth_required' && state.run === this.#newTokenRun && state.run !== this.#graceRun) {
       this.#graceRun = state.run + 1;
       this.#queue.push({ kind: 'token_changed' });
@@ -360,6 +363,7 @@ export class Supervisor<C extends Connection> {
     const { events } = this.#options;
     for (let next = this.#untold.shift(); next; next = this.#untold.shift())
       events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
+    this.#untold.length = 0;
     this.#isTelling = false;
   }
 
@@ -376,6 +380,19 @@ export class Supervisor<C extends Connection> {
     if (this.#state.kind !== 'stopping') return Promise.resolve();
     this.#stopping ??= withResolver();
     return this.#stopping.promise;
+  }
+
+  get #waiting(): number {
+    return this.#waiters?.size ?? 0;
+  }
+
+  #waitingRoom(): Waiters<Acquired<C>> {
+    const { waitersMax = 16_384 } = this.#options;
+    return new Waiters(this.#clock, waitersMax, {
+      late: () => notYet(this.#state, this.#refused()),
+      cancelled: () => cancelled(this.name),
+      full: () => tooManyWait(this.name, waitersMax),
+    });
   }
 
   #refused(): Refused {

@@ -3,8 +3,9 @@
  * One timer for all of them, none while nobody waits; however many wait, they cost the server nothing.
  * Invariant: each waiter is settled exactly once and then gone from the table, with its listener on the caller's signal.
  */
-import type { Clock } from '../kernel/clock.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
+import { keepAlive } from '../kernel/keep-alive.js';
 import { Deadlines } from '../wire/deadlines.js';
 
 export interface WaiterErrors {
@@ -27,6 +28,8 @@ export class Waiters<T> {
   readonly #errors: WaiterErrors;
   readonly #waiting = new Set<Waiter<T>>();
   readonly #deadlines: Deadlines;
+  /** While somebody waits the process does not end: between two runs of a server only a timer may be left, which holds nobody. */
+  #letGo: Cancel | undefined;
 
   constructor(clock: Clock, max: number, errors: WaiterErrors) {
     this.#clock = clock;
@@ -50,6 +53,7 @@ export class Waiters<T> {
       };
       const waiter: Waiter<T> = { untilMs, signal, onAbort, resolve, reject };
       this.#waiting.add(waiter);
+      this.#letGo ??= keepAlive();
       signal?.addEventListener('abort', onAbort, { once: true });
       this.#deadlines.add(untilMs);
     });
@@ -72,7 +76,10 @@ export class Waiters<T> {
   #leave(waiter: Waiter<T>): void {
     this.#waiting.delete(waiter);
     waiter.signal?.removeEventListener('abort', waiter.onAbort);
-    if (this.#waiting.size === 0) this.#deadlines.stop();
+    if (this.#waiting.size > 0) return;
+    this.#deadlines.stop();
+    this.#letGo?.();
+    this.#letGo = undefined;
   }
 
   #expire(nowMs: number): number {

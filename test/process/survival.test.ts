@@ -262,6 +262,16 @@ describe('S8 death watch:', () => {
     await until(() => members().length === 0, 'both are gone');
   });
 
+  test('finds by its mark whom it was only told to expect, and nobody of a run that it need not expect any more', async () => {
+    const pending = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.7` });
+    const leaderless = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}.8` });
+    const over = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.70` });
+    const foreign = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}-2.7` });
+    watch('? 7', '? 8', '? 70', '! 70');
+    await until(() => !isAlive(pending.pid) && leaderless.members().length === 0, 'both are gone');
+    expect([isAlive(over.pid), isAlive(foreign.pid)]).toEqual([true, true]);
+  });
+
   test('spares what was taken off its list', async () => {
     const one = await plant();
     const other = await plant();

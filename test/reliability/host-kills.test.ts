@@ -3,14 +3,14 @@
  * from outside.
  */
 import { expect, test } from 'vitest';
-import { killInNamespace } from './in-namespace.js';
+import { runInNamespace } from './in-namespace.js';
 
 const kills = Number(process.env.KILLS ?? 200);
 
 test(`S1 ${kills} kills of servers of a host under load: 0 processes left, 0 calls without one outcome, 0 run twice`, {
   timeout: 1_200_000,
 }, async () => {
-  const result = await killInNamespace('./host-kill-driver.mjs', kills);
+  const result = await runInNamespace('S1', './host-kill-driver.mjs', kills);
   expect(result).toMatchObject({
     kills,
     withoutOneOutcome: 0,

@@ -11,16 +11,27 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** The seed is printed, with what the driver counted; `SEED` replays it. */
-export async function killInNamespace(driver: string, kills: number): Promise<Record<string, number>> {
+/** Whoever is given up goes with its namespace. */
+const unshare = ['--pid', '--fork', '--mount-proc', '--kill-child'];
+
+/**
+ * The driver gets the count, a seed, a folder and then `more`. The seed is printed, with what the driver counted; `SEED`
+ * replays it.
+ */
+export async function runInNamespace<T = Record<string, number>>(
+  id: string,
+  driver: string,
+  count: number,
+  ...more: readonly string[]
+): Promise<T> {
   const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-kills-'));
   const file = fileURLToPath(new URL(driver, import.meta.url));
   try {
-    const inside = ['sh', '-c', '"$@"; exit $?', 'sh', process.execPath, file, String(kills), String(seed), folder];
-    const { stdout } = await run('unshare', ['--pid', '--fork', '--mount-proc', ...inside]);
-    console.log(`S1 seed ${seed}: ${stdout.trim()}`);
-    return JSON.parse(stdout) as Record<string, number>;
+    const inside = [process.execPath, file, String(count), String(seed), folder, ...more];
+    const { stdout } = await run('unshare', [...unshare, 'sh', '-c', '"$@"; exit $?', 'sh', ...inside]);
+    console.log(`${id} seed ${seed}: ${stdout.trim()}`);
+    return JSON.parse(stdout) as T;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -2,14 +2,14 @@
  * Servers die at random moments under load. What is left, and what every caller was told, is counted from outside.
  */
 import { expect, test } from 'vitest';
-import { killInNamespace } from './in-namespace.js';
+import { runInNamespace } from './in-namespace.js';
 
 const kills = Number(process.env.KILLS ?? 300);
 
 test(`S1 ${kills} kills of servers under load: 0 processes left, 0 descriptors leaked, 0 calls without an outcome`, {
   timeout: 600_000,
 }, async () => {
-  const result = await killInNamespace('./kill-driver.mjs', kills);
+  const result = await runInNamespace('S1', './kill-driver.mjs', kills);
   expect(result).toMatchObject({
     kills,
     withoutOutcome: 0,

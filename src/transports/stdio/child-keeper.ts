@@ -2,8 +2,8 @@
  * All children of one Hostler: starts them, writes each down before anything else can happen, and takes them all down
  * at the end. Joins the journal, the death watch and the search for escaped processes; make one per Hostler.
  * Not here: restarting (supervisor), what children say (stdio-channel.ts).
- * Invariant: a child is on the death watch's list and in the journal from the tick it was started in until its group
- * is gone.
+ * Invariant: a child is on the death watch's list and in the journal until its group is gone: announced by its run before
+ * it exists, by its number from the tick it was started in.
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -97,14 +97,24 @@ export class ChildKeeper {
     const mark = runMark(this.instanceId, run);
     const request = await prepare(mark);
     if (this.#closing !== undefined) throw shuttingDown(request.server);
-    const spawned = spawnChild(request);
-    const handle = spawned instanceof Promise ? await spawned : spawned;
-    // No await between here and the registration: each tick is time in which our death would leave the child behind.
-    const child = this.#adopt(handle, request, run, mark);
-    this.#watch.add(child);
-    this.#journal?.started({ pid: child.pid, startTicks: child.startTicks, run });
-    this.#live.add(child);
-    return child;
+    // Our death in the middle of this would leave a child behind that nobody has written down.
+    this.#watch.expect(run);
+    this.#journal?.starting(run);
+    try {
+      const spawned = spawnChild(request);
+      const handle = spawned instanceof Promise ? await spawned : spawned;
+      // No await between here and the registration, so that whoever died by then is known by its number.
+      const child = this.#adopt(handle, request, run, mark);
+      this.#watch.add(child);
+      this.#journal?.started({ pid: child.pid, startTicks: child.startTicks, run });
+      this.#live.add(child);
+      return child;
+    } catch (error) {
+      this.#journal?.notStarted(run);
+      throw error;
+    } finally {
+      this.#watch.expected(run);
+    }
   }
 
   /** Stops every child at once and lets nothing start any more. Resolves when nothing of this Hostler runs. */

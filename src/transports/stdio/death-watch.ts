@@ -9,9 +9,9 @@
  * The exception is a system without /proc, where a shell can see neither start times nor marks: there every listed
  * number counts as ours until it was seen empty.
  *
- * What remains open: a child started and not yet written down when we are killed, which is the time between the
- * system's fork and the write in `add` right after it, about a millisecond; and the moment between the death of the
- * watch itself and its successor. Such a child still loses its stdin with us, and the journal may know it.
+ * A child that was being started when we were killed has no number yet: the watch is told of its run before, and finds it
+ * by the mark of that run. What remains open is the moment between the death of the watch itself and its successor; the
+ * journal still knows.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -28,8 +28,15 @@ set -f
 trap '' HUP INT TERM
 instance=$1
 list=
+pending=
 while read -r what group start; do
   case $what in
+    '?') pending="$pending $group" ;;
+    '!') rest=
+         for entry in $pending; do
+           [ "$entry" = "$group" ] || rest="$rest $entry"
+         done
+         pending=$rest ;;
     +) list="$list $group:$start" ;;
     -) rest=
        for entry in $list; do
@@ -38,7 +45,7 @@ while read -r what group start; do
        list=$rest ;;
   esac
 done
-[ -n "$list" ] || exit 0
+[ -n "$list$pending" ] || exit 0
 look() {
   text=
   [ -r "/proc/$1/stat" ] || return 1
@@ -85,6 +92,24 @@ forget_empty() {
   done
   list=$rest
 }
+find_pending() {
+  set +f
+  for run in $pending; do
+    for file in $(grep -lszxF -e "${RUN_MARKER}=$instance.$run" /proc/[0-9]*/environ 2>/dev/null); do
+      file=\${file%/environ}
+      look "\${file#/proc/}" || continue
+      group=$its_group
+      look "$group" || its_start=0
+      list="$list $group:$its_start"
+    done
+  done
+  set -f
+}
+# What was being started has its mark only once it is the new program.
+if [ -n "$pending" ]; then
+  sleep 0.1
+  find_pending
+fi
 each TERM CONT
 left=10
 while forget_empty; [ $left -gt 0 ] && [ -n "$list" ]; do
@@ -101,6 +126,7 @@ export class DeathWatch {
   readonly #clock: Clock;
   readonly #instanceId: string;
   readonly #groups = new Set<string>();
+  readonly #expected = new Set<number>();
   #shell: ChildProcess | undefined;
   #startedAtMs = Number.NEGATIVE_INFINITY;
   #cancelRetry: () => void = () => {};
@@ -116,7 +142,18 @@ export class DeathWatch {
     return this.#shell?.pid;
   }
 
-  /** Call right after the child was started: until then our death would leave it behind. */
+  /** A child is about to be started; `expected` says that its start is over, either way. */
+  expect(run: number): void {
+    this.#expected.add(run);
+    if (this.#shell) this.#shell.stdin?.write(`? ${run}\n`);
+    else this.#start();
+  }
+
+  expected(run: number): void {
+    if (this.#expected.delete(run)) this.#shell?.stdin?.write(`! ${run}\n`);
+  }
+
+  /** Call right after the child was started, before `expected`. */
   add(leader: GroupLeader): void {
     this.#groups.add(entryOf(leader));
     // A pipe that is not full is written before `write` returns, so nothing is left in our own buffers.
@@ -175,7 +212,11 @@ export class DeathWatch {
     shell.once('exit', gone);
     shell.unref();
     (shell.stdin as unknown as { unref?: () => void } | null)?.unref?.();
-    shell.stdin?.write([...this.#groups].map((entry) => `+ ${entry}\n`).join(''));
+    const lines = [
+      ...[...this.#expected].map((run) => `? ${run}\n`),
+      ...[...this.#groups].map((entry) => `+ ${entry}\n`),
+    ];
+    shell.stdin?.write(lines.join(''));
   }
 }
 

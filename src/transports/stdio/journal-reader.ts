@@ -10,6 +10,8 @@ import { signallable } from './process-group.js';
 interface Journal {
   readonly header: JournalHeader;
   readonly running: readonly JournalEntry[];
+  /** Runs that were announced and of which nothing more is known. */
+  readonly starting: readonly number[];
 }
 
 export type JournalReading =
@@ -50,18 +52,23 @@ export function readJournal(file: string, ownUid: number | undefined = process.g
 export function parseJournal(text: string): Journal | undefined {
   let header: JournalHeader | undefined;
   const running = new Map<number, JournalEntry>();
+  const starting = new Set<number>();
   for (const line of text.split('\n')) {
     const parsed = parseLine(line);
     if (!header) {
       if (!isHeader(parsed.header)) return undefined;
       header = parsed.header;
+    } else if (isRecord(parsed.starting) && isCount(parsed.starting.run)) {
+      starting.add(parsed.starting.run);
     } else if (isEntry(parsed.started)) {
+      starting.delete(parsed.started.run);
       running.set(parsed.started.run, parsed.started);
     } else if (isRecord(parsed.ended) && isCount(parsed.ended.run)) {
+      starting.delete(parsed.ended.run);
       running.delete(parsed.ended.run);
     }
   }
-  return header && { header, running: [...running.values()] };
+  return header && { header, running: [...running.values()], starting: [...starting] };
 }
 
 function parseLine(line: string): Record<string, unknown> {

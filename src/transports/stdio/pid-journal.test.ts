@@ -54,6 +54,34 @@ describe('the journal', () => {
     expect(readdirSync(path.dirname(file.file))).toHaveLength(1);
   });
 
+  test('announces a run before its process has a number, and takes it back when there is none', () => {
+    const file = journal();
+    const starting = () => parseJournal(readFileSync(file.file, 'utf8'))?.starting;
+    file.starting(1);
+    file.starting(2);
+    file.starting(3);
+    expect(starting()).toEqual([1, 2, 3]);
+    file.started({ pid: 50, startTicks: 100, run: 1 });
+    file.notStarted(3);
+    file.notStarted(1);
+    expect(starting()).toEqual([2]);
+    expect(parseJournal(readFileSync(file.file, 'utf8'))?.running.map(({ run }) => run)).toEqual([1]);
+    file.close();
+  });
+
+  test('keeps what is announced when it is written anew', () => {
+    const file = journal();
+    file.starting(0);
+    for (let run = 1; run <= 2_000; run++) {
+      file.starting(run);
+      file.started({ pid: 60, startTicks: run, run });
+      file.ended({ pid: 60, startTicks: run, run });
+    }
+    expect(statSync(file.file).size).toBeLessThan(66 * 1024);
+    expect(parseJournal(readFileSync(file.file, 'utf8'))).toMatchObject({ running: [], starting: [0] });
+    file.close();
+  });
+
   test('is removed when nothing runs', () => {
     const file = journal();
     const entry = { pid: 50, startTicks: 100, run: 1 };

@@ -2,8 +2,9 @@
  * What children this Hostler has running, on disk, so that the next one can clean up when this one and its death watch
  * were both killed. One file per running Hostler: a header that says whose it is, then one line per start and end.
  * Not here: reading such files (journal-reader.ts) and acting on them (reaper.ts).
- * Invariants: a line is written before the child's first answer can be awaited; the file stays small; a directory that
- * cannot be written to, or not be trusted, costs the clean-up after a crash, never the start of a server.
+ * Invariants: a run is announced before its process exists, because we may be killed before we know its number; the file
+ * stays small; a directory that cannot be written to, or not be trusted, costs the clean-up after a crash, never the start
+ * of a server.
  */
 import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
@@ -31,6 +32,8 @@ export class PidJournal {
   readonly #header: JournalHeader;
   readonly #onProblem: (error: unknown) => void;
   readonly #running = new Map<number, JournalEntry>();
+  /** Announced, and not yet known to have a process or to have none. */
+  readonly #starting = new Set<number>();
   #fd: number | undefined;
   #bytes = 0;
   #compactAtBytes = compactBytes;
@@ -48,9 +51,21 @@ export class PidJournal {
     };
   }
 
-  started(entry: JournalEntry): void {
-    this.#running.set(entry.run, entry);
+  /** Call right before the process is made; `started` or `notStarted` must follow. */
+  starting(run: number): void {
+    this.#starting.add(run);
     // Made with the first child: a Hostler without processes leaves no file.
+    if (!this.#opened) this.#attempt(() => this.#rewrite());
+    else this.#append({ starting: { run } });
+  }
+
+  notStarted(run: number): void {
+    if (this.#starting.delete(run)) this.#append({ ended: { run } });
+  }
+
+  started(entry: JournalEntry): void {
+    this.#starting.delete(entry.run);
+    this.#running.set(entry.run, entry);
     if (!this.#opened) this.#attempt(() => this.#rewrite());
     else this.#append({ started: entry });
   }
@@ -81,7 +96,11 @@ export class PidJournal {
   /** By way of a second file, so that a crash in between leaves one of the two whole. */
   #rewrite(): void {
     this.#opened = true;
-    const lines = [{ header: this.#header }, ...[...this.#running.values()].map((started) => ({ started }))];
+    const lines = [
+      { header: this.#header },
+      ...[...this.#running.values()].map((started) => ({ started })),
+      ...[...this.#starting].map((run) => ({ starting: { run } })),
+    ];
     const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
     const fresh = `${this.file}.new`;
     mkdirSync(path.dirname(this.file), { recursive: true, mode: 0o700 });

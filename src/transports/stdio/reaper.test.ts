@@ -71,6 +71,33 @@ describe('who is signalled', () => {
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
   });
 
+  test('whoever carries the mark of a run that was announced and never written down', async () => {
+    plant([{ header }, { starting: { run: 7 } }, { starting: { run: 8 } }, { ended: { run: 8 } }]);
+    const { table, report, files } = await run(
+      { pid: 50, mark: `${instanceId}.7` },
+      { pid: 51, pgid: 50, mark: `${instanceId}.7`, startTicks: 110 },
+      // It left the group on purpose.
+      { pid: 52, mark: `${instanceId}.7`, startTicks: 120 },
+      { pid: 53, mark: `${instanceId}.8` },
+      { pid: 54, mark: `${instanceId}.70` },
+      { pid: 55, mark: 'instance-of-another.7' },
+    );
+    expect(table.signals).toEqual([[-50, 'SIGTERM']]);
+    expect(report).toMatchObject({ journals: 1, signalled: [50, 51] });
+    expect(files).toEqual([]);
+  });
+
+  test('of such a run also those whose leader has gone, and nobody in a group that another leads', async () => {
+    plant([{ header }, { starting: { run: 7 } }, { starting: { run: 8 } }]);
+    const { table } = await run(
+      { pid: 51, pgid: 50, mark: `${instanceId}.7` },
+      { pid: 52, pgid: 50 },
+      { pid: 60 },
+      { pid: 61, pgid: 60, mark: `${instanceId}.8` },
+    );
+    expect(table.signals).toEqual([[51, 'SIGTERM']]);
+  });
+
   test('followers that outlive their leader, as long as one is there who was with him', async () => {
     plant([{ header }, started(50)]);
     const { table, report } = await run({ pid: 50 }, { pid: 51, pgid: 50, stubborn: true });

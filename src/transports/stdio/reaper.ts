@@ -1,6 +1,6 @@
 /**
  * Cleans up after a Hostler that died together with its death watch: takes down what still runs of the children that
- * its journal names.
+ * its journal names, and of those it had only announced.
  * Not here: writing journals (pid-journal.ts), reading one (journal-reader.ts), telling whose a group is (left-group.ts).
  *
  * Invariants: a journal is removed only when it was read, its owner is dead, and nothing it names is left. One that is
@@ -10,11 +10,13 @@ import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { keepAlive } from '../../kernel/keep-alive.js';
+import { runMark } from '../environment.js';
 import { type JournalReading, readJournal } from './journal-reader.js';
 import { LeftGroup } from './left-group.js';
-import { JOURNAL_ENDING, type JournalHeader } from './pid-journal.js';
-import { type Kill, systemKill } from './process-group.js';
-import type { ProcessTable } from './process-table.js';
+import { JOURNAL_ENDING, type JournalEntry, type JournalHeader } from './pid-journal.js';
+import { type Kill, signallable, systemKill } from './process-group.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
 
 export interface ReapReport {
@@ -60,10 +62,11 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
       if (problem) onProblem(problem);
       continue;
     }
-    const { header, running } = reading.journal;
+    const { header, running, starting } = reading.journal;
     if (isOutOfReach(header, table)) continue;
     const sameBoot = header.bootId === table.bootId();
-    const groups = sameBoot ? running.map((entry) => new LeftGroup(entry, header.instanceId, table, kill)) : [];
+    const entries = sameBoot ? [...running, ...unnamed(starting, header.instanceId, table)] : [];
+    const groups = entries.map((entry) => new LeftGroup(entry, header.instanceId, table, kill));
     const living = groups.filter((group) => group.members().length > 0);
     stale += groups.length - living.length;
     dead.push({ file, groups: living });
@@ -76,7 +79,10 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   };
   const waitForEnd = async (waitMs: number) => {
     const untilMs = clock.nowMs() + waitMs;
+    // A process that has just begun has nothing else to live for, and would end before what it waits for.
+    const letGo = keepAlive();
     while (groups.some(lives) && clock.nowMs() < untilMs) await sleep(clock, pollMs);
+    letGo();
   };
   signalAll('SIGTERM', 'SIGCONT');
   await waitForEnd(termMs);
@@ -88,6 +94,27 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   // Last of all: if we are killed in the middle of this, the next start finds the journals again.
   const removed = dead.filter((journal) => !journal.groups.some(lives) && remove(journal.file));
   return { journals: removed.length, signalled: [...signalled], stale, left: groups.filter(lives).length };
+}
+
+/**
+ * Whom the dead one had started without coming to write it down. Only the mark of that very run tells. Of several that carry
+ * it, the oldest is in the group of the child: what left that group later is not ours to take down.
+ */
+function unnamed(starting: readonly number[], instanceId: string, table: ProcessTable): JournalEntry[] {
+  if (starting.length === 0) return [];
+  const runs = new Map(starting.map((run) => [runMark(instanceId, run), run]));
+  const oldest = new Map<number, ProcessFacts>();
+  for (const facts of table.living()) {
+    const run = runs.get(table.mark(facts.pid) ?? '');
+    const known = run === undefined ? undefined : oldest.get(run);
+    if (run !== undefined && (!known || facts.startTicks < known.startTicks)) oldest.set(run, facts);
+  }
+  return [...oldest].flatMap(([run, { pgid }]) => {
+    const leader = table.read(pgid);
+    const isForeign = leader !== undefined && table.mark(pgid) !== runMark(instanceId, run);
+    // Without a leader each member is ours by its mark, and no start time is compared.
+    return isForeign || !signallable(pgid) ? [] : [{ pid: pgid, startTicks: leader?.startTicks ?? 0, run }];
+  });
 }
 
 /** When the table cannot be read, nothing is called gone. */

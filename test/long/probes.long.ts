@@ -1,0 +1,85 @@
+/**
+ * K1 at full count: ten thousand callers at the end of each of a thousand open times, in an order and to an end that chance
+ * decides. Asked of the breaker itself; that the stage in front of it asks in the same tick is src/policy/gate.test.ts.
+ */
+import { expect, test } from 'vitest';
+import { randomInt, seededRandom } from '../../src/kernel/random.js';
+import { type Admission, Breaker, defaultBreakerPlan, type Ticket } from '../../src/policy/breaker.js';
+
+const callers = 10_000;
+const rounds = Number(process.env.ROUNDS ?? 1_000);
+const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
+const deadlineMs = 60_000;
+/** Nobody queues behind the trial: whoever is refused knows it within this … */
+const refusedWithinMs = 5;
+/** … but for one in so many, to whom the machine's other users may happen. */
+const refusalsPerSlow = 10_000;
+
+/** How a trial ends; `silence` is one that never does. */
+const ends = ['success', 'failure', 'nothing said', 'silence'] as const;
+
+test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} rounds`, () => {
+  const random = seededRandom(seed);
+  const breaker = new Breaker(defaultBreakerPlan);
+  const seen = { trials: 0, refused: 0, slow: 0, slowestMs: 0, ...Object.fromEntries(ends.map((end) => [end, 0])) };
+  let nowMs = 0;
+
+  /** All at once, from just before the end of the open time to just after it. */
+  const crowd = (): Ticket[] => {
+    const endMs = breaker.opensAgainAtMs(nowMs) as number;
+    const arrivals = Array.from({ length: callers }, () => endMs + randomInt(random, -2, 2)).sort((a, b) => a - b);
+    const trials: Ticket[] = [];
+    for (const atMs of arrivals) {
+      nowMs = Math.max(nowMs, atMs);
+      const beganMs = performance.now();
+      const admission: Admission = breaker.admit(nowMs, nowMs + deadlineMs);
+      const tookMs = performance.now() - beganMs;
+      if (tookMs > refusedWithinMs) seen.slow++;
+      seen.slowestMs = Math.max(seen.slowestMs, tookMs);
+      if (!admission.admitted) seen.refused++;
+      else trials.push(admission.ticket);
+    }
+    return trials;
+  };
+
+  const reopen = () => {
+    for (let failures = 0; failures < defaultBreakerPlan.threshold; failures++) {
+      const admission = breaker.admit(nowMs, nowMs + deadlineMs);
+      if (admission.admitted) breaker.failed(admission.ticket, nowMs);
+    }
+  };
+
+  reopen();
+  for (let round = 0; round < rounds; round++) {
+    const trials = crowd();
+    if (trials.length !== 1 || trials[0]?.isProbe !== true)
+      expect.fail(`seed ${seed}: ${trials.length} in round ${round}`);
+    const [trial] = trials as [Ticket];
+    seen.trials++;
+    const end = ends[randomInt(random, 0, ends.length - 1)] as (typeof ends)[number];
+    (seen as Record<string, number>)[end] = ((seen as Record<string, number>)[end] ?? 0) + 1;
+    nowMs += randomInt(random, 0, 1_000);
+    if (end === 'success') {
+      breaker.succeeded(trial, nowMs);
+      expect(breaker.circuit(nowMs)).toBe('closed');
+      reopen();
+    } else if (end === 'failure') {
+      breaker.failed(trial, nowMs);
+    } else if (end === 'nothing said') {
+      breaker.released(trial, nowMs);
+      // Its place is free again at once: the next crowd comes for it.
+      expect(breaker.circuit(nowMs)).toBe('half_open');
+    } else {
+      const failures = breaker.failures;
+      nowMs = trial.probeUntilMs as number;
+      expect([breaker.circuit(nowMs), breaker.failures]).toEqual(['open', failures + 1]);
+      // What it says after that changes nothing.
+      breaker.succeeded(trial, nowMs);
+    }
+    expect(breaker.circuit(nowMs)).not.toBe('closed');
+  }
+  console.log(`K1 seed ${seed}: ${JSON.stringify(seen)}`);
+  expect(seen.trials).toBe(rounds);
+  expect(seen.refused).toBe(rounds * (callers - 1));
+  expect(seen.slow).toBeLessThanOrEqual(seen.refused / refusalsPerSlow);
+});

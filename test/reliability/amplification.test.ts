@@ -1,0 +1,47 @@
+/**
+ * Retries multiply: a caller that repeats by itself must not be repeated for. Counted in the ledger of a real server that
+ * writes each call down and dies of it, the worst a tool that may run twice can meet.
+ */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createHost, type Host } from '../../src/host/host.js';
+import { failureOf } from '../fakes/policy-call.js';
+
+const script = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url));
+let folder: string;
+let host: Host;
+beforeEach(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'hostler-amplification-'));
+  const env = {
+    LEDGER: path.join(folder, 'ledger'),
+    TOOLS: '[{"name":"read","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object"}}]',
+    DIES: '1',
+  };
+  const entry = { command: 'perl', args: [script], env, trustAnnotations: true, pins: 'warn' };
+  host = await createHost({ mcpServers: { ledger: entry } });
+});
+afterEach(async () => {
+  await host.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** How often the server has executed the call. */
+async function executionsOf(attempt: number): Promise<number> {
+  const nonce = `attempt-${attempt}`;
+  await host.start('ledger');
+  await failureOf(host.call('ledger', 'read', { nonce }, { attempt, deadlineMs: 20_000 }));
+  return readFileSync(path.join(folder, 'ledger'), 'utf8')
+    .split('\n')
+    .filter((line) => line === nonce).length;
+}
+
+test('K6 amplification: a call is sent again twice at most, and not at all for a caller that has sent it before', async () => {
+  expect(await executionsOf(0)).toBe(3);
+  for (const attempt of [1, 2, 7]) {
+    await host.reload('ledger');
+    expect(await executionsOf(attempt)).toBe(1);
+  }
+});

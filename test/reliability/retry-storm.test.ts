@@ -1,0 +1,130 @@
+/**
+ * A server that fails every call for a minute, under two hundred calls a second that may all be sent again: how often they
+ * are, and how soon all is well after it. The real last stage, budget and supervisor, on a fake clock.
+ * Without the breaker, which would refuse most of these calls before a retry is even considered.
+ */
+import { describe, expect, test } from 'vitest';
+import { parseServerDefinition } from '../../src/config/server-definition.js';
+import { dispatch } from '../../src/host/dispatch.js';
+import { ManagedServer } from '../../src/host/managed-server.js';
+import { type Clock, sleep } from '../../src/kernel/clock.js';
+import { Emitter } from '../../src/kernel/emitter.js';
+import { HostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { sent } from '../../src/policy/call.js';
+import type { Session } from '../../src/session/session.js';
+import { CorrelatedFailures } from '../../src/supervisor/correlated-failures.js';
+import { StartGate } from '../../src/supervisor/start-gate.js';
+import { Supervisor } from '../../src/supervisor/supervisor.js';
+import type { SupervisorEvents } from '../../src/supervisor/supervisor-events.js';
+import type { Answer } from '../../src/wire/peer.js';
+import { fakeCall } from '../fakes/policy-call.js';
+
+const everyMs = 5;
+const outageMs = 60_000;
+const recoveryMs = 5_000;
+
+/** Fails call by call, as a server behind a broken proxy does: the connection itself stays. */
+class FailingSession {
+  readonly closedBy = undefined;
+  readonly #clock: Clock;
+  readonly #failsAfterMs: number;
+  sent = 0;
+  isWell = false;
+
+  constructor(clock: Clock, failsAfterMs: number) {
+    this.#clock = clock;
+    this.#failsAfterMs = failsAfterMs;
+  }
+
+  tellTool(_tool: string, _args: unknown, _options: unknown, done: (outcome: Answer | Error) => void): void {
+    this.#answer().then(done, done);
+  }
+
+  async #answer(): Promise<Answer> {
+    this.sent++;
+    if (this.isWell) {
+      await sleep(this.#clock, 2);
+      return { kind: 'result', bytes: Buffer.from('{"content":[]}') };
+    }
+    if (this.#failsAfterMs > 0) await sleep(this.#clock, this.#failsAfterMs);
+    throw new HostError('transport', 'the stream ended', { reason: 'reset', phase: 'written', execution: 'uncertain' });
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+function setUp(failsAfterMs: number) {
+  const clock = new FakeClock();
+  const session = new FailingSession(clock, failsAfterMs);
+  const definition = parseServerDefinition('storm', { url: 'http://127.0.0.1:9/', trustAnnotations: true }, true);
+  const supervisor = new Supervisor<Session>({
+    name: 'storm',
+    clock,
+    random: () => 0.5,
+    gate: new StartGate(clock),
+    guard: new CorrelatedFailures(clock),
+    events: new Emitter<SupervisorEvents>(),
+    isLazy: true,
+    connect: () => Promise.resolve(session as unknown as Session),
+    verify: () => Promise.resolve(true),
+  });
+  const managed = new ManagedServer(definition, supervisor, { enter() {}, leave() {} }, clock);
+  const raw = Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}');
+  managed.learn([{ key: 'read', raw }], () => true);
+  const send = dispatch(
+    () => managed,
+    clock,
+    (text) => text,
+  );
+  const call = () => {
+    const asked = fakeCall({ server: 'storm', tool: 'read', deadlineAtMs: clock.nowMs() + 30_000 });
+    return sent(send, asked).then(
+      () => true,
+      () => false,
+    );
+  };
+  /** One call after the other has begun, whether or not the ones before have ended; all have when it returns. */
+  const storm = async (forMs: number) => {
+    const sentBefore = session.sent;
+    const calls: Promise<boolean>[] = [];
+    let inFlightMax = 0;
+    for (let ms = 0; ms < forMs; ms += everyMs) {
+      calls.push(call());
+      await clock.advanceAsync(everyMs);
+      inFlightMax = Math.max(inFlightMax, managed.retries.inFlight);
+    }
+    await clock.advanceAsync(10_000);
+    const successes = (await Promise.all(calls)).filter(Boolean).length;
+    return { calls: calls.length, successes, retries: session.sent - sentBefore - calls.length, inFlightMax };
+  };
+  return { session, storm, managed, call, clock };
+}
+
+describe('K5 retry storm: 200 calls a second at a server that fails them all for 60 s', () => {
+  test.each([0, 5, 1_000])(
+    'failing after %d ms: retries are at most a tenth of the calls, and 99 % succeed once it is well',
+    async (failsAfterMs) => {
+      const { session, storm } = setUp(failsAfterMs);
+      const outage = await storm(outageMs);
+      expect(outage).toMatchObject({ calls: 12_000, successes: 0 });
+      expect(outage.retries).toBeGreaterThan(0);
+      expect(outage.retries).toBeLessThanOrEqual(outage.calls / 10);
+      session.isWell = true;
+      const after = await storm(recoveryMs);
+      expect(after.successes).toBeGreaterThanOrEqual(after.calls * 0.99);
+    },
+  );
+
+  test('a few calls are all sent again', async () => {
+    const { session, managed, call, clock } = setUp(1_000);
+    const calls = [call(), call(), call(), call()];
+    await clock.advanceAsync(1_500);
+    expect(managed.retries.inFlight).toBe(4);
+    session.isWell = true;
+    await clock.advanceAsync(10_000);
+    expect(await Promise.all(calls)).toEqual([true, true, true, true]);
+  });
+});

@@ -1,0 +1,33 @@
+/**
+ * How soon a killed server of a real host is back, against the delay its supervisor chose.
+ */
+import { expect, test } from 'vitest';
+import { runInNamespace } from './in-namespace.js';
+
+const kills = Number(process.env.KILLS ?? 60);
+/** What the host may add to the delay, and then to the server's own start. */
+const addedMs = 50;
+
+interface Figures {
+  readonly restarts: number;
+  readonly firstOfProven: number;
+  readonly earliestMs: number;
+  readonly spawnLateMs: { readonly p99: number };
+  readonly readyAfterDelayMs: { readonly p99: number };
+  readonly ownStartMs: { readonly p99: number };
+  readonly loopDelayMs: { readonly max: number };
+}
+
+test(`S2 revival after ${kills} kills: every delay within its interval, no spawn before it, and none long after`, {
+  timeout: 1_200_000,
+}, async () => {
+  const figures = await runInNamespace<Figures>('S2', './revival-driver.mjs', kills);
+  expect(figures).toMatchObject({ kills, outsideInterval: 0, problems: [] });
+  expect(figures.earliestMs).toBeGreaterThanOrEqual(-1);
+  expect(figures.restarts).toBeGreaterThan(kills / 2);
+  expect(figures.firstOfProven).toBeGreaterThan(0);
+  // On a machine that others use too, the loop itself may stand still for as long as it was seen to.
+  const allowedMs = addedMs + figures.loopDelayMs.max;
+  expect(figures.spawnLateMs.p99).toBeLessThanOrEqual(allowedMs);
+  expect(figures.readyAfterDelayMs.p99).toBeLessThanOrEqual(figures.ownStartMs.p99 + allowedMs);
+});
