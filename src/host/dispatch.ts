@@ -14,6 +14,7 @@ import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer.js';
+import { MENTIONS_ERROR, MENTIONS_TTL, mentionedKeys } from '../wire/result-keys.js';
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
@@ -107,7 +108,9 @@ class Dispatch {
   #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
     this.#server.supervisor.succeeded(run, heardAtMs);
     if (kind === 'error') return refused(this.#call, bytes, this.#clean);
-    return new CallResult(bytes, saysError(bytes), run);
+    const mentioned = mentionedKeys(bytes);
+    const isError = (mentioned & MENTIONS_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
+    return new CallResult(bytes, isError, run, (mentioned & MENTIONS_TTL) !== 0);
   }
 
   #over(outcome: Outcome): void {
@@ -154,10 +157,6 @@ function uncertain(error: HostError): HostError {
   const facts = { ...details, execution: 'uncertain', cause: error } as const;
   return new HostError(code, message, hint === undefined ? facts : { ...facts, hint });
 }
-
-/** Nearly no result says so, and this is the fastest way to know. A key in escapes is for its reader to find. */
-const saysError = (bytes: Buffer): boolean => bytes.includes(isErrorKey) && memberText(bytes, 'isError') === 'true';
-const isErrorKey = Buffer.from('"isError"');
 
 const invalidParams = -32602;
 

@@ -18,8 +18,6 @@ const keys = ['ttlMs', 'cacheScope', 'resultType', 'isError'] as const;
 
 /** `bytes` is a result object that came through the scanner. */
 export function cacheHint(bytes: Buffer): CacheHint | undefined {
-  // Nearly every result has none, and this is the fastest way to know. A key in escapes is not worth keeping anything for.
-  if (!bytes.includes(ttlKey)) return undefined;
   const found: Partial<Record<(typeof keys)[number], string>> = {};
   let isAmbiguous = false;
   const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
@@ -38,5 +36,4 @@ export function cacheHint(bytes: Buffer): CacheHint | undefined {
   return { ttlMs, isPublic: found.cacheScope === '"public"' };
 }
 
-const ttlKey = Buffer.from('"ttlMs"');
 const valueBytesMax = 64;

@@ -10,7 +10,7 @@
 import { isHostError } from '../kernel/errors.js';
 import type { Question, ResponseCache } from './cache.js';
 import { cacheHint } from './cache-hint.js';
-import { type Call, CallResult, type Principal, type Send, type Stage, type ToolTraits } from './call.js';
+import { type Call, CallResult, type Done, type Outcome, type Principal, type Stage, type ToolTraits } from './call.js';
 import { argumentsHash } from './canonical-json.js';
 import { jointKey } from './joint-key.js';
 import type { SingleFlight } from './single-flight.js';
@@ -29,7 +29,7 @@ export const cached =
   ({ cache, flights, mayCache, fingerprintOf, traitsOf }: CacheStageParts): Stage =>
   (next) => {
     const keep = (question: Question, call: Call, result: CallResult, epoch: number) => {
-      if (result.isError || result.fromCache) return;
+      if (!result.mayHaveTtl || result.isError || result.fromCache) return;
       const hint = cacheHint(result.bytes);
       if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result.bytes, hint, epoch);
     };
@@ -40,13 +40,13 @@ export const cached =
       if (bytes) return done(new CallResult(bytes, false, 0));
 
       const epoch = cache.epochOf(call.server);
-      const send: Send = (sent, answered) =>
-        next(sent, (outcome) => {
-          if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
-          answered(outcome);
-        });
       const key = mayShare(call, traitsOf(call)) ? flightKey(question, epoch) : undefined;
-      return key === undefined ? send(call, done) : flights.join(key, call, send, done);
+      const kept = (answered: Done) => (outcome: Outcome) => {
+        if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
+        answered(outcome);
+      };
+      if (key === undefined) return next(call, kept(done));
+      flights.join(key, call, (sent, answered) => next(sent, kept(answered)), done);
     };
   };
 

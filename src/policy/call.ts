@@ -53,11 +53,14 @@ export class CallResult {
   readonly isError: boolean;
   /** The run of the server that answered; 0 for a cached answer. */
   readonly run: number;
+  /** False: the server surely said nothing about keeping it. */
+  readonly mayHaveTtl: boolean;
 
-  constructor(bytes: Buffer, isError: boolean, run: number) {
+  constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl = false) {
     this.bytes = bytes;
     this.isError = isError;
     this.run = run;
+    this.mayHaveTtl = mayHaveTtl;
   }
 
   get fromCache(): boolean {

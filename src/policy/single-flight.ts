@@ -138,7 +138,8 @@ export class SingleFlight {
   }
 }
 
-const copyOf = ({ bytes, isError, run }: CallResult): CallResult => new CallResult(Buffer.from(bytes), isError, run);
+const copyOf = ({ bytes, isError, run, mayHaveTtl }: CallResult): CallResult =>
+  new CallResult(Buffer.from(bytes), isError, run, mayHaveTtl);
 
 /** Whoever asked for progress gets its own bytes of it. One that throws at it does not keep it from the others. */
 function tell(flight: Flight, params: Buffer): void {
