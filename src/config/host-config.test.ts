@@ -20,6 +20,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     unlistedRole: undefined,
     budgets: { principals: new Map(), roles: new Map() },
     groups: new Map(),
+    telemetry: { traces: false },
   });
 });
 
@@ -44,6 +45,10 @@ test('a whole one, frozen', () => {
   expect(settings.groups).toEqual(new Map([['code', ['git']]]));
   for (const part of [settings, settings.budgets, settings.roles?.get('dev'), settings.groups.get('code')])
     expect(Object.isFrozen(part)).toBe(true);
+});
+
+test('traces, when they are asked for', () => {
+  expect(parse({ telemetry: { traces: true } }).settings.telemetry).toEqual({ traces: true });
 });
 
 test.each([
@@ -71,6 +76,9 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     [{ budgets: { everyone: {} } }, 'budgets.everyone'],
     [{ budgets: { roles: [] } }, 'budgets.roles'],
     [{ groups: ['a'] }, 'groups'],
+    [{ telemetry: 'on' }, 'telemetry'],
+    [{ telemetry: { metrics: true } }, 'telemetry.metrics'],
+    [{ telemetry: { traces: 'yes' } }, 'telemetry.traces'],
     [JSON.parse('{"__proto__": {}}'), '__proto__'],
     [{ roles: { dev: { allow: Array.from({ length: 10_001 }, (_, i) => `*/t${i}`) } } }, 'roles.dev.allow'],
   ])('%j', (config, field) => {

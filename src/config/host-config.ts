@@ -31,6 +31,7 @@ export interface HostSettings {
   };
   /** Servers by the name of their group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
+  readonly telemetry: { readonly traces: boolean };
 }
 
 /** Every key of the top level. */
@@ -58,7 +59,7 @@ type Tell = (field: string, what: string, hint?: string) => void;
 export function parseHostConfig(input: unknown, onProblem: (problem: HostError) => void): HostSettings {
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
-  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {} } = config;
+  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
   const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
     onProblem(invalid(field, what, hint));
 
@@ -82,6 +83,7 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
       roles: each('budgets.roles', ofRoles, tell, (at, entry) => parseCeiling(at, entry, tell)),
     }),
     groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
+    telemetry: parseTelemetry(telemetry),
   });
 }
 
@@ -167,6 +169,15 @@ function parseGroup(
     if (!servers.has(server)) tell(field, `names the server '${shown(server)}', which is not configured`);
     return true;
   });
+}
+
+function parseTelemetry(input: unknown): HostSettings['telemetry'] {
+  const { traces = false, ...rest } = table('telemetry', input);
+  const [odd] = Object.keys(rest);
+  if (odd !== undefined) throw invalid(`telemetry.${shown(odd)}`, 'is not known', 'the only key is telemetry.traces');
+  if (typeof traces !== 'boolean')
+    throw invalid('telemetry.traces', 'must be true or false', 'leave it out for no traces');
+  return Object.freeze({ traces });
 }
 
 /** Names are trimmed, blank ones left out, and of two that become equal the later one counts; each of it is told. */

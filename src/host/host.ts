@@ -158,8 +158,8 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
-    this.#audit.tracing = await openTracing(config.telemetry, this.#onProblem);
     const settings = parseHostConfig(config, this.#onProblem);
+    this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
     this.#guards = this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
     for (const definition of settings.mcpServers.values())

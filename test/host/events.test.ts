@@ -382,4 +382,9 @@ describe('D-28 traces', () => {
     const telemetry = { traces: 'yes' } as never;
     expect((await failureOf(createHost({ telemetry }))).details.field).toBe('telemetry.traces');
   });
+
+  test.each([null, undefined, []])('%j is no configuration, and says so', async (config) => {
+    const error = await failureOf(createHost(config as never));
+    expect([error.code, error.message]).toEqual(['invalid_spec', 'the configuration: must be an object']);
+  });
 });
