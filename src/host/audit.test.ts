@@ -47,7 +47,7 @@ test.each([
 });
 
 test.each([
-  [failure('denied'), { kind: 'denied' }],
+  [failure('denied'), { kind: 'denied', action: 'call' }],
   [failure('budget_exceeded', { limit: 2, actual: 3 }), { kind: 'budget', limit: 2, spent: 3 }],
   [failure('tool_throttled', { retryAfterMs: 9 }), { kind: 'throttled', retryAfterMs: 9 }],
   [failure('outcome_uncertain', { reason: 'exit' }), { kind: 'uncertain', reason: 'exit' }],
@@ -55,6 +55,14 @@ test.each([
   const stream = streamOf();
   observe(stream, call, error, facts);
   expect(stream.told).toEqual([{ ...event, ...about }, expect.objectContaining({ kind: 'call', outcome: error.code })]);
+});
+
+test('something else that was refused is told with what it was about', () => {
+  const stream = streamOf({ hearsCalls: false });
+  const principal = { id: 'ann', role: 'dev', scopes: ['hunter2'] };
+  new Audit(stream, new FakeClock()).denied({ principal, server: 'git', tool: undefined, action: 'list' });
+  const { requestId, tool, ...who } = { ...about, requestId: undefined, tool: undefined };
+  expect(stream.told).toEqual([{ kind: 'denied', action: 'list', requestId, tool, ...who }]);
 });
 
 test('no hash is made and no record built when nobody listens for calls, also when one joins in the middle', () => {

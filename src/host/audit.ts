@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import type { GuardRequest } from '../policy/allowlist.js';
 import type { Call, CallResult, Outcome } from '../policy/call.js';
 import type { CallEvent, CallRecord, CallTrail, OfCall } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
@@ -64,6 +65,10 @@ export class Audit {
     return outcome instanceof HostError ? ownError(outcome, call) : outcome;
   }
 
+  /** Something other than the call of a tool was refused. */
+  readonly denied = ({ server, principal: { id, role }, tool, action }: GuardRequest): void =>
+    this.#stream.tell(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
+
   readonly replayed: Replayed = (call, attempt, reason, { code }) =>
     this.#stream.tell(call.server, { kind: 'replay', attempt, reason, code, ...ofCall(call) });
 }
@@ -107,7 +112,7 @@ const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => (
 function decision(call: Call, { code, details }: HostError): CallEvent | undefined {
   switch (code) {
     case 'denied':
-      return { kind: 'denied', ...ofCall(call) };
+      return { kind: 'denied', action: 'call', ...ofCall(call) };
     case 'budget_exceeded':
       return { kind: 'budget', limit: details.limit, spent: details.actual, ...ofCall(call) };
     case 'tool_throttled':

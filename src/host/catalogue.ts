@@ -10,7 +10,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
 import { jointKey } from '../policy/joint-key.js';
@@ -37,6 +37,7 @@ export interface CatalogueParts {
   readonly manifests: Manifests | undefined;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
+  readonly onDenied: (request: GuardRequest) => void;
   /** What old answers were given for is no longer there. */
   readonly onToolsChanged: (server: string) => void;
   /** What a list was found to differ in from what is pinned. */
@@ -82,8 +83,7 @@ export class Catalogue {
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
     const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
     if (!isListMethod(method)) throw noList(server);
-    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
     const visible = method === 'tools/list' ? this.visible(server, principal, items) : items;
     return visible.map(({ key, raw }) => ({ server, key, raw }));
@@ -93,8 +93,7 @@ export class Catalogue {
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, deadlineMs = readDeadlineMs, signal } = options;
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
-    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
@@ -165,6 +164,13 @@ export class Catalogue {
   }
 
   // --- inside
+
+  #mustBeAllowed(request: GuardRequest): void {
+    const refused = denial(this.#parts.guards, request);
+    if (!refused) return;
+    this.#parts.onDenied(request);
+    throw refused;
+  }
 
   async #items(question: ListQuestion, deadlineMs: number, signal: AbortSignal | undefined): Promise<KeptItem[]> {
     const { server, method, uri, principal } = question;

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
 import { memberText } from '../wire/json-members.js';
@@ -24,6 +24,7 @@ export interface DiscoveryParts {
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
   readonly cards: Pick<ServerCards, 'read'>;
+  readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -108,7 +109,11 @@ export class Discovery {
   async #describe(name: string, options: DiscoverOptions, deadlineAtMs: number): Promise<Discovered[]> {
     const { clock, serverOf, catalogue, cards } = this.#parts;
     const { principal = embedder, wake = false, hideUnavailable = false } = options;
-    if (!this.#mayList(name, options)) return [];
+    if (!this.#mayList(name, options)) {
+      // Who only looks around is shown less; who would start servers is refused.
+      if (wake) this.#parts.onDenied({ principal, server: name, tool: undefined, action: 'list' });
+      return [];
+    }
     const managed = serverOf(name);
     let refusal = managed.supervisor.refusal();
     if (wake || managed.supervisor.snapshot().state === 'ready') {

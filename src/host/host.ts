@@ -9,7 +9,7 @@ import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
@@ -83,6 +83,7 @@ export class Host {
       clock,
       random,
       onProblem,
+      onAuth: (server, status) => this.#events.tell(server, { kind: 'auth', status }),
       ...(stateDir === undefined ? {} : { stateDir }),
       ...(ambient === undefined ? {} : { ambient }),
     });
@@ -132,6 +133,7 @@ export class Host {
       cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
       clean: this.#connector.clean,
       alive: this.#alive,
+      onDenied: this.#audit.denied,
       onToolsChanged: (name: string) => this.#cache.drop(name),
       onPins: (name: string, changes: readonly PinChange[]) => {
         for (const event of schemaEvents(changes)) this.#events.tell(name, event);
@@ -179,8 +181,7 @@ export class Host {
     if (typeof name !== 'string' || name === '') {
       throw new HostError('invalid_spec', 'a server needs a name', { field: 'name', hint: 'give it as "name"' });
     }
-    const refused = denial(() => this.#guards, { principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     const definition = parseServerDefinition(name, { ...rest, ...treatmentOf(options) }, false);
     const isNew = await this.#servers.add(definition, options.replace ?? false);
     if (definition.isLazy || !definition.isEnabled) return name;
@@ -318,6 +319,13 @@ export class Host {
     this.#servers.registry.clear();
     await this.#connector.close();
     this.#alive.close();
+  }
+
+  #mustBeAllowed(request: GuardRequest): void {
+    const refused = denial(() => this.#guards, request);
+    if (!refused) return;
+    this.#audit.denied(request);
+    throw refused;
   }
 
   /** Nothing that it answered before counts any more. */

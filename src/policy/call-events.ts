@@ -6,6 +6,7 @@
  * whoever shows them to a person neutralises them.
  */
 import type { ErrorCode, Execution } from '../kernel/errors.js';
+import type { GuardRequest } from './allowlist.js';
 import type { Circuit } from './breaker.js';
 import type { PinStatus } from './pin-store.js';
 
@@ -28,7 +29,7 @@ export type ReplayReason = 'not_executed' | 'may_run_twice';
 export type CallEvent =
   /** `failures` in a row, as they stand after the change. */
   | { readonly kind: 'breaker'; readonly from: Circuit; readonly to: Circuit; readonly failures: number }
-  | ({ readonly kind: 'denied' } & OfCall)
+  | Denied
   | ({ readonly kind: 'budget'; readonly limit: number | undefined; readonly spent: number | undefined } & OfCall)
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | undefined } & OfCall)
   /** It is about to be sent again; `attempt` is 2 for the first time. `code` is what the attempt before ended with. */
@@ -51,9 +52,21 @@ export type CallEvent =
       /** The name its body was known under. */
       readonly renamedFrom: string | undefined;
     }
-  /** A server refuses our authorization, or takes it again. */
-  | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' }
+  /** A server refused our token; there is another one; or somebody has to log in. */
+  | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
+
+/** A guard refused something. */
+interface Denied {
+  readonly kind: 'denied';
+  /** Reading a resource is a `call` without a tool. */
+  readonly action: GuardRequest['action'];
+  readonly principal: Caller;
+  /** Undefined when it was about the server as a whole. */
+  readonly tool: string | undefined;
+  /** Of a call of a tool only. */
+  readonly requestId: string | undefined;
+}
 
 /** One per call, whatever became of it. */
 export interface CallRecord extends OfCall {
