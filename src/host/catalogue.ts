@@ -24,7 +24,7 @@ import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
-import type { Manifests } from './state-file.js';
+import type { Manifests } from './manifests-table.js';
 
 export interface CatalogueParts {
   readonly clock: Clock;
