@@ -218,7 +218,10 @@ export class Host {
     return this.#discovery.discover(options);
   }
 
-  /** The card of a server, by its name; or one at a URL or path. For operators: nothing in it is filtered. */
+  /**
+   * The card of a server, by its name; or one at a URL or path, which reaches whatever this process can reach. For operators:
+   * no guard is asked and nothing is filtered, so never hand it a text of a caller or of a model.
+   */
   card(nameOrSource: string): Promise<ServerCard> {
     return this.#discovery.card(nameOrSource);
   }

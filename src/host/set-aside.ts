@@ -14,9 +14,8 @@ export function setAside(file: string): string {
   const first = `${path.basename(file)}.unusable`;
   const nameOf = (number: number) => path.join(folder, number === 1 ? first : `${first}-${number}`);
   const numbers = readdirSync(folder)
-    .map((name) =>
-      name === first ? 1 : name.startsWith(`${first}-`) ? Number(name.slice(first.length + 1)) : Number.NaN,
-    )
+    .filter((name) => name.startsWith(first))
+    .map((name) => (name === first ? 1 : Number(name.slice(first.length + 1))))
     .filter(Number.isInteger)
     .sort((a, b) => a - b);
   const aside = nameOf((numbers.at(-1) ?? 0) + 1);

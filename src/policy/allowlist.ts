@@ -10,13 +10,14 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Principal, Stage } from './call.js';
+import type { GuardedAction } from './call-events.js';
 
 export interface GuardRequest {
   readonly principal: Principal;
   readonly server: string;
   /** Undefined when the request is about the server as a whole. */
   readonly tool: string | undefined;
-  readonly action: 'call' | 'list' | 'spawn';
+  readonly action: GuardedAction;
 }
 
 export type Verdict = { readonly allow: true } | { readonly allow: false; readonly reason: string };

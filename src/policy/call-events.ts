@@ -6,7 +6,6 @@
  * whoever shows them to a person neutralises them.
  */
 import type { ErrorCode, Execution } from '../kernel/errors.js';
-import type { GuardRequest } from './allowlist.js';
 import type { Circuit } from './breaker.js';
 import type { PinStatus } from './pin-store.js';
 
@@ -56,11 +55,14 @@ export type CallEvent =
   | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
 
+/** What a guard is asked about. */
+export type GuardedAction = 'call' | 'list' | 'spawn';
+
 /** A guard refused something. */
 interface Denied {
   readonly kind: 'denied';
   /** Reading a resource is a `call` without a tool. */
-  readonly action: GuardRequest['action'];
+  readonly action: GuardedAction;
   readonly principal: Caller;
   /** Undefined when it was about the server as a whole. */
   readonly tool: string | undefined;

@@ -5,7 +5,8 @@
  * Not here: whose card is looked up, and who may see its tools (host/).
  *
  * Invariants: a source is read once for all who ask at the same time, and at most once in five minutes while it can be read;
- * no more than 1 MiB of it, for no longer than ten seconds per try; nobody holds the bytes that are kept, only copies.
+ * no more than 1 MiB of it; a URL for no longer than ten seconds per try. A file takes as long as its disk does, since nothing
+ * can call a read off: its source stays taken until then. Nobody holds the bytes that are kept, only copies.
  */
 import { open, stat } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.js';
@@ -105,7 +106,7 @@ export class ServerCards {
 
   async #get(url: string): Promise<Buffer> {
     const { clock } = this.#parts;
-    const request = { server: 'card', url, deadlineAtMs: clock.nowMs() + fetchMs, bytesMax: cardBytesMax };
+    const request = { what: 'the server card', url, deadlineAtMs: clock.nowMs() + fetchMs, bytesMax: cardBytesMax };
     try {
       return await this.#fetch(request);
     } catch (cause) {
