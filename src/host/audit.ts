@@ -91,17 +91,9 @@ export function observe(
   if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts, hashOf) });
 }
 
-/** The same error under the number of this call. Errors are shared between calls, so a new one is made. */
-export function ownError(error: HostError, { requestId }: Call): HostError {
-  const { code, message, hint, details, cause } = error;
-  if (details.requestId === requestId) return error;
-  return new HostError(code, message, {
-    ...details,
-    requestId,
-    ...(hint === undefined ? {} : { hint }),
-    ...(cause === undefined ? {} : { cause }),
-  });
-}
+/** The same error under the number of this call. */
+export const ownError = (error: HostError, { requestId }: Call): HostError =>
+  error.details.requestId === requestId ? error : error.with({ requestId });
 
 const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => ({
   requestId,

@@ -85,7 +85,7 @@ export class SingleFlight {
   #land(flight: Flight, outcome: Outcome): void {
     const callers = this.#end(flight);
     if (outcome instanceof Error) {
-      for (const { call, done } of callers) done(asOwn(outcome, call));
+      for (const { done } of callers) done(outcome);
       return;
     }
     // All copies before the first caller has its answer: what it does to the bytes then is its own affair.
@@ -150,14 +150,6 @@ function tell(flight: Flight, params: Buffer): void {
       // Progress is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
     }
   }
-}
-
-/** The same error, under the caller's own request. */
-function asOwn(error: Error, { requestId }: Call): Error {
-  if (!(error instanceof HostError)) return error;
-  const { code, message, hint, details } = error;
-  if (details.requestId === undefined || details.requestId === requestId) return error;
-  return new HostError(code, message, { ...details, requestId, cause: error, ...(hint === undefined ? {} : { hint }) });
 }
 
 const left = (call: Call, code: 'timeout' | 'cancelled', execution: 'not_executed' | 'uncertain'): HostError =>
