@@ -13,8 +13,8 @@ import type { KeepAlive } from '../kernel/keep-alive.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
-import { jointKey } from '../policy/joint-key.js';
-import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
+import { jointKey, principalKey } from '../policy/joint-key.js';
+import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
@@ -22,6 +22,7 @@ import { resultOf } from '../session/answers.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { Manifests } from './manifests-table.js';
@@ -128,12 +129,12 @@ export class Catalogue {
 
   /** A notification of the server came in. */
   heard(server: string, method: string, params: Buffer | undefined): void {
-    if (method === 'notifications/tools/list_changed') this.#cache.drop(server, 'tools/list');
-    else if (method === 'notifications/prompts/list_changed') this.#cache.drop(server, 'prompts/list');
-    else if (method === 'notifications/resources/list_changed') {
+    if (method === NOTIFICATION.toolsChanged) this.#cache.drop(server, 'tools/list');
+    else if (method === NOTIFICATION.promptsChanged) this.#cache.drop(server, 'prompts/list');
+    else if (method === NOTIFICATION.resourcesChanged) {
       this.#cache.drop(server, 'resources/list');
       this.#cache.drop(server, 'resources/templates/list');
-    } else if (method === 'notifications/resources/updated') {
+    } else if (method === NOTIFICATION.resourceUpdated) {
       const uri = params && memberString(params, 'uri');
       if (uri === undefined) this.#cache.drop(server, 'resources/read');
       else this.#cache.dropRead(server, uri);

@@ -9,6 +9,7 @@ import { chmodSync, closeSync, mkdirSync, openSync, readSync, realpathSync, stat
 import path from 'node:path';
 import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
+import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
@@ -54,7 +55,7 @@ export class StateFile {
   }
 }
 
-const keyOf = (file: string): string => `${file} ${statSync(file, { throwIfNoEntry: false })?.ino}`;
+const keyOf = (file: string): string => jointKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
 /** Without a usable file the host runs, and remembers nothing. */
 export function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {

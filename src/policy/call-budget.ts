@@ -9,6 +9,7 @@
  * hides the outer one, which comes back with ceiling and count as they were.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -114,11 +115,8 @@ export class CallBudgets {
     const known = this.#windows.get(id);
     // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
     if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
-    this.#windows.delete(id);
-    const oldest = this.#windows.size >= windowsMax ? this.#windows.keys().next().value : undefined;
-    if (oldest !== undefined) this.#windows.delete(oldest);
     const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
-    this.#windows.set(id, window);
+    setBounded(this.#windows, id, window, windowsMax);
     return window;
   }
 }

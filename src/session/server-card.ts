@@ -9,6 +9,7 @@
  * can call a read off: its source stays taken until then. Nobody holds the bytes that are kept, only copies.
  */
 import { open, stat } from 'node:fs/promises';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -86,10 +87,7 @@ export class ServerCards {
 
   #keep(card: ServerCard): ServerCard {
     const { clock } = this.#parts;
-    this.#kept.delete(card.source);
-    const oldest = this.#kept.size >= cardsMax ? this.#kept.keys().next().value : undefined;
-    if (oldest !== undefined) this.#kept.delete(oldest);
-    this.#kept.set(card.source, { card, untilMs: clock.nowMs() + keptMs });
+    setBounded(this.#kept, card.source, { card, untilMs: clock.nowMs() + keptMs }, cardsMax);
     return card;
   }
 
