@@ -12,7 +12,11 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 
-export type UnlistedRole = 'deny' | 'allow';
+/** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
+export interface RolePattern {
+  readonly server: string;
+  readonly tool: string;
+}
 
 /** At most `calls` in each window. */
 export interface Ceiling {
@@ -22,9 +26,9 @@ export interface Ceiling {
 
 export interface HostSettings {
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
-  /** Patterns `server/tool` by role. Undefined together with `unlistedRole`: nobody is held to a role. */
-  readonly roles: ReadonlyMap<string, readonly string[]> | undefined;
-  readonly unlistedRole: UnlistedRole | undefined;
+  /** By role. Undefined together with `unlistedRole`: there are no roles, and who names one is refused. */
+  readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
+  readonly unlistedRole: 'deny' | 'allow' | undefined;
   readonly budgets: {
     readonly principals: ReadonlyMap<string, Ceiling>;
     readonly roles: ReadonlyMap<string, Ceiling>;
@@ -101,17 +105,16 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 }
 
 /** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
-function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly string[] {
+function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(at, parsed.error);
     tell(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
-  return list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
-    const slash = pattern.indexOf('/');
-    const [server, tool] = [pattern.slice(0, slash), pattern.slice(slash + 1)];
-    if (slash < 1 || server.trim() === '' || tool.trim() === '') {
+  const patterns = list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
+    const { server, tool } = splitPattern(pattern);
+    if (server.trim() === '' || tool.trim() === '') {
       tell(field, `'${shown(pattern)}' is not of the form server/tool and was left out`, patternHint);
       return false;
     }
@@ -126,6 +129,13 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tel
     }
     return true;
   });
+  return Object.freeze(patterns.map(splitPattern));
+}
+
+/** At the first slash: a tool may have one in its name, a server not. Without one there is no server. */
+function splitPattern(pattern: string): RolePattern {
+  const slash = pattern.indexOf('/');
+  return { server: pattern.slice(0, Math.max(slash, 0)), tool: pattern.slice(slash + 1) };
 }
 
 const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';

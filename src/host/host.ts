@@ -71,7 +71,6 @@ export class Host {
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
-  #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
@@ -121,7 +120,7 @@ export class Host {
       },
     });
     const serverOf = (name: string) => this.#servers.get(name);
-    const guards = () => this.#guards;
+    const guards = () => this.#rules.guards;
     const known = {
       clock,
       names: () => this.#servers.names(),
@@ -162,7 +161,7 @@ export class Host {
   async open(config: HostConfig): Promise<void> {
     const settings = parseHostConfig(config, this.#onProblem);
     this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
-    this.#guards = this.#rules.configure(settings);
+    this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
     for (const definition of settings.mcpServers.values())
       await this.#servers.add(definition, false).catch(this.#onProblem);
@@ -292,7 +291,7 @@ export class Host {
 
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = this.#rules.setOwn(guards);
+    this.#rules.setOwn(guards);
     this.#catalogue.dropAll();
   }
 
@@ -325,7 +324,7 @@ export class Host {
   }
 
   #mustBeAllowed(request: GuardRequest): void {
-    const refused = denial(() => this.#guards, request);
+    const refused = denial(() => this.#rules.guards, request);
     if (!refused) return;
     this.#audit.denied(request);
     throw refused;

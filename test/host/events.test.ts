@@ -124,7 +124,10 @@ describe('the stream', () => {
   });
 
   test('has one record for each call, whatever became of it, under the number its error carries', async () => {
-    await open({ mcpServers: { a: fixture(), kept: { ...ledgerServer(), cache: 'on' } } });
+    await open({
+      mcpServers: { a: fixture(), kept: { ...ledgerServer(), cache: 'on' } },
+      roles: { dev: { allow: ['*/*'] } },
+    });
     const principal = { id: 'ada', role: 'dev', scopes: ['secret-scope'] };
     await host.call('a', 'add', { a: 1, b: 2 }, { principal });
     await host.call('a', 'fail', {}, { principal });

@@ -102,8 +102,14 @@ describe('roles', () => {
     expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
   });
 
-  test('without roles and without a word on unlisted ones nobody is held to a role', async () => {
+  test('without roles and without a word on unlisted ones only who names a role is refused', async () => {
     await open({});
+    expect(await codeOf(host.call('git', 'log', {}, as('ada')))).toBe('server_not_found');
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    host.setAllowlist(() => ({ allow: true }));
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    await host.close();
+    await open({ unlistedRole: 'allow' });
     expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
   });
 
@@ -121,6 +127,7 @@ describe('budgets', () => {
     await open(
       {
         mcpServers,
+        unlistedRole: 'allow',
         budgets: { principals: { ada: { calls: 1, window: '1m' } }, roles: { dev: { calls: 2, window: '10s' } } },
       },
       clock,
