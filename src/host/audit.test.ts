@@ -3,12 +3,12 @@ import { expect, test } from 'vitest';
 import { fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { CallEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/call-events.js';
 import { Audit, type CallFacts, observe, ownError } from './audit.js';
 
 function streamOf({ hearsCalls = true } = {}) {
-  const told: CallEvent[] = [];
-  return { hearsCalls, told, tell: (_server: string, event: CallEvent) => void told.push(event) };
+  const told: PolicyEvent[] = [];
+  return { hearsCalls, told, tell: (_server: string, event: PolicyEvent) => void told.push(event) };
 }
 
 const facts: CallFacts = { durationMs: 12, trail: { attempts: 1, run: 3 } };

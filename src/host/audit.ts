@@ -10,7 +10,7 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
 import type { Call, CallResult, Outcome } from '../policy/call.js';
-import type { CallEvent, CallRecord, CallTrail, OfCall } from '../policy/call-events.js';
+import type { CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
@@ -20,7 +20,7 @@ import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 export interface Stream {
   /** Whether records of calls are wanted: one look, on the path of every call. */
   readonly hearsCalls: boolean;
-  tell(server: string, event: CallEvent): void;
+  tell(server: string, event: PolicyEvent): void;
 }
 
 /** How a call went, beside its outcome. */
@@ -101,7 +101,7 @@ const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => (
   tool,
 });
 
-function decision(call: Call, { code, details }: HostError): CallEvent | undefined {
+function decision(call: Call, { code, details }: HostError): PolicyEvent | undefined {
   switch (code) {
     case 'denied':
       return { kind: 'denied', action: 'call', ...ofCall(call) };

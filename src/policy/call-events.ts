@@ -25,7 +25,7 @@ export interface OfCall {
 /** Why it was safe to send a call again: no byte of it had left, or its tool may run twice and is trusted. */
 export type ReplayReason = 'not_executed' | 'may_run_twice';
 
-export type CallEvent =
+export type PolicyEvent =
   /** `failures` in a row, as they stand after the change. */
   | { readonly kind: 'breaker'; readonly from: Circuit; readonly to: Circuit; readonly failures: number }
   | Denied
@@ -104,6 +104,6 @@ const kinds = {
   schema: true,
   auth: true,
   call: true,
-} as const satisfies Record<CallEvent['kind'], true>;
+} as const satisfies Record<PolicyEvent['kind'], true>;
 
-export const callEventKinds = Object.keys(kinds) as readonly CallEvent['kind'][];
+export const policyEventKinds = Object.keys(kinds) as readonly PolicyEvent['kind'][];
