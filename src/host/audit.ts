@@ -12,7 +12,6 @@ import type { GuardRequest } from '../policy/allowlist.js';
 import type { Call, CallResult, Outcome } from '../policy/call.js';
 import type { CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
-import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 
@@ -82,13 +81,12 @@ export function observe(
   call: Call,
   outcome: CallResult | HostError,
   facts: CallFacts | undefined,
-  hashOf: (args: JsonText) => string = argumentsHash,
 ): void {
   if (outcome instanceof HostError) {
     const event = decision(call, outcome);
     if (event) stream.tell(call.server, event);
   }
-  if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts, hashOf) });
+  if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts) });
 }
 
 /** The same error under the number of this call. */
@@ -116,16 +114,11 @@ function decision(call: Call, { code, details }: HostError): PolicyEvent | undef
   }
 }
 
-function recordOf(
-  call: Call,
-  outcome: CallResult | HostError,
-  { durationMs, trail }: CallFacts,
-  hashOf: (args: JsonText) => string,
-): CallRecord {
+function recordOf(call: Call, outcome: CallResult | HostError, { durationMs, trail }: CallFacts): CallRecord {
   const answer = outcome instanceof HostError ? undefined : outcome;
   return {
     ...ofCall(call),
-    argumentsHash: tryHash(call, hashOf),
+    argumentsHash: tryHash(call),
     outcome: outcomeOf(outcome),
     execution: executionOf(outcome),
     durationMs,
@@ -141,9 +134,9 @@ function executionOf(outcome: CallResult | HostError): CallRecord['execution'] {
 }
 
 /** Whether arguments without a canonical form may be sent is for others to say. */
-function tryHash({ args }: Call, hashOf: (args: JsonText) => string): string | undefined {
+function tryHash({ args }: Call): string | undefined {
   try {
-    return hashOf(args);
+    return argumentsHash(args);
   } catch {
     return undefined;
   }

@@ -29,11 +29,11 @@ export interface DiscoveryParts {
 }
 
 /** Servers that are asked at the same time, how long each may take, and all together. */
-export const discoverAtOnceMax = 8;
-export const discoverServerMs = 10_000;
-export const discoverTotalMs = 30_000;
+const discoverAtOnceMax = 8;
+const discoverServerMs = 10_000;
+const discoverTotalMs = 30_000;
 /** Servers that are started at the same time only to learn their tools. */
-export const learnAtOnceMax = 2;
+const learnAtOnceMax = 2;
 
 export class Discovery {
   readonly #parts: DiscoveryParts;

@@ -31,14 +31,9 @@ export interface CallCeilings {
   readonly roles: ReadonlyMap<string, CallCeiling>;
 }
 
-export interface BudgetState {
-  readonly calls: number;
-  /** Refused calls are counted too. */
-  readonly spent: number;
-}
-
 interface Spending {
   readonly calls: number;
+  /** Refused calls are counted too. */
   spent: number;
 }
 
@@ -73,12 +68,6 @@ export class CallBudgets {
       });
     }
     return this.#current.run({ calls: plan.calls, spent: 0 }, run);
-  }
-
-  /** Of the budget around the caller; undefined without one. */
-  state(): BudgetState | undefined {
-    const current = this.#current.getStore();
-    return current && { calls: current.calls, spent: current.spent };
   }
 
   /** The error the call is refused with, when it is one too many. */

@@ -173,11 +173,6 @@ export class Pins {
     return this.#recordsOf(server)?.get(tool);
   }
 
-  /** The definition that was agreed to, whatever the server lists now. */
-  approvedRaw(server: string, tool: string): string | undefined {
-    return this.recordOf(server, tool)?.approved?.raw;
-  }
-
   #recordsOf(server: string): Records | undefined {
     const held = this.#byServer.get(server);
     if (held) return held;

@@ -25,7 +25,7 @@ function setUp() {
 test('X9 a thousand equal calls are one', async () => {
   const { flights, sent, join, answer } = setUp();
   const calls = Array.from({ length: 1_000 }, () => join());
-  expect([sent.length, flights.flying, flights.joined]).toEqual([1, 1, 999]);
+  expect([sent.length, flights.flying]).toEqual([1, 1]);
   answer('one');
   const results = await Promise.all(calls);
   expect(new Set(results.map(({ bytes }) => bytes.toString()))).toEqual(new Set(['one']));

@@ -41,7 +41,6 @@ interface Flight {
 export class SingleFlight {
   readonly #clock: Clock;
   readonly #flights = new Map<string, Flight>();
-  #joined = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -52,17 +51,11 @@ export class SingleFlight {
     return this.#flights.size;
   }
 
-  /** Calls that needed no call of their own. */
-  get joined(): number {
-    return this.#joined;
-  }
-
   join(key: string, call: Call, send: Send, done: Done): void {
     if (call.signal?.aborted) return done(left(call, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
     if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
       if (flight.callers.size >= callersPerFlightMax) return send(call, done);
-      this.#joined++;
       return this.#board(flight, call, done);
     }
     return !flight && this.#flights.size >= flightsMax ? send(call, done) : this.#start(key, call, send, done);
