@@ -11,6 +11,8 @@ function parse(config: unknown) {
 
 const server = { command: 'node' };
 
+const to = (of: string, tool: string) => ({ server: of, tool });
+
 test('an empty configuration guards nothing, limits nothing and starts nothing', () => {
   const { settings, told } = parse({});
   expect(told).toEqual([]);
@@ -20,6 +22,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     unlistedRole: undefined,
     budgets: { principals: new Map(), roles: new Map() },
     groups: new Map(),
+    telemetry: { traces: false },
   });
 });
 
@@ -34,7 +37,7 @@ test('a whole one, frozen', () => {
   expect([...settings.mcpServers.keys()]).toEqual(['git', 'web']);
   expect(settings.roles).toEqual(
     new Map([
-      ['dev', ['git/*', 'web/fetch']],
+      ['dev', [to('git', '*'), to('web', 'fetch')]],
       ['guest', []],
     ]),
   );
@@ -44,6 +47,10 @@ test('a whole one, frozen', () => {
   expect(settings.groups).toEqual(new Map([['code', ['git']]]));
   for (const part of [settings, settings.budgets, settings.roles?.get('dev'), settings.groups.get('code')])
     expect(Object.isFrozen(part)).toBe(true);
+});
+
+test('traces, when they are asked for', () => {
+  expect(parse({ telemetry: { traces: true } }).settings.telemetry).toEqual({ traces: true });
 });
 
 test.each([
@@ -71,6 +78,9 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     [{ budgets: { everyone: {} } }, 'budgets.everyone'],
     [{ budgets: { roles: [] } }, 'budgets.roles'],
     [{ groups: ['a'] }, 'groups'],
+    [{ telemetry: 'on' }, 'telemetry'],
+    [{ telemetry: { metrics: true } }, 'telemetry.metrics'],
+    [{ telemetry: { traces: 'yes' } }, 'telemetry.traces'],
     [JSON.parse('{"__proto__": {}}'), '__proto__'],
     [{ roles: { dev: { allow: Array.from({ length: 10_001 }, (_, i) => `*/t${i}`) } } }, 'roles.dev.allow'],
   ])('%j', (config, field) => {
@@ -112,7 +122,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
     expect(settings.roles).toEqual(
       new Map([
         ['dev', []],
-        ['ops', ['*/*']],
+        ['ops', [to('*', '*')]],
       ]),
     );
   });
@@ -152,7 +162,7 @@ describe('P-ROLE-6 what is probably not meant is told', () => {
       ...git,
       roles: { ' ': { allow: ['*/*'] }, ' dev ': { allow: ['*/*'] }, dev: { allow: ['git/log'] } },
     });
-    expect(settings.roles).toEqual(new Map([['dev', ['git/log']]]));
+    expect(settings.roles).toEqual(new Map([['dev', [to('git', 'log')]]]));
     expect(told.map(({ message }) => message)).toEqual([
       'roles: a blank name was left out',
       'roles.dev: the blanks around its name were taken off',
@@ -165,13 +175,15 @@ describe('P-ROLE-6 what is probably not meant is told', () => {
       ...git,
       roles: { dev: { allow: [' git/log ', 'git/log', '', '  ', 'git', '/log', 'git/', ' / ', 7, 'git/a/b'] } },
     });
-    expect(settings.roles?.get('dev')).toEqual(['git/log', 'git/a/b']);
+    expect(settings.roles?.get('dev')).toEqual([to('git', 'log'), to('git', 'a/b')]);
     expect(fields).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 7, 8].map((i) => `roles.dev.allow.${i}`));
   });
 
   test('a server that is not configured, and a star that is no wildcard, are told and enforced as written', () => {
     const { settings, told } = parse({ ...git, roles: { dev: { allow: ['gti/log', '*/log', 'git/re*', 'g*/log'] } } });
-    expect(settings.roles?.get('dev')).toEqual(['gti/log', '*/log', 'git/re*', 'g*/log']);
+    expect(settings.roles?.get('dev')).toEqual([
+      ...[to('gti', 'log'), to('*', 'log'), to('git', 're*'), to('g*', 'log')],
+    ]);
     expect(told.map(({ message }) => message)).toEqual([
       "roles.dev.allow.0: names the server 'gti', which is not configured; it is enforced as written",
       "roles.dev.allow.2: 'git/re*' allows only a tool that is called so, star and all",

@@ -12,7 +12,11 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 
-export type UnlistedRole = 'deny' | 'allow';
+/** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
+export interface RolePattern {
+  readonly server: string;
+  readonly tool: string;
+}
 
 /** At most `calls` in each window. */
 export interface Ceiling {
@@ -22,15 +26,16 @@ export interface Ceiling {
 
 export interface HostSettings {
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
-  /** Patterns `server/tool` by role. Undefined together with `unlistedRole`: nobody is held to a role. */
-  readonly roles: ReadonlyMap<string, readonly string[]> | undefined;
-  readonly unlistedRole: UnlistedRole | undefined;
+  /** By role. Undefined together with `unlistedRole`: there are no roles, and who names one is refused. */
+  readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
+  readonly unlistedRole: 'deny' | 'allow' | undefined;
   readonly budgets: {
     readonly principals: ReadonlyMap<string, Ceiling>;
     readonly roles: ReadonlyMap<string, Ceiling>;
   };
   /** Servers by the name of their group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
+  readonly telemetry: { readonly traces: boolean };
 }
 
 /** Every key of the top level. */
@@ -58,7 +63,7 @@ type Tell = (field: string, what: string, hint?: string) => void;
 export function parseHostConfig(input: unknown, onProblem: (problem: HostError) => void): HostSettings {
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
-  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {} } = config;
+  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
   const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
     onProblem(invalid(field, what, hint));
 
@@ -82,6 +87,7 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
       roles: each('budgets.roles', ofRoles, tell, (at, entry) => parseCeiling(at, entry, tell)),
     }),
     groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
+    telemetry: parseTelemetry(telemetry),
   });
 }
 
@@ -99,17 +105,16 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 }
 
 /** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
-function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly string[] {
+function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(at, parsed.error);
     tell(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
-  return list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
-    const slash = pattern.indexOf('/');
-    const [server, tool] = [pattern.slice(0, slash), pattern.slice(slash + 1)];
-    if (slash < 1 || server.trim() === '' || tool.trim() === '') {
+  const patterns = list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
+    const { server, tool } = splitPattern(pattern);
+    if (server.trim() === '' || tool.trim() === '') {
       tell(field, `'${shown(pattern)}' is not of the form server/tool and was left out`, patternHint);
       return false;
     }
@@ -124,6 +129,13 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tel
     }
     return true;
   });
+  return Object.freeze(patterns.map(splitPattern));
+}
+
+/** At the first slash: a tool may have one in its name, a server not. Without one there is no server. */
+function splitPattern(pattern: string): RolePattern {
+  const slash = pattern.indexOf('/');
+  return { server: pattern.slice(0, Math.max(slash, 0)), tool: pattern.slice(slash + 1) };
 }
 
 const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';
@@ -167,6 +179,15 @@ function parseGroup(
     if (!servers.has(server)) tell(field, `names the server '${shown(server)}', which is not configured`);
     return true;
   });
+}
+
+function parseTelemetry(input: unknown): HostSettings['telemetry'] {
+  const { traces = false, ...rest } = table('telemetry', input);
+  const [odd] = Object.keys(rest);
+  if (odd !== undefined) throw invalid(`telemetry.${shown(odd)}`, 'is not known', 'the only key is telemetry.traces');
+  if (typeof traces !== 'boolean')
+    throw invalid('telemetry.traces', 'must be true or false', 'leave it out for no traces');
+  return Object.freeze({ traces });
 }
 
 /** Names are trimmed, blank ones left out, and of two that become equal the later one counts; each of it is told. */

@@ -3,12 +3,12 @@ import { expect, test } from 'vitest';
 import { fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { CallEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/call-events.js';
 import { Audit, type CallFacts, observe, ownError } from './audit.js';
 
 function streamOf({ hearsCalls = true } = {}) {
-  const told: CallEvent[] = [];
-  return { hearsCalls, told, tell: (_server: string, event: CallEvent) => void told.push(event) };
+  const told: PolicyEvent[] = [];
+  return { hearsCalls, told, tell: (_server: string, event: PolicyEvent) => void told.push(event) };
 }
 
 const facts: CallFacts = { durationMs: 12, trail: { attempts: 1, run: 3 } };
@@ -47,7 +47,7 @@ test.each([
 });
 
 test.each([
-  [failure('denied'), { kind: 'denied' }],
+  [failure('denied'), { kind: 'denied', action: 'call' }],
   [failure('budget_exceeded', { limit: 2, actual: 3 }), { kind: 'budget', limit: 2, spent: 3 }],
   [failure('tool_throttled', { retryAfterMs: 9 }), { kind: 'throttled', retryAfterMs: 9 }],
   [failure('outcome_uncertain', { reason: 'exit' }), { kind: 'uncertain', reason: 'exit' }],
@@ -57,16 +57,29 @@ test.each([
   expect(stream.told).toEqual([{ ...event, ...about }, expect.objectContaining({ kind: 'call', outcome: error.code })]);
 });
 
+test('something else that was refused is told with what it was about', () => {
+  const stream = streamOf({ hearsCalls: false });
+  const principal = { id: 'ann', role: 'dev', scopes: ['hunter2'] };
+  new Audit(stream, new FakeClock()).denied({ principal, server: 'git', tool: undefined, action: 'list' });
+  const { requestId, tool, ...who } = { ...about, requestId: undefined, tool: undefined };
+  expect(stream.told).toEqual([{ kind: 'denied', action: 'list', requestId, tool, ...who }]);
+});
+
 test('no hash is made and no record built when nobody listens for calls, also when one joins in the middle', () => {
-  let hashes = 0;
-  const hashOf = () => `${++hashes}`;
+  let looks = 0;
+  const watched = Object.defineProperty({ ...call }, 'args', {
+    get() {
+      looks++;
+      return '{}';
+    },
+  });
   const silent = streamOf({ hearsCalls: false });
-  observe(silent, call, fakeResult(), facts, hashOf);
+  observe(silent, watched, fakeResult(), facts);
   const late = streamOf();
-  observe(late, call, fakeResult(), undefined, hashOf);
-  expect([hashes, silent.told, late.told]).toEqual([0, [], []]);
-  observe(late, call, fakeResult(), facts, hashOf);
-  expect([hashes, late.told.length]).toEqual([1, 1]);
+  observe(late, watched, fakeResult(), undefined);
+  expect([looks, silent.told, late.told]).toEqual([0, [], []]);
+  observe(late, watched, fakeResult(), facts);
+  expect([looks, late.told.length]).toEqual([1, 1]);
 });
 
 test('arguments without a canonical form have no hash, and are no reason not to record the call', () => {

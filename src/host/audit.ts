@@ -8,10 +8,10 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import type { GuardRequest } from '../policy/allowlist.js';
 import type { Call, CallResult, Outcome } from '../policy/call.js';
-import type { CallEvent, CallRecord, CallTrail, OfCall } from '../policy/call-events.js';
+import type { CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
-import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 
@@ -19,7 +19,7 @@ import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 export interface Stream {
   /** Whether records of calls are wanted: one look, on the path of every call. */
   readonly hearsCalls: boolean;
-  tell(server: string, event: CallEvent): void;
+  tell(server: string, event: PolicyEvent): void;
 }
 
 /** How a call went, beside its outcome. */
@@ -64,6 +64,10 @@ export class Audit {
     return outcome instanceof HostError ? ownError(outcome, call) : outcome;
   }
 
+  /** Something other than the call of a tool was refused. */
+  readonly denied = ({ server, principal: { id, role }, tool, action }: GuardRequest): void =>
+    this.#stream.tell(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
+
   readonly replayed: Replayed = (call, attempt, reason, { code }) =>
     this.#stream.tell(call.server, { kind: 'replay', attempt, reason, code, ...ofCall(call) });
 }
@@ -77,26 +81,17 @@ export function observe(
   call: Call,
   outcome: CallResult | HostError,
   facts: CallFacts | undefined,
-  hashOf: (args: JsonText) => string = argumentsHash,
 ): void {
   if (outcome instanceof HostError) {
     const event = decision(call, outcome);
     if (event) stream.tell(call.server, event);
   }
-  if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts, hashOf) });
+  if (facts && stream.hearsCalls) stream.tell(call.server, { kind: 'call', ...recordOf(call, outcome, facts) });
 }
 
-/** The same error under the number of this call. Errors are shared between calls, so a new one is made. */
-export function ownError(error: HostError, { requestId }: Call): HostError {
-  const { code, message, hint, details, cause } = error;
-  if (details.requestId === requestId) return error;
-  return new HostError(code, message, {
-    ...details,
-    requestId,
-    ...(hint === undefined ? {} : { hint }),
-    ...(cause === undefined ? {} : { cause }),
-  });
-}
+/** The same error under the number of this call. */
+export const ownError = (error: HostError, { requestId }: Call): HostError =>
+  error.details.requestId === requestId ? error : error.with({ requestId });
 
 const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => ({
   requestId,
@@ -104,10 +99,10 @@ const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => (
   tool,
 });
 
-function decision(call: Call, { code, details }: HostError): CallEvent | undefined {
+function decision(call: Call, { code, details }: HostError): PolicyEvent | undefined {
   switch (code) {
     case 'denied':
-      return { kind: 'denied', ...ofCall(call) };
+      return { kind: 'denied', action: 'call', ...ofCall(call) };
     case 'budget_exceeded':
       return { kind: 'budget', limit: details.limit, spent: details.actual, ...ofCall(call) };
     case 'tool_throttled':
@@ -119,16 +114,11 @@ function decision(call: Call, { code, details }: HostError): CallEvent | undefin
   }
 }
 
-function recordOf(
-  call: Call,
-  outcome: CallResult | HostError,
-  { durationMs, trail }: CallFacts,
-  hashOf: (args: JsonText) => string,
-): CallRecord {
+function recordOf(call: Call, outcome: CallResult | HostError, { durationMs, trail }: CallFacts): CallRecord {
   const answer = outcome instanceof HostError ? undefined : outcome;
   return {
     ...ofCall(call),
-    argumentsHash: tryHash(call, hashOf),
+    argumentsHash: tryHash(call),
     outcome: outcomeOf(outcome),
     execution: executionOf(outcome),
     durationMs,
@@ -144,9 +134,9 @@ function executionOf(outcome: CallResult | HostError): CallRecord['execution'] {
 }
 
 /** Whether arguments without a canonical form may be sent is for others to say. */
-function tryHash({ args }: Call, hashOf: (args: JsonText) => string): string | undefined {
+function tryHash({ args }: Call): string | undefined {
   try {
-    return hashOf(args);
+    return argumentsHash(args);
   } catch {
     return undefined;
   }

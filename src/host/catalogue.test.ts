@@ -76,6 +76,7 @@ function open(part: Record<string, unknown> = {}) {
     alive: new KeepAlive(),
     onToolsChanged: (name) => dropped.push(name),
     onPins: () => {},
+    onDenied: () => {},
   });
   const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {
     answers.splice(0, answers.length, ...lists.map((list) => (typeof list === 'function' ? list : () => list)));

@@ -10,11 +10,11 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
-import { jointKey } from '../policy/joint-key.js';
-import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
+import { jointKey, principalKey } from '../policy/joint-key.js';
+import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
@@ -22,9 +22,10 @@ import { resultOf } from '../session/answers.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
-import type { Manifests } from './state-file.js';
+import type { Manifests } from './manifests-table.js';
 
 export interface CatalogueParts {
   readonly clock: Clock;
@@ -37,6 +38,7 @@ export interface CatalogueParts {
   readonly manifests: Manifests | undefined;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
+  readonly onDenied: (request: GuardRequest) => void;
   /** What old answers were given for is no longer there. */
   readonly onToolsChanged: (server: string) => void;
   /** What a list was found to differ in from what is pinned. */
@@ -82,8 +84,7 @@ export class Catalogue {
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
     const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
     if (!isListMethod(method)) throw noList(server);
-    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
     const visible = method === 'tools/list' ? this.visible(server, principal, items) : items;
     return visible.map(({ key, raw }) => ({ server, key, raw }));
@@ -93,8 +94,7 @@ export class Catalogue {
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, deadlineMs = readDeadlineMs, signal } = options;
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
-    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
@@ -129,12 +129,12 @@ export class Catalogue {
 
   /** A notification of the server came in. */
   heard(server: string, method: string, params: Buffer | undefined): void {
-    if (method === 'notifications/tools/list_changed') this.#cache.drop(server, 'tools/list');
-    else if (method === 'notifications/prompts/list_changed') this.#cache.drop(server, 'prompts/list');
-    else if (method === 'notifications/resources/list_changed') {
+    if (method === NOTIFICATION.toolsChanged) this.#cache.drop(server, 'tools/list');
+    else if (method === NOTIFICATION.promptsChanged) this.#cache.drop(server, 'prompts/list');
+    else if (method === NOTIFICATION.resourcesChanged) {
       this.#cache.drop(server, 'resources/list');
       this.#cache.drop(server, 'resources/templates/list');
-    } else if (method === 'notifications/resources/updated') {
+    } else if (method === NOTIFICATION.resourceUpdated) {
       const uri = params && memberString(params, 'uri');
       if (uri === undefined) this.#cache.drop(server, 'resources/read');
       else this.#cache.dropRead(server, uri);
@@ -165,6 +165,13 @@ export class Catalogue {
   }
 
   // --- inside
+
+  #mustBeAllowed(request: GuardRequest): void {
+    const refused = denial(this.#parts.guards, request);
+    if (!refused) return;
+    this.#parts.onDenied(request);
+    throw refused;
+  }
 
   async #items(question: ListQuestion, deadlineMs: number, signal: AbortSignal | undefined): Promise<KeptItem[]> {
     const { server, method, uri, principal } = question;

@@ -57,6 +57,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
       return found;
     },
     guards: () => guards,
+    onDenied: () => {},
     catalogue: {
       visible,
       tools: async (server) => {

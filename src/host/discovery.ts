@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
 import { memberText } from '../wire/json-members.js';
@@ -24,15 +24,16 @@ export interface DiscoveryParts {
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
   readonly cards: Pick<ServerCards, 'read'>;
+  readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
 /** Servers that are asked at the same time, how long each may take, and all together. */
-export const discoverAtOnceMax = 8;
-export const discoverServerMs = 10_000;
-export const discoverTotalMs = 30_000;
+const discoverAtOnceMax = 8;
+const discoverServerMs = 10_000;
+const discoverTotalMs = 30_000;
 /** Servers that are started at the same time only to learn their tools. */
-export const learnAtOnceMax = 2;
+const learnAtOnceMax = 2;
 
 export class Discovery {
   readonly #parts: DiscoveryParts;
@@ -108,7 +109,11 @@ export class Discovery {
   async #describe(name: string, options: DiscoverOptions, deadlineAtMs: number): Promise<Discovered[]> {
     const { clock, serverOf, catalogue, cards } = this.#parts;
     const { principal = embedder, wake = false, hideUnavailable = false } = options;
-    if (!this.#mayList(name, options)) return [];
+    if (!this.#mayList(name, options)) {
+      // Who only looks around is shown less; who would start servers is refused.
+      if (wake) this.#parts.onDenied({ principal, server: name, tool: undefined, action: 'list' });
+      return [];
+    }
     const managed = serverOf(name);
     let refusal = managed.supervisor.refusal();
     if (wake || managed.supervisor.snapshot().state === 'ready') {

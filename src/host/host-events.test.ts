@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { CallEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/call-events.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { type HostEvent, HostEvents, hostEventKinds } from './host-events.js';
 
-const opened: CallEvent = { kind: 'breaker', from: 'closed', to: 'open', failures: 5 };
-const closed: CallEvent = { kind: 'breaker', from: 'open', to: 'closed', failures: 0 };
-const auth: CallEvent = { kind: 'auth', status: 'needed' };
+const opened: PolicyEvent = { kind: 'breaker', from: 'closed', to: 'open', failures: 5 };
+const closed: PolicyEvent = { kind: 'breaker', from: 'open', to: 'closed', failures: 0 };
+const auth: PolicyEvent = { kind: 'auth', status: 'needed' };
 const ready: SupervisorEvent = { kind: 'state', from: 'connecting', to: 'ready', run: 1, atMs: 0, server: 'a' };
 
 function setUp(settle: (event: SupervisorEvent, events: HostEvents) => void = () => {}) {

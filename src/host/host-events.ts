@@ -8,17 +8,17 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
-import { type CallEvent, callEventKinds } from '../policy/call-events.js';
+import { type PolicyEvent, policyEventKinds } from '../policy/call-events.js';
 import { type SupervisorEvent, type SupervisorEvents, supervisorEventKinds } from '../supervisor/supervisor-events.js';
 
 /** `atMs` is on the host's clock: it tells how long, not when by the wall. */
-export type HostEvent = SupervisorEvent | ({ readonly atMs: number; readonly server: string } & CallEvent);
+export type HostEvent = SupervisorEvent | ({ readonly atMs: number; readonly server: string } & PolicyEvent);
 export type HostEventKind = HostEvent['kind'];
 export type HostEventOf<Kind extends HostEventKind | 'any'> = Kind extends 'any'
   ? HostEvent
   : Extract<HostEvent, { readonly kind: Kind }>;
 
-export const hostEventKinds: readonly HostEventKind[] = [...supervisorEventKinds, ...callEventKinds];
+export const hostEventKinds: readonly HostEventKind[] = [...supervisorEventKinds, ...policyEventKinds];
 
 type ByKind = { readonly [Kind in HostEventKind | 'any']: HostEventOf<Kind> };
 
@@ -70,7 +70,7 @@ export class HostEvents {
     return this.#listeners.listenerCount('any') > 0 || this.#listeners.listenerCount(kind) > 0;
   }
 
-  tell(server: string, event: CallEvent): void {
+  tell(server: string, event: PolicyEvent): void {
     if (!this.hears(event.kind)) return;
     this.#untold.push({ ...event, atMs: this.#clock.nowMs(), server });
     this.#drain();

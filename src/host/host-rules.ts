@@ -5,13 +5,13 @@
  * Invariant: the embedder's guards come on top of the configured roles and never replace them.
  */
 import type { HostSettings } from '../config/host-config.js';
-import { type Guard, roleGuard } from '../policy/allowlist.js';
+import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
 import type { CallCeilings } from '../policy/call-budget.js';
 import { embedder } from './host-interface.js';
 
 export class HostRules {
-  #configured: readonly Guard[] = [];
-  #own: readonly Guard[] = [];
+  #configured: Guard = noRoles;
+  #guards: readonly Guard[] = [noRoles];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
 
@@ -23,24 +23,26 @@ export class HostRules {
     return this.#groups;
   }
 
-  /** Returns all guards that hold from now on. */
-  configure(settings: HostSettings): readonly Guard[] {
-    this.#configured = configuredGuards(settings);
-    this.#ceilings = settings.budgets;
-    this.#groups = settings.groups;
-    return [...this.#configured, ...this.#own];
+  /** All that hold now: asked for with every call. */
+  get guards(): readonly Guard[] {
+    return this.#guards;
   }
 
-  /** Returns all guards that hold from now on. */
-  setOwn(guards: readonly Guard[]): readonly Guard[] {
-    this.#own = guards;
-    return [...this.#configured, ...this.#own];
+  configure(settings: HostSettings): void {
+    this.#configured = configuredGuard(settings);
+    this.#ceilings = settings.budgets;
+    this.#groups = settings.groups;
+    this.#guards = [this.#configured, ...this.#guards.slice(1)];
+  }
+
+  setOwn(guards: readonly Guard[]): void {
+    this.#guards = [this.#configured, ...guards];
   }
 }
 
-function configuredGuards({ roles, unlistedRole }: HostSettings): readonly Guard[] {
-  if (unlistedRole === undefined) return [];
+function configuredGuard({ roles, unlistedRole }: HostSettings): Guard {
+  if (unlistedRole === undefined) return noRoles;
   const guard = roleGuard(roles ?? new Map(), unlistedRole);
   // Who holds the host could as well change its rules: it is under no role. The object itself is meant, not its likeness.
-  return [(request) => (request.principal === embedder ? { allow: true } : guard(request))];
+  return (request) => (request.principal === embedder ? { allow: true } : guard(request));
 }

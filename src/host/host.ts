@@ -9,7 +9,7 @@ import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
-import { denial, type Guard } from '../policy/allowlist.js';
+import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
@@ -71,7 +71,6 @@ export class Host {
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
-  #guards: readonly Guard[] = [];
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
@@ -83,6 +82,7 @@ export class Host {
       clock,
       random,
       onProblem,
+      onAuth: (server, status) => this.#events.tell(server, { kind: 'auth', status }),
       ...(stateDir === undefined ? {} : { stateDir }),
       ...(ambient === undefined ? {} : { ambient }),
     });
@@ -120,7 +120,7 @@ export class Host {
       },
     });
     const serverOf = (name: string) => this.#servers.get(name);
-    const guards = () => this.#guards;
+    const guards = () => this.#rules.guards;
     const known = {
       clock,
       names: () => this.#servers.names(),
@@ -132,6 +132,7 @@ export class Host {
       cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
       clean: this.#connector.clean,
       alive: this.#alive,
+      onDenied: this.#audit.denied,
       onToolsChanged: (name: string) => this.#cache.drop(name),
       onPins: (name: string, changes: readonly PinChange[]) => {
         for (const event of schemaEvents(changes)) this.#events.tell(name, event);
@@ -159,9 +160,9 @@ export class Host {
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
-    this.#audit.tracing = await openTracing(config.telemetry, this.#onProblem);
     const settings = parseHostConfig(config, this.#onProblem);
-    this.#guards = this.#rules.configure(settings);
+    this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
+    this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
     for (const definition of settings.mcpServers.values())
       await this.#servers.add(definition, false).catch(this.#onProblem);
@@ -180,8 +181,7 @@ export class Host {
     if (typeof name !== 'string' || name === '') {
       throw new HostError('invalid_spec', 'a server needs a name', { field: 'name', hint: 'give it as "name"' });
     }
-    const refused = denial(() => this.#guards, { principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    if (refused) throw refused;
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     const definition = parseServerDefinition(name, { ...rest, ...treatmentOf(options) }, false);
     const isNew = await this.#servers.add(definition, options.replace ?? false);
     if (definition.isLazy || !definition.isEnabled) return name;
@@ -218,7 +218,10 @@ export class Host {
     return this.#discovery.discover(options);
   }
 
-  /** The card of a server, by its name; or one at a URL or path. For operators: nothing in it is filtered. */
+  /**
+   * The card of a server, by its name; or one at a URL or path, which reaches whatever this process can reach. For operators:
+   * no guard is asked and nothing is filtered, so never hand it a text of a caller or of a model.
+   */
   card(nameOrSource: string): Promise<ServerCard> {
     return this.#discovery.card(nameOrSource);
   }
@@ -289,7 +292,7 @@ export class Host {
 
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#guards = this.#rules.setOwn(guards);
+    this.#rules.setOwn(guards);
     this.#catalogue.dropAll();
   }
 
@@ -319,6 +322,13 @@ export class Host {
     this.#servers.registry.clear();
     await this.#connector.close();
     this.#alive.close();
+  }
+
+  #mustBeAllowed(request: GuardRequest): void {
+    const refused = denial(() => this.#rules.guards, request);
+    if (!refused) return;
+    this.#audit.denied(request);
+    throw refused;
   }
 
   /** Nothing that it answered before counts any more. */

@@ -37,5 +37,5 @@ test('what is written down does not hold arguments', () => {
   const keys: string[] = [];
   const store = { load: () => undefined, save: (key: string) => void keys.push(key) };
   pinsByOrigin(store, () => parseServerSpec({ ...saved, args: ['--key=sesame'] })).save('a', []);
-  expect(keys[0]).toMatch(/^a [\w-]{43}$/);
+  expect(keys[0]).toMatch(/^1:a43:[\w-]{43}$/);
 });

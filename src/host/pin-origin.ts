@@ -5,10 +5,11 @@
  */
 import { createHash } from 'node:crypto';
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
-  const keyOf = (server: string) => `${server} ${originOf(specOf(server))}`;
+  const keyOf = (server: string) => jointKey(server, originOf(specOf(server)));
   return {
     load: (server) => store.load(keyOf(server)),
     save: (server, records) => store.save(keyOf(server), records),

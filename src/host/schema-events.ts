@@ -2,11 +2,11 @@
  * What pins found in a list, and what an operator approved, as events.
  * Invariant: a difference is told when a list brings it, and not again with each list that still has it.
  */
-import type { CallEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/call-events.js';
 import type { PinRecord } from '../policy/pin-store.js';
 import type { PinChange } from '../policy/pins.js';
 
-type SchemaEvent = Extract<CallEvent, { readonly kind: 'schema' }>;
+type SchemaEvent = Extract<PolicyEvent, { readonly kind: 'schema' }>;
 
 export function schemaEvents(changes: readonly PinChange[]): SchemaEvent[] {
   return changes

@@ -5,6 +5,7 @@ import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
+import { manifestBytesMax, manifestsMax } from './manifests-table.js';
 import { StateFile } from './state-file.js';
 
 let folder: string;
@@ -112,6 +113,31 @@ describe('versions of the file', () => {
     }
     expect(open().histories.load('files', 'f')).toEqual(row('files').record);
     expect(existsSync(`${file()}.unusable`)).toBe(false);
+  });
+});
+
+describe('manifests', () => {
+  const tool = (key: string, raw = '{}') => ({ key, raw: Buffer.from(raw) });
+
+  test(`there are at most ${manifestsMax}: those that were written longest ago go first`, () => {
+    const { manifests } = open();
+    const rows = Array.from({ length: manifestsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
+    elsewhere(`INSERT INTO manifests VALUES ${rows.join(', ')}`);
+    manifests.save('s0', 'f', [tool('t')]);
+    manifests.save('new', 'f', [tool('t')]);
+    const has = (server: string) => manifests.load(server, 'f').length > 0;
+    expect(['s0', 's1', 's2', 'new'].map(has)).toEqual([true, false, true, true]);
+    expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: manifestsMax }]);
+  });
+
+  test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
+    const { manifests } = open();
+    manifests.save('a', 'f', [tool('t')]);
+    // Three bytes and one character each.
+    manifests.save('a', 'f', [tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]);
+    expect(manifests.load('a', 'f')).toEqual([]);
+    manifests.save('a', 'f', [tool('t', '9007199254740993')]);
+    expect(manifests.load('a', 'f')).toEqual([tool('t', '9007199254740993')]);
   });
 });
 

@@ -1,27 +1,20 @@
 /**
  * What must outlive the host, in one SQLite file: the pins of tools, the last tools each server listed, and how servers
  * have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
- * Not here: what a pin means (policy/pins.ts), what a history means (supervisor/history.ts).
+ * Not here: the tables (pins-table.ts, manifests-table.ts, histories-table.ts), and what is in them means elsewhere.
  *
  * Invariant: a file that cannot be used is set aside and told, never overwritten; the host then starts without memory.
  */
-import {
-  chmodSync,
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readSync,
-  realpathSync,
-  renameSync,
-  statSync,
-} from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, readSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
-import { type PinRecord, type PinStore, pinnedServersMax } from '../policy/pin-store.js';
-import type { ListedItem } from '../session/lists.js';
+import { jointKey } from '../policy/joint-key.js';
+import type { PinStore } from '../policy/pin-store.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
+import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
+import { pinsSchema, pinsTable } from './pins-table.js';
+import { setAside } from './set-aside.js';
 
 const fileName = 'state.db';
 /** Raised with every change of the tables; an unknown one is not touched. */
@@ -31,14 +24,6 @@ const busyMs = 2_000;
 const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;
-/** A manifest larger than this is read from the server again. */
-const manifestBytesMax = 16 * 1024 * 1024;
-
-export interface Manifests {
-  /** What a server of this very definition listed last. */
-  load(server: string, fingerprint: string): ListedItem[];
-  save(server: string, fingerprint: string, tools: readonly ListedItem[]): void;
-}
 
 /**
  * Files that are open, by path and inode. libsql gives a file's descriptors back only when its objects are collected, so a
@@ -52,8 +37,8 @@ export class StateFile {
   readonly histories: Histories;
 
   private constructor(database: Database.Database) {
-    this.pins = pinTable(database);
-    this.manifests = manifestTable(database);
+    this.pins = pinsTable(database);
+    this.manifests = manifestsTable(database);
     this.histories = historiesTable(database);
   }
 
@@ -70,7 +55,7 @@ export class StateFile {
   }
 }
 
-const keyOf = (file: string): string => `${file} ${statSync(file, { throwIfNoEntry: false })?.ino}`;
+const keyOf = (file: string): string => jointKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
 /** Without a usable file the host runs, and remembers nothing. */
 export function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
@@ -86,10 +71,7 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
   try {
     return prepare(file);
   } catch (error) {
-    const aside = `${file}.unusable`;
-    renameSync(file, aside);
-    // What was not yet in the file itself goes with it.
-    if (existsSync(`${file}-wal`)) renameSync(`${file}-wal`, `${aside}-wal`);
+    const aside = setAside(file);
     onProblem(
       new HostError('invalid_spec', `the state in ${fileName} could not be read and was set aside`, {
         field: 'stateDir',
@@ -122,8 +104,8 @@ function prepare(file: string): Database.Database {
   database.pragma('synchronous = FULL');
   // Every version so far only added tables: one way up for all of them.
   database.exec(`
-    CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);
+    ${pinsSchema}
+    ${manifestsSchema}
     ${historiesSchema}
     PRAGMA user_version = ${schemaVersion};
   `);
@@ -144,41 +126,3 @@ function checkHeader(descriptor: number): void {
 }
 
 const unknownVersion = (found: number) => new Error(`state of version ${found}, this Hostler knows ${schemaVersion}`);
-
-function pinTable(database: Database.Database): PinStore {
-  const read = database.prepare('SELECT records FROM pins WHERE server = ?');
-  const write = database.prepare('INSERT INTO pins VALUES (?, ?) ON CONFLICT DO UPDATE SET records = excluded.records');
-  const trim = database.prepare(
-    'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
-  );
-  return {
-    load(server) {
-      const row = read.get(server) as { records: string } | undefined;
-      return row && (JSON.parse(row.records) as PinRecord[]);
-    },
-    save(server, records) {
-      const isNew = read.get(server) === undefined;
-      write.run(server, JSON.stringify(records));
-      if (isNew) trim.run(pinnedServersMax);
-    },
-  };
-}
-
-function manifestTable(database: Database.Database): Manifests {
-  const read = database.prepare('SELECT tools FROM manifests WHERE server = ? AND fingerprint = ?');
-  const write = database.prepare(
-    'INSERT INTO manifests VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET fingerprint = excluded.fingerprint, tools = excluded.tools',
-  );
-  return {
-    load(server, fingerprint) {
-      const row = read.get(server, fingerprint) as { tools: string } | undefined;
-      const tools = row ? (JSON.parse(row.tools) as [key: string, raw: string][]) : [];
-      return tools.map(([key, raw]) => ({ key, raw: Buffer.from(raw) }));
-    },
-    save(server, fingerprint, tools) {
-      // Texts of texts: the definition itself must come back to the byte, 64-bit integers and all.
-      const text = JSON.stringify(tools.map(({ key, raw }) => [key, raw.toString('utf8')]));
-      if (text.length <= manifestBytesMax) write.run(server, fingerprint, text);
-    },
-  };
-}

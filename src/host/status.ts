@@ -5,6 +5,7 @@
  */
 import { isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
@@ -32,7 +33,7 @@ export interface StatusRow {
   /** How long this run has been open. */
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;
-  /** As whom we are known to it; undefined unless a provider of tokens says so. */
+  /** As whom we are known to it, as its provider of tokens says; at most 200 characters, redacted and neutralised. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
   readonly active: boolean;
@@ -74,7 +75,7 @@ export interface StatusSources {
   readonly serverOf: (name: string) => ManagedServer;
   readonly cache: Pick<ResponseCache, 'entriesOf'>;
   readonly pins: Pick<Pins, 'differingOf'>;
-  readonly connector: Pick<Connector, 'escapedOf'>;
+  readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
 }
 
 interface Instant {
@@ -82,6 +83,8 @@ interface Instant {
   readonly date: Date;
 }
 
+const identityChars = 200;
+const identityReadChars = 8 * 1024;
 const stderrChars = 2 * 1024;
 /** Cleaned as a whole before it is cut, so that a key of several lines is recognised from its first one on. */
 const stderrReadBytes = 8 * 1024;
@@ -111,7 +114,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     transport: current?.connection.channel.kind ?? plannedTransport(managed),
     uptimeMs: current && nowMs - current.sinceMs,
     protocolVersion: current?.connection.facts.version,
-    authIdentity: undefined,
+    authIdentity: identityOf(managed, sources),
     lazy: definition.isLazy,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count,
@@ -139,6 +142,12 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     escaped: sources.connector.escapedOf(name),
     ...processFacts(current?.connection),
   };
+}
+
+/** A provider may say anything, also its token: redacted as a whole before it is cut. */
+function identityOf({ auth }: ManagedServer, { connector }: StatusSources): string | undefined {
+  const said = auth?.identity()?.slice(0, identityReadChars);
+  return said === undefined ? undefined : neutraliseLine(connector.clean(said), identityChars);
 }
 
 /** A time of our clock as people write it. */

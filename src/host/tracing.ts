@@ -1,11 +1,12 @@
 /**
  * One OpenTelemetry span for each call, if the configuration asks for it. Whoever exports them sets up the SDK; here is only
  * the API, which is loaded when it is asked for and is no dependency otherwise.
- * Not here: what is told to listeners (audit.ts).
+ * Not here: reading the configuration (config/host-config.ts), what is told to listeners (audit.ts).
  *
  * Invariants: the parent is the context that was active when the call was made, given explicitly, so that interleaved calls
  * cannot mix; a span ends once, with its call; a tracer that fails costs its span and never the call.
  */
+import type { HostSettings } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
 import type { CallResult } from '../policy/call.js';
 import type { CallOutcome, CallTrail } from '../policy/call-events.js';
@@ -98,11 +99,11 @@ const loadApi = (): Promise<TraceApi> => import('@opentelemetry/api');
 
 /** Undefined when no traces are asked for. */
 export async function openTracing(
-  config: unknown,
+  { traces }: HostSettings['telemetry'],
   onProblem: (error: unknown) => void,
   load: () => Promise<TraceApi> = loadApi,
 ): Promise<Tracing | undefined> {
-  if (!asksForTraces(config)) return undefined;
+  if (!traces) return undefined;
   try {
     return new Tracing(await load(), onProblem);
   } catch (cause) {
@@ -113,18 +114,3 @@ export async function openTracing(
     });
   }
 }
-
-function asksForTraces(config: unknown): boolean {
-  if (config === undefined) return false;
-  if (typeof config !== 'object' || config === null || Array.isArray(config)) {
-    throw invalid('telemetry', 'is not an object');
-  }
-  for (const [key, value] of Object.entries(config)) {
-    if (key !== 'traces') throw invalid('telemetry', 'has a key that is not known; the only one is traces');
-    if (value !== undefined && typeof value !== 'boolean') throw invalid('telemetry.traces', 'is not true or false');
-  }
-  return (config as TelemetryConfig).traces === true;
-}
-
-const invalid = (field: string, problem: string): HostError =>
-  new HostError('invalid_spec', `${field}: ${problem}`, { field, hint: 'write "telemetry": { "traces": true }' });

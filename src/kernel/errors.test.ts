@@ -44,6 +44,21 @@ describe('the table of codes', () => {
 });
 
 describe('HostError', () => {
+  test('with other facts is a new one, and all that was not changed stays', () => {
+    const cause = new Error('why');
+    const error = new HostError('transport', 'm', { server: 's', reason: 'exit', hint: 'wait', cause });
+    const other = error.with({ requestId: 'r1', reason: 'gone' });
+    expect([other.code, other.message, other.hint, other.cause]).toEqual(['transport', 'm', 'wait', cause]);
+    expect([other.details, error.details]).toEqual([
+      { server: 's', reason: 'gone', requestId: 'r1' },
+      { server: 's', reason: 'exit' },
+    ]);
+    const uncertain = error.with({ code: 'outcome_uncertain', message: 'n', hint: 'look', cause: error });
+    expect([uncertain.code, uncertain.message, uncertain.hint, uncertain.cause]).toEqual([
+      ...['outcome_uncertain', 'n', 'look', error],
+    ]);
+  });
+
   test('may be retried only when the request surely did not run', () => {
     expect(new HostError('transport', 'm', { execution: 'not_executed' }).retryable).toBe(true);
     expect(new HostError('transport', 'm', { execution: 'uncertain' }).retryable).toBe(false);

@@ -109,6 +109,18 @@ export class HostError extends Error {
     return retry !== 'maybe' || execution === 'not_executed';
   }
 
+  /** The same error with these facts instead, hint and cause included. Errors are shared, so a new one is made. */
+  with(changes: HostErrorOptions & { readonly code?: ErrorCode; readonly message?: string }): HostError {
+    const { code = this.code, message = this.message, ...options } = changes;
+    const { hint, cause, details } = this;
+    return new HostError(code, message, {
+      ...details,
+      ...(hint === undefined ? {} : { hint }),
+      ...(cause === undefined ? {} : { cause }),
+      ...options,
+    });
+  }
+
   /** The shape callers see. `cause` stays behind: it may quote what a server said. */
   toJSON(): Record<string, unknown> {
     return {

@@ -4,6 +4,8 @@
  * known to be secrets. Each pattern is linear in the text, also when the text is made to be slow.
  * Not here: control characters (terminal-text.ts).
  */
+import { setBounded } from './bounded-map.js';
+
 export type Redact = (text: string) => string;
 
 const mark = '[REDACTED]';
@@ -76,9 +78,7 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
 
   const know = (value: string) => {
     if (value.length < knownValueCharsMin || known.has(value)) return;
-    known.set(value, formsOf(value));
-    const oldest = known.size > knownValuesMax ? known.keys().next().value : undefined;
-    if (oldest !== undefined) known.delete(oldest);
+    setBounded(known, value, formsOf(value), knownValuesMax);
     sort();
   };
   const forget = (value: string) => {

@@ -6,20 +6,25 @@
  * Invariants: only `{ allow: true }` of every guard lets a request pass; a guard that throws, or answers anything else,
  * denies; names are compared as whole strings, so nothing that merely looks like a name matches it.
  */
+import type { RolePattern } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Principal, Stage } from './call.js';
+import type { GuardedAction } from './call-events.js';
 
 export interface GuardRequest {
   readonly principal: Principal;
   readonly server: string;
   /** Undefined when the request is about the server as a whole. */
   readonly tool: string | undefined;
-  readonly action: 'call' | 'list' | 'spawn';
+  readonly action: GuardedAction;
 }
 
-export type Verdict = { readonly allow: true } | { readonly allow: false; readonly reason: string };
+export type Verdict =
+  | { readonly allow: true }
+  /** `hint`: what to do next, where it is not to ask the operator. */
+  | { readonly allow: false; readonly reason: string; readonly hint?: string };
 export type Guard = (request: GuardRequest) => Verdict;
 
 /** The error the request is refused with; undefined when every guard allows it. */
@@ -27,12 +32,13 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
   try {
     for (const guard of guards()) {
       const verdict = guard(request);
-      if (verdict?.allow !== true) return denied(request, String(verdict?.reason ?? 'the guard gave no answer'));
+      if (verdict?.allow !== true)
+        return denied(request, String(verdict?.reason ?? 'the guard gave no answer'), verdict?.hint);
     }
     return undefined;
   } catch (cause) {
     // What it threw may hold anything: it stays behind as the cause.
-    return denied(request, 'the guard failed', cause);
+    return denied(request, 'the guard failed', undefined, cause);
   }
 }
 
@@ -46,7 +52,8 @@ export const allow =
     return error ? done(error) : next(call, done);
   };
 
-function denied({ principal, server, tool, action }: GuardRequest, reason: string, cause?: unknown): HostError {
+function denied(request: GuardRequest, reason: string, hint?: string, cause?: unknown): HostError {
+  const { principal, server, tool, action } = request;
   const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
   const what = tool === undefined ? action : `${action} of ${shown(`${server}/${tool}`)}`;
   return new HostError('denied', `server '${shown(server)}': ${what} denied by allowlist: ${shown(reason)}`, {
@@ -56,7 +63,7 @@ function denied({ principal, server, tool, action }: GuardRequest, reason: strin
     reason: 'allowlist',
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'ask the operator to allow it for your role',
+    hint: hint === undefined ? 'ask the operator to allow it for your role' : shown(String(hint)),
     ...(cause === undefined ? {} : { cause }),
   });
 }
@@ -67,11 +74,11 @@ type Rules = ReadonlyMap<string, ReadonlySet<string>>;
 const any = '*';
 
 /**
- * Patterns are `server/tool`, split at the first slash. A `*` counts only as a whole side: `git*` is the name of a server
- * with a star in it. A role with an empty list is locked out. No role counts as a role that is not listed.
+ * A `*` counts only as a whole side: `git*` is the name of a server with a star in it. A role with an empty list is locked
+ * out. No role counts as a role that is not listed.
  */
-export function roleGuard(roles: ReadonlyMap<string, readonly string[]>, unlistedRole: 'deny' | 'allow'): Guard {
-  const rulesByRole = new Map([...roles].map(([role, patterns]) => [role, compile(role, patterns)]));
+export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, unlistedRole: 'deny' | 'allow'): Guard {
+  const rulesByRole = new Map([...roles].map(([role, patterns]) => [role, compile(patterns)]));
   return ({ principal: { role }, server, tool, action }) => {
     const rules = role === undefined ? undefined : rulesByRole.get(role);
     if (!rules) {
@@ -89,20 +96,22 @@ export function roleGuard(roles: ReadonlyMap<string, readonly string[]>, unliste
   };
 }
 
+/** Where no roles are configured: who names none passes, and who names one is not given everything. */
+export const noRoles: Guard = ({ principal: { role } }) =>
+  role === undefined
+    ? allowed
+    : {
+        allow: false,
+        reason: `role '${role}' is not listed, no roles are configured`,
+        hint: 'list it under roles in the configuration, or set unlistedRole to "allow"',
+      };
+
+const allowed: Verdict = { allow: true };
 const deny = (reason: string): Verdict => ({ allow: false, reason });
 
-function compile(role: string, patterns: readonly string[]): Rules {
+function compile(patterns: readonly RolePattern[]): Rules {
   const rules = new Map<string, Set<string>>();
-  for (const pattern of patterns) {
-    const slash = pattern.indexOf('/');
-    const server = pattern.slice(0, slash);
-    const tool = pattern.slice(slash + 1);
-    if (slash < 1 || tool === '') {
-      throw new HostError('invalid_spec', `role '${role}': '${pattern}' is not of the form server/tool`, {
-        field: `roles.${role}.allow`,
-        hint: 'write server/tool, server/* for all tools of a server, or */* for everything',
-      });
-    }
+  for (const { server, tool } of patterns) {
     const tools = rules.get(server);
     if (tools) tools.add(tool);
     else rules.set(server, new Set([tool]));

@@ -10,7 +10,8 @@
 import type { Clock } from '../kernel/clock.js';
 import type { CacheHint } from './cache-hint.js';
 import type { Principal } from './call.js';
-import { jointKey } from './joint-key.js';
+import { Epochs } from './epochs.js';
+import { jointKey, principalKey } from './joint-key.js';
 
 export interface CachePlan {
   readonly entriesPerToolMax: number;
@@ -71,10 +72,7 @@ export class ResponseCache {
   #soonestExpiryMs = Number.POSITIVE_INFINITY;
   #hits = 0;
   #misses = 0;
-  readonly #epochs = new Map<string, number>();
-  #epoch = 0;
-  /** Of every server that is not in the map. */
-  #commonEpoch = 0;
+  readonly #epochs = new Epochs(droppedServersMax);
 
   constructor(clock: Clock, plan: CachePlan = defaultCachePlan) {
     this.#clock = clock;
@@ -93,7 +91,7 @@ export class ResponseCache {
 
   /** Take it when a call is sent, and hand it back with the answer. */
   epochOf(server: string): number {
-    return this.#epochs.get(server) ?? this.#commonEpoch;
+    return this.#epochs.of(server);
   }
 
   /** A copy. The principal's own answer goes before the public one. */
@@ -143,13 +141,7 @@ export class ResponseCache {
   drop(server: string): void {
     for (const bucket of this.#servers.get(server)?.values() ?? [])
       for (const entry of bucket.values()) this.#remove(entry);
-    this.#epoch++;
-    if (this.#epochs.size >= droppedServersMax) {
-      // Everybody moves on together: at worst an answer on its way is not kept.
-      this.#epochs.clear();
-      this.#commonEpoch = this.#epoch;
-    }
-    this.#epochs.set(server, this.#epoch);
+    this.#epochs.advance(server);
   }
 
   #fresh(bucket: Map<string, Entry>, key: string): Entry | undefined {
@@ -195,8 +187,7 @@ export class ResponseCache {
 
 const costOf = ({ bytes }: Entry): number => bytes.length + entryOverheadBytes;
 
-/** Within one server and tool. A role is part of who somebody is: another role may be shown other things. */
-function keyOf({ fingerprint, principal: { id, role } }: Question, hash: string, isPublic: boolean): string {
-  if (isPublic) return jointKey(hash, fingerprint);
-  return role === undefined ? jointKey(hash, fingerprint, id) : jointKey(hash, fingerprint, id, role);
+/** Within one server and tool. */
+function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boolean): string {
+  return isPublic ? jointKey(hash, fingerprint) : jointKey(hash, fingerprint, principalKey(principal));
 }

@@ -9,6 +9,7 @@
  * hides the outer one, which comes back with ceiling and count as they were.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -30,14 +31,9 @@ export interface CallCeilings {
   readonly roles: ReadonlyMap<string, CallCeiling>;
 }
 
-export interface BudgetState {
-  readonly calls: number;
-  /** Refused calls are counted too. */
-  readonly spent: number;
-}
-
 interface Spending {
   readonly calls: number;
+  /** Refused calls are counted too. */
   spent: number;
 }
 
@@ -74,12 +70,6 @@ export class CallBudgets {
     return this.#current.run({ calls: plan.calls, spent: 0 }, run);
   }
 
-  /** Of the budget around the caller; undefined without one. */
-  state(): BudgetState | undefined {
-    const current = this.#current.getStore();
-    return current && { calls: current.calls, spent: current.spent };
-  }
-
   /** The error the call is refused with, when it is one too many. */
   charge(call: Call): HostError | undefined {
     const current = this.#current.getStore();
@@ -114,11 +104,8 @@ export class CallBudgets {
     const known = this.#windows.get(id);
     // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
     if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
-    this.#windows.delete(id);
-    const oldest = this.#windows.size >= windowsMax ? this.#windows.keys().next().value : undefined;
-    if (oldest !== undefined) this.#windows.delete(oldest);
     const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
-    this.#windows.set(id, window);
+    setBounded(this.#windows, id, window, windowsMax);
     return window;
   }
 }

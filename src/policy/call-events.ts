@@ -25,10 +25,10 @@ export interface OfCall {
 /** Why it was safe to send a call again: no byte of it had left, or its tool may run twice and is trusted. */
 export type ReplayReason = 'not_executed' | 'may_run_twice';
 
-export type CallEvent =
+export type PolicyEvent =
   /** `failures` in a row, as they stand after the change. */
   | { readonly kind: 'breaker'; readonly from: Circuit; readonly to: Circuit; readonly failures: number }
-  | ({ readonly kind: 'denied' } & OfCall)
+  | Denied
   | ({ readonly kind: 'budget'; readonly limit: number | undefined; readonly spent: number | undefined } & OfCall)
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | undefined } & OfCall)
   /** It is about to be sent again; `attempt` is 2 for the first time. `code` is what the attempt before ended with. */
@@ -51,9 +51,24 @@ export type CallEvent =
       /** The name its body was known under. */
       readonly renamedFrom: string | undefined;
     }
-  /** A server refuses our authorization, or takes it again. */
-  | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' }
+  /** A server refused our token; there is another one; or somebody has to log in. */
+  | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
+
+/** What a guard is asked about. */
+export type GuardedAction = 'call' | 'list' | 'spawn';
+
+/** A guard refused something. */
+interface Denied {
+  readonly kind: 'denied';
+  /** Reading a resource is a `call` without a tool. */
+  readonly action: GuardedAction;
+  readonly principal: Caller;
+  /** Undefined when it was about the server as a whole. */
+  readonly tool: string | undefined;
+  /** Of a call of a tool only. */
+  readonly requestId: string | undefined;
+}
 
 /** One per call, whatever became of it. */
 export interface CallRecord extends OfCall {
@@ -89,6 +104,6 @@ const kinds = {
   schema: true,
   auth: true,
   call: true,
-} as const satisfies Record<CallEvent['kind'], true>;
+} as const satisfies Record<PolicyEvent['kind'], true>;
 
-export const callEventKinds = Object.keys(kinds) as readonly CallEvent['kind'][];
+export const policyEventKinds = Object.keys(kinds) as readonly PolicyEvent['kind'][];

@@ -1,9 +1,16 @@
+/** Keys of Maps that are made of several names. */
+import type { Principal } from './call.js';
+
 /**
- * One string for several names, as the key of a Map. Invariant: different names give different strings, whatever is in them;
- * that is why each length is written before its name.
+ * One string for several names. Invariant: different names give different strings, whatever is in them; that is why each
+ * length is written before its name.
  */
 export function jointKey(...names: readonly string[]): string {
   let key = '';
   for (const name of names) key += `${name.length}:${name}`;
   return key;
 }
+
+/** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
+export const principalKey = ({ id, role }: Principal): string =>
+  role === undefined ? jointKey(id) : jointKey(id, role);

@@ -10,7 +10,8 @@
 import type { Clock } from '../kernel/clock.js';
 import type { CacheHint } from './cache-hint.js';
 import type { Principal } from './call.js';
-import { jointKey } from './joint-key.js';
+import { Epochs } from './epochs.js';
+import { jointKey, principalKey } from './joint-key.js';
 
 export type ListedMethod =
   | 'tools/list'
@@ -76,10 +77,7 @@ export class ListCache {
   readonly #entries = new Set<Entry>();
   #bytes = 0;
   /** Of servers as a whole and of single methods of theirs. */
-  readonly #epochs = new Map<string, number>();
-  #epoch = 0;
-  /** Of everything that is not in the map. */
-  #commonEpoch = 0;
+  readonly #epochs = new Epochs(dropsMax);
 
   constructor(clock: Clock, plan: ListCachePlan = defaultListCachePlan) {
     this.#clock = clock;
@@ -96,8 +94,7 @@ export class ListCache {
 
   /** Take it when the server is asked, and hand it back with the answer. */
   epochOf(server: string, method: ListedMethod): number {
-    const ofServer = this.#epochs.get(jointKey(server)) ?? this.#commonEpoch;
-    return Math.max(ofServer, this.#epochs.get(jointKey(server, method)) ?? this.#commonEpoch);
+    return Math.max(this.#epochs.of(jointKey(server)), this.#epochs.of(jointKey(server, method)));
   }
 
   /** Copies. The principal's own answer goes before the public one. */
@@ -133,29 +130,18 @@ export class ListCache {
   /** Forgets what is kept of a server, or of one of its methods, also what is still on its way. */
   drop(server: string, method?: ListedMethod): void {
     this.#removeWhere(server, (entry) => method === undefined || entry.method === method);
-    this.#remember(method === undefined ? jointKey(server) : jointKey(server, method));
+    this.#epochs.advance(method === undefined ? jointKey(server) : jointKey(server, method));
   }
 
   /** A resource changed: it is forgotten, and so are those that it is a part of. */
   dropRead(server: string, uri: string): void {
     this.#removeWhere(server, (entry) => entry.method === 'resources/read' && uri.startsWith(entry.uri));
-    this.#remember(jointKey(server, 'resources/read'));
+    this.#epochs.advance(jointKey(server, 'resources/read'));
   }
 
   dropAll(): void {
     for (const entry of this.#entries) this.#remove(entry);
-    this.#epochs.clear();
-    this.#commonEpoch = ++this.#epoch;
-  }
-
-  #remember(key: string): void {
-    this.#epoch++;
-    if (this.#epochs.size >= dropsMax && !this.#epochs.has(key)) {
-      // Everybody moves on together: at worst an answer on its way is not kept.
-      this.#epochs.clear();
-      this.#commonEpoch = this.#epoch;
-    }
-    this.#epochs.set(key, this.#epoch);
+    this.#epochs.advanceAll();
   }
 
   #removeWhere(server: string, matches: (entry: Entry) => boolean): void {
@@ -205,10 +191,6 @@ export function copyItems(items: readonly KeptItem[]): KeptItem[] {
     return { key, raw: all.subarray(start, at) };
   });
 }
-
-/** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
-export const principalKey = ({ id, role }: Principal): string =>
-  role === undefined ? jointKey(id) : jointKey(id, role);
 
 /** Within one server. */
 function keyOf({ method, uri, principal }: ListQuestion, isPublic: boolean): string {

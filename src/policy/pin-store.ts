@@ -4,6 +4,7 @@
  *
  * Invariant: the status is a function of the record alone, so listing and calling cannot be told two things.
  */
+import { setBounded } from '../kernel/bounded-map.js';
 
 export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'removed';
 
@@ -45,9 +46,9 @@ export function memoryPinStore(): PinStore {
   return {
     load: (server) => byServer.get(server),
     save(server, records) {
-      byServer.set(server, records);
-      const oldest = byServer.size > pinnedServersMax ? byServer.keys().next().value : undefined;
-      if (oldest !== undefined) byServer.delete(oldest);
+      // One that is there already keeps its place.
+      if (byServer.has(server)) byServer.set(server, records);
+      else setBounded(byServer, server, records, pinnedServersMax);
     },
   };
 }

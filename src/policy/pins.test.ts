@@ -74,7 +74,7 @@ describe('a list', () => {
     const { tools, changes } = list(changed);
     expect(tools.get('get_issue')).toBe('changed');
     expect(changes).toMatchObject([{ tool: 'get_issue', status: 'changed', isFresh: true }]);
-    expect(pins.approvedRaw(server, 'get_issue')).toBe(first.raw.toString());
+    expect(pins.recordOf(server, 'get_issue')?.approved?.raw).toBe(first.raw.toString());
     expect(pins.recordOf(server, 'get_issue')).toMatchObject({
       approved: { at: day(1).toISOString() },
       pending: { at: day(2).toISOString(), raw: changed.raw.toString() },
@@ -199,7 +199,7 @@ describe('approval', () => {
     expect(list(changed).changes).toMatchObject([{ status: 'changed', isFresh: false }]);
     pins.approve(server, 'get_issue', pendingHash(), day(9));
     expect(list(changed)).toMatchObject({ changes: [] });
-    expect(pins.approvedRaw(server, 'get_issue')).toBe(changed.raw.toString());
+    expect(pins.recordOf(server, 'get_issue')?.approved?.raw).toBe(changed.raw.toString());
     expect(list(first).tools.get('get_issue')).toBe('changed');
   });
 

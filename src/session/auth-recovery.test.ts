@@ -47,6 +47,75 @@ const outcomes = (all: Promise<RecoveryOutcome>[]) => Promise.all(all).then((eac
 /** Lets everything that is already settled be told. */
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
+describe('what is told of it', () => {
+  test('one `needed` and one end for each attempt, however many ask', async () => {
+    const told: string[] = [];
+    const { provider, ask } = setup(one, { onOutcome: (status) => told.push(status) });
+    const end = held(provider);
+    const all = Array.from({ length: 5 }, () => ask(one));
+    expect(told).toEqual(['needed']);
+    end(two);
+    await outcomes(all);
+    expect(told).toEqual(['needed', 'recovered']);
+  });
+
+  test('a failure once, also while it rests; then the token that comes from elsewhere, once', async () => {
+    const told: string[] = [];
+    const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
+    expect([await ask(one), await ask(one)]).toEqual(['refused', 'refused']);
+    expect(told).toEqual(['needed', 'failed']);
+    provider.login(undefined);
+    expect(told).toHaveLength(2);
+    provider.login(two);
+    provider.login(three);
+    recovery.current();
+    expect(told).toEqual(['needed', 'failed', 'recovered']);
+  });
+
+  test('an attempt that takes too long has failed, and what it brings later is told', async () => {
+    const told: string[] = [];
+    const { provider, ask, clock, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
+    const end = held(provider);
+    const asked = ask(one);
+    clock.advance(15_000);
+    expect([await asked, told]).toEqual(['refused', ['needed', 'failed']]);
+    end(two);
+    await settle();
+    expect([recovery.current(), told]).toEqual([two, ['needed', 'failed', 'recovered']]);
+  });
+
+  test('nothing once the server goes', async () => {
+    const told: string[] = [];
+    const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
+    held(provider);
+    const asked = ask(one);
+    recovery.close();
+    expect([await asked, told]).toEqual(['renewed', ['needed']]);
+  });
+});
+
+describe('as whom we are known', () => {
+  test.each([
+    ['ada', 'ada'],
+    ['', undefined],
+    [7, undefined],
+    [undefined, undefined],
+  ])('%j: %s', (said, identity) => {
+    const { provider, recovery } = setup();
+    expect(recovery.identity()).toBeUndefined();
+    provider.identity = () => said as string;
+    expect(recovery.identity()).toBe(identity);
+  });
+
+  test('a provider that fails is told, and nothing is shown', () => {
+    const { provider, recovery, problems } = setup();
+    provider.identity = () => {
+      throw new Error('gone');
+    };
+    expect([recovery.identity(), problems]).toEqual([undefined, [new Error('gone')]]);
+  });
+});
+
 describe('one renewal for everybody', () => {
   test('D-38 50 requests refused for the same token at the same time cause one recovery, and all may be sent again', async () => {
     const { provider, ask } = setup();

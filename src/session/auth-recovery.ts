@@ -28,6 +28,8 @@ export interface AuthRecoveryOptions {
   /** What must not be shown from now on, and what no longer matters. */
   readonly secrets: { know(value: string): void; forget(value: string): void };
   readonly onProblem?: ((error: unknown) => void) | undefined;
+  /** Told of each attempt: that it begins, and how it ended; also of a token that came after one had failed. */
+  readonly onOutcome?: ((status: AuthStatus) => void) | undefined;
   readonly limitMs?: number;
   readonly pauseMs?: number;
 }
@@ -37,6 +39,9 @@ export interface AuthLimits {
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
 }
+
+/** `needed`: the server refused the token. `recovered`: there is another one. `failed`: somebody has to log in. */
+export type AuthStatus = 'needed' | 'recovered' | 'failed';
 
 /** `renewed`: send it again. `refused`: somebody has to log in. The others: the caller did not wait for the end. */
 export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled';
@@ -67,6 +72,8 @@ export class AuthRecovery implements TokenSource {
   #known: string[] = [];
   /** The provider throws where it must not: said once, not with every request. */
   #isFailing = false;
+  /** The last attempt failed, and no other token has come since. */
+  #hasFailed = false;
   #isClosed = false;
 
   constructor(options: AuthRecoveryOptions) {
@@ -83,6 +90,17 @@ export class AuthRecovery implements TokenSource {
   current(): AuthToken | undefined {
     if (this.#look()) this.#tell();
     return this.#token;
+  }
+
+  /** As whom the server knows us, as the provider says it; undefined when it does not, or fails. */
+  identity(): string | undefined {
+    try {
+      const name: unknown = this.#provider.identity?.();
+      return typeof name === 'string' && name !== '' ? name : undefined;
+    } catch (error) {
+      this.#options.onProblem?.(error);
+      return undefined;
+    }
   }
 
   /** Told whenever there is another token, wherever it came from. */
@@ -129,16 +147,18 @@ export class AuthRecovery implements TokenSource {
     const failedHash = this.#hash;
     const abort = new AbortController();
     const deadlineAtMs = nowMs + (this.#options.limitMs ?? limitMsDefault);
-    const attempt = newAttempt(() => {
+    const attempt = newAttempt((isRenewed) => {
       cancelLimit();
       abort.abort();
       if (this.#attempts.get(kind) === attempt) this.#attempts.delete(kind);
       const { pauseMs = pauseMsDefault } = this.#options;
       // Also the successor of a token that was renewed: if it is refused too, another one would hardly do.
       this.#restUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
+      this.#say(isRenewed ? 'recovered' : 'failed');
     });
     const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => attempt.settle(false));
     this.#attempts.set(kind, attempt);
+    this.#say('needed');
     void this.#ask(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then(() => {
       // The word of the provider is not enough: what counts is the token. Also when it comes too late for this attempt.
       this.current();
@@ -214,7 +234,15 @@ export class AuthRecovery implements TokenSource {
 
   #tell(): void {
     for (const attempt of [...this.#attempts.values()]) attempt.settle(true);
+    if (this.#hasFailed && this.#token) this.#say('recovered');
     for (const listener of [...this.#listeners]) listener();
+  }
+
+  /** Of a server that goes nobody wants to know. */
+  #say(status: AuthStatus): void {
+    if (this.#isClosed) return;
+    if (status !== 'needed') this.#hasFailed = status === 'failed';
+    this.#options.onOutcome?.(status);
   }
 }
 
@@ -235,7 +263,7 @@ const shapeless = (server: string): HostError =>
 const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>
   a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1]);
 
-function newAttempt(onSettled: () => void): Attempt {
+function newAttempt(onSettled: (isRenewed: boolean) => void): Attempt {
   let resolve: (isRenewed: boolean) => void = () => {};
   let isSettled = false;
   const settled = new Promise<boolean>((settle) => {
@@ -246,7 +274,7 @@ function newAttempt(onSettled: () => void): Attempt {
     settle(isRenewed) {
       if (isSettled) return;
       isSettled = true;
-      onSettled();
+      onSettled(isRenewed);
       resolve(isRenewed);
     },
   };

@@ -17,7 +17,7 @@ import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import type { PeerHandlers } from '../wire/peer.js';
 import type { AuthProvider } from './auth-provider.js';
-import { AuthRecovery, withoutScheme } from './auth-recovery.js';
+import { AuthRecovery, type AuthStatus, withoutScheme } from './auth-recovery.js';
 import type { ClientIdentity } from './client-identity.js';
 import { createEraMemory } from './era-memory.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
@@ -34,6 +34,8 @@ export interface ConnectorOptions {
   readonly random?: Random;
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
+  /** What becomes of the tokens of a server (`authFor`). */
+  readonly onAuth?: (server: string, status: AuthStatus) => void;
 }
 
 export interface ConnectOptions {
@@ -97,8 +99,9 @@ export class Connector {
 
   /** Whose tokens go out for this server, and are renewed when it refuses them. To be closed when the server goes. */
   authFor(server: string, provider: AuthProvider): AuthRecovery {
-    const { onProblem } = this.#options;
-    return new AuthRecovery({ server, provider, clock: this.clock, secrets: this.#redactor, onProblem });
+    const { onProblem, onAuth } = this.#options;
+    const onOutcome = onAuth && ((status: AuthStatus) => onAuth(server, status));
+    return new AuthRecovery({ server, provider, clock: this.clock, secrets: this.#redactor, onProblem, onOutcome });
   }
 
   /** A session over a channel of the embedder's own, such as the near end of `createMemoryLink`. */

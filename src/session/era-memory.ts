@@ -1,6 +1,7 @@
 /**
  * Remembers eras for as long as the process lives.
  */
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Era } from '../wire/channel.js';
 import type { EraMemory } from './versions.js';
 
@@ -11,11 +12,6 @@ export function createEraMemory(): EraMemory {
   const eras = new Map<string, Era>();
   return {
     get: (key) => eras.get(key),
-    set(key, era) {
-      eras.delete(key);
-      eras.set(key, era);
-      const oldest = eras.size > rememberedMax ? eras.keys().next().value : undefined;
-      if (oldest !== undefined) eras.delete(oldest);
-    },
+    set: (key, era) => setBounded(eras, key, era, rememberedMax),
   };
 }

@@ -14,6 +14,7 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import type { Era } from '../wire/channel.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import type { Answer, Peer } from '../wire/peer.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { parseMember, quote, readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
 import { isLegacyVersion, isModernError, LEGACY_VERSIONS, META, MODERN_ERRORS, MODERN_VERSION } from './versions.js';
@@ -65,7 +66,7 @@ export async function renewSession(context: Negotiation): Promise<ServerFacts> {
 function enter(peer: Peer, { era, version }: ServerFacts): void {
   peer.adopt({ era, version });
   if (era === 'modern') return;
-  peer.notify('notifications/initialized');
+  peer.notify(NOTIFICATION.initialized);
   peer.channel.openServerStream?.();
 }
 

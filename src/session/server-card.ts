@@ -5,9 +5,11 @@
  * Not here: whose card is looked up, and who may see its tools (host/).
  *
  * Invariants: a source is read once for all who ask at the same time, and at most once in five minutes while it can be read;
- * no more than 1 MiB of it, for no longer than ten seconds per try; nobody holds the bytes that are kept, only copies.
+ * no more than 1 MiB of it; a URL for no longer than ten seconds per try. A file takes as long as its disk does, since nothing
+ * can call a read off: its source stays taken until then. Nobody holds the bytes that are kept, only copies.
  */
 import { open, stat } from 'node:fs/promises';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -85,10 +87,7 @@ export class ServerCards {
 
   #keep(card: ServerCard): ServerCard {
     const { clock } = this.#parts;
-    this.#kept.delete(card.source);
-    const oldest = this.#kept.size >= cardsMax ? this.#kept.keys().next().value : undefined;
-    if (oldest !== undefined) this.#kept.delete(oldest);
-    this.#kept.set(card.source, { card, untilMs: clock.nowMs() + keptMs });
+    setBounded(this.#kept, card.source, { card, untilMs: clock.nowMs() + keptMs }, cardsMax);
     return card;
   }
 
@@ -105,7 +104,7 @@ export class ServerCards {
 
   async #get(url: string): Promise<Buffer> {
     const { clock } = this.#parts;
-    const request = { server: 'card', url, deadlineAtMs: clock.nowMs() + fetchMs, bytesMax: cardBytesMax };
+    const request = { what: 'the server card', url, deadlineAtMs: clock.nowMs() + fetchMs, bytesMax: cardBytesMax };
     try {
       return await this.#fetch(request);
     } catch (cause) {

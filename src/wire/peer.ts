@@ -17,6 +17,7 @@ import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests } from './inbound-requests.js';
 import { findMember, memberText } from './json-members.js';
+import { NOTIFICATION } from './rpc-codes.js';
 import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
 
 export interface Answer {
@@ -262,8 +263,8 @@ export class Peer implements ChannelListener {
   #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {
     const method = envelope.method();
     const params = envelope.payload();
-    if (method === 'notifications/progress') return this.#progressed(params);
-    if (method === 'notifications/cancelled' && this.#cancelledByServer(params)) return;
+    if (method === NOTIFICATION.progress) return this.#progressed(params);
+    if (method === NOTIFICATION.cancelled && this.#cancelledByServer(params)) return;
     this.#guard(() => this.#handlers.notification?.({ method, params, origin: origin?.id }));
   }
 
@@ -361,7 +362,7 @@ export class Peer implements ChannelListener {
     this.#forget(id, pending);
     const withdrawal = this.#channel.withdraw(frame);
     if (withdrawal === 'notify' && !pending.options.uncancellable)
-      this.notify('notifications/cancelled', `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
+      this.notify(NOTIFICATION.cancelled, `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 

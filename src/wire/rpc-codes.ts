@@ -1,2 +1,12 @@
-/** JSON-RPC's own error codes, as far as we send or look for them. */
-export const RPC = { methodNotFound: -32601, internalError: -32603 } as const;
+/** JSON-RPC's own error codes, and the names of MCP's notifications, as far as we send or look for them. */
+export const RPC = { methodNotFound: -32601, invalidParams: -32602, internalError: -32603 } as const;
+
+export const NOTIFICATION = {
+  initialized: 'notifications/initialized',
+  progress: 'notifications/progress',
+  cancelled: 'notifications/cancelled',
+  toolsChanged: 'notifications/tools/list_changed',
+  promptsChanged: 'notifications/prompts/list_changed',
+  resourcesChanged: 'notifications/resources/list_changed',
+  resourceUpdated: 'notifications/resources/updated',
+} as const;

@@ -2,6 +2,7 @@
  * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
+import { Host } from '../../src/host/host.js';
 import * as hostler from '../../src/index.js';
 import * as testing from '../../src/testing.js';
 
@@ -9,7 +10,6 @@ test('the names of hostler', () => {
   expect(Object.keys(hostler).sort()).toEqual([
     'Connector',
     'ERRORS',
-    'Host',
     'HostError',
     'createHost',
     'createMemoryLink',
@@ -24,7 +24,7 @@ test('the names of hostler/testing', () => {
 });
 
 test('the methods of a host', () => {
-  const methods = Object.getOwnPropertyNames(hostler.Host.prototype).filter((name) => name !== 'constructor');
+  const methods = Object.getOwnPropertyNames(Host.prototype).filter((name) => name !== 'constructor');
   expect(methods.sort()).toEqual([
     ...[
       'approve',

@@ -12,6 +12,7 @@ export class FakeAuthProvider implements AuthProvider {
   onRecover: (failed: AuthToken | undefined, context: RecoverContext) => Promise<boolean> = () =>
     Promise.resolve(false);
   readonly recoveries: { readonly failed: AuthToken | undefined; readonly context: RecoverContext }[] = [];
+  identity?: () => string | undefined;
   readonly listeners = new Set<() => void>();
 
   constructor(token?: AuthToken) {

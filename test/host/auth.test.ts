@@ -86,6 +86,9 @@ const failureOf = async (promise: Promise<unknown>): Promise<HostError> => {
 
 const nonces = (count: number) => Array.from({ length: count }, (_, i) => `nonce-${i}`);
 
+const authOf = (events: readonly HostEvent[]) =>
+  events.flatMap((event) => (event.kind === 'auth' ? [`${event.server} ${event.status}`] : []));
+
 /** What a recovery brings. */
 const brings = (provider: FakeAuthProvider, token: string) => {
   provider.onRecover = async () => {
@@ -96,7 +99,7 @@ const brings = (provider: FakeAuthProvider, token: string) => {
 
 describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', (era) => {
   test('D-38 under 50 calls at once: one recovery, 50 answers, nothing runs twice', async () => {
-    const { server, provider, call, row } = await setup({ era });
+    const { server, provider, call, row, events } = await setup({ era });
     expect(await call('warm')).toBe('warm');
     server.accept(second);
     brings(provider, second);
@@ -106,6 +109,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect([...server.executed].sort()).toEqual(['warm', ...all].sort());
     expect(server.refused).toBeLessThanOrEqual(50);
     expect(row()).toMatchObject({ state: 'ready', run: 1, circuit: 'closed', consecutive_failures: 0 });
+    expect(authOf(events)).toEqual(['guarded needed', 'guarded recovered']);
   });
 
   test('D-38 and cannot be renewed: all are told at once, with one recovery, and nobody asks the server any more', async () => {
@@ -128,6 +132,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(server.executed).toEqual(['warm']);
     expect(row()).toMatchObject({ circuit: 'closed', consecutive_failures: 0, restart_count: 0 });
     expect(events.filter(({ kind }) => kind === 'auth_required')).toHaveLength(1);
+    expect(authOf(events)).toEqual(['guarded needed', 'guarded failed']);
   });
 
   test('D-38 a login is heard: the server is connected again and the next call is served', async () => {
@@ -141,6 +146,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(server.executed).toEqual(['warm', 'served']);
     expect(row()).toMatchObject({ state: 'ready', run: 2 });
     expect(events.map(({ kind }) => kind)).toContain('revived');
+    expect(authOf(events)).toEqual(['guarded needed', 'guarded failed', 'guarded recovered']);
     expect(provider.recoveries).toHaveLength(1);
   });
 
@@ -408,4 +414,16 @@ test('a server that is replaced, and a host that is closed, listen to no provide
   expect(provider.listeners.size).toBe(1);
   await host.close();
   expect(provider.listeners.size).toBe(0);
+});
+
+test('status shows as whom we are known, as far as that may be shown', async () => {
+  const { provider, row } = await setup();
+  expect(row()?.authIdentity).toBeUndefined();
+  provider.identity = () => 'ada@example.com';
+  expect(row()?.authIdentity).toBe('ada@example.com');
+  provider.identity = () => `\u001b[2Jada ${first}`;
+  expect(row()?.authIdentity).toContain('\\u{1b}[2Jada ');
+  expect(row()?.authIdentity).not.toContain(first);
+  provider.identity = () => 'x'.repeat(100_000);
+  expect(row()?.authIdentity).toHaveLength(201);
 });

@@ -124,7 +124,10 @@ describe('the stream', () => {
   });
 
   test('has one record for each call, whatever became of it, under the number its error carries', async () => {
-    await open({ mcpServers: { a: fixture(), kept: { ...ledgerServer(), cache: 'on' } } });
+    await open({
+      mcpServers: { a: fixture(), kept: { ...ledgerServer(), cache: 'on' } },
+      roles: { dev: { allow: ['*/*'] } },
+    });
     const principal = { id: 'ada', role: 'dev', scopes: ['secret-scope'] };
     await host.call('a', 'add', { a: 1, b: 2 }, { principal });
     await host.call('a', 'fail', {}, { principal });
@@ -381,5 +384,10 @@ describe('D-28 traces', () => {
   test('a wrong setting is refused by its path', async () => {
     const telemetry = { traces: 'yes' } as never;
     expect((await failureOf(createHost({ telemetry }))).details.field).toBe('telemetry.traces');
+  });
+
+  test.each([null, undefined, []])('%j is no configuration, and says so', async (config) => {
+    const error = await failureOf(createHost(config as never));
+    expect([error.code, error.message]).toEqual(['invalid_spec', 'the configuration: must be an object']);
   });
 });

@@ -46,6 +46,29 @@ describe('roles', () => {
     expect(found.map((each) => ('tool' in each ? `${each.server}/${each.tool}` : each.server))).toEqual(['a/echo']);
   });
 
+  test('a refusal is told, whatever was asked for: a call, a list, a resource, a discovery that wakes, a spawn', async () => {
+    await open({ mcpServers: { a: server, b: server }, roles: { dev: { allow: ['a/echo'] } } });
+    const told: unknown[] = [];
+    host.on('denied', ({ server: of, action, tool, principal: { id }, requestId }) =>
+      told.push([of, action, tool, id, requestId !== undefined]),
+    );
+    const dev = as('ada', 'dev');
+    await codeOf(host.call('b', 'echo', {}, dev));
+    await codeOf(host.list('b', 'prompts/list', dev));
+    await codeOf(host.read('a', 'file:///x', dev));
+    await host.discover(dev);
+    await host.discover({ ...dev, wake: true });
+    host.setAllowlist(({ action }) => (action === 'spawn' ? { allow: false, reason: 'closed' } : { allow: true }));
+    await codeOf(host.spawn({ name: 'c', ...server }));
+    expect(told).toEqual([
+      ['b', 'call', 'echo', 'ada', true],
+      ['b', 'list', undefined, 'ada', false],
+      ['a', 'call', undefined, 'ada', false],
+      ['b', 'list', undefined, 'ada', false],
+      ['c', 'spawn', undefined, 'embedder', false],
+    ]);
+  });
+
   test.each([
     ['dev', 'git', 'log', 'server_not_found'],
     ['dev', 'git', 'push', 'denied'],
@@ -79,8 +102,14 @@ describe('roles', () => {
     expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
   });
 
-  test('without roles and without a word on unlisted ones nobody is held to a role', async () => {
+  test('without roles and without a word on unlisted ones only who names a role is refused', async () => {
     await open({});
+    expect(await codeOf(host.call('git', 'log', {}, as('ada')))).toBe('server_not_found');
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    host.setAllowlist(() => ({ allow: true }));
+    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    await host.close();
+    await open({ unlistedRole: 'allow' });
     expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
   });
 
@@ -98,6 +127,7 @@ describe('budgets', () => {
     await open(
       {
         mcpServers,
+        unlistedRole: 'allow',
         budgets: { principals: { ada: { calls: 1, window: '1m' } }, roles: { dev: { calls: 2, window: '10s' } } },
       },
       clock,

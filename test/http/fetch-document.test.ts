@@ -17,7 +17,7 @@ async function serve(answer: Answer): Promise<TestServer> {
   return server;
 }
 const get = (url: string, bytesMax = 1_000) =>
-  fetchDocument({ server: 'card', url, deadlineAtMs: clock.nowMs() + 10_000, bytesMax }, deps);
+  fetchDocument({ what: 'the card', url, deadlineAtMs: clock.nowMs() + 10_000, bytesMax }, deps);
 
 afterEach(async () => {
   for (const server of servers.splice(0)) await server.close();
@@ -34,7 +34,9 @@ test('the body comes as it was sent, and is asked for in plain', async () => {
 
 test.each([204, 404, 500])('a status of %s is a refusal', async (status) => {
   const server = await serve((_received, response) => response.writeHead(status).end());
-  expect((await failureOf(get(server.url))).details.httpStatus).toBe(status);
+  const error = await failureOf(get(server.url));
+  expect([error.details.httpStatus, error.message]).toEqual([status, `the card: the answer was ${status} and not 200`]);
+  expect(error.hint).toContain('check the URL');
 });
 
 test('a redirect is followed on the same origin, and to no other', async () => {
@@ -54,7 +56,10 @@ test('no more is read than the limit', async () => {
     const more = () => response.write('x'.repeat(100), (error) => error ?? setImmediate(more));
     more();
   });
-  expect((await failureOf(get(server.url))).code).toBe('result_too_large');
+  const error = await failureOf(get(server.url));
+  expect([error.code, error.details.limit, error.hint]).toEqual([
+    ...['result_too_large', 1_000, 'make it smaller, or see that the URL is the right one'],
+  ]);
   await server.until(() => server.cut === 1);
 });
 
@@ -68,7 +73,10 @@ test('a server that hangs is left at the deadline', async () => {
 });
 
 test('nobody there, and no URL', async () => {
-  expect((await failureOf(get('http://127.0.0.1:9/'))).details.reason).toBe('ECONNREFUSED');
+  const refused = await failureOf(get('http://127.0.0.1:9/'));
+  expect([refused.details.reason, refused.message]).toEqual([
+    ...['ECONNREFUSED', "server '127.0.0.1:9': no connection could be opened (ECONNREFUSED)"],
+  ]);
   expect((await failureOf(get('http://user:secret@127.0.0.1/'))).code).toBe('invalid_spec');
   expect(clock.pendingTimers).toBe(0);
 });

@@ -10,15 +10,17 @@ import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 
 export interface DocumentRequest {
-  /** Whose document it is, for errors. */
-  readonly server: string;
+  /** Which document it is, for errors: `the card of …`. */
+  readonly what: string;
   readonly url: string;
   readonly deadlineAtMs: number;
   readonly bytesMax: number;
 }
 
 export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): Promise<Buffer> {
-  const { server, url, deadlineAtMs, bytesMax } = request;
+  const { what, url, deadlineAtMs, bytesMax } = request;
+  // Whoever answers there is no server of ours: it is called by its address.
+  const server = URL.canParse(url) ? new URL(url).host : what;
   const dispatcher = openPool({ server, url }, deps, 1);
   try {
     return await new Promise<Buffer>((resolve, reject) => {
@@ -29,9 +31,9 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
       };
       const sink: ExchangeSink = {
         started() {},
-        head: (status) => (status === 200 ? undefined : refusedWith(server, status)),
+        head: (status) => (status === 200 ? undefined : refusedWith(what, status)),
         data(chunk) {
-          if (body.length + chunk.length > bytesMax) return tooLarge(server, bytesMax);
+          if (body.length + chunk.length > bytesMax) return tooLarge(what, bytesMax);
           body.add(chunk);
           return undefined;
         },
@@ -46,7 +48,7 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
       );
       const cancel = deps.clock.at(deadlineAtMs, () => {
         exchange.abort();
-        reject(late(server));
+        reject(late(what));
       });
       exchange.start();
     });
@@ -55,11 +57,19 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
   }
 }
 
-const refusedWith = (server: string, httpStatus: number): HostError =>
-  new HostError('connect_failed', `server '${server}' answered with ${httpStatus}`, { server, httpStatus });
+const refusedWith = (what: string, httpStatus: number): HostError =>
+  new HostError('connect_failed', `${what}: the answer was ${httpStatus} and not 200`, {
+    httpStatus,
+    hint: 'check the URL; it is asked without credentials',
+  });
 
-const tooLarge = (server: string, limit: number): HostError =>
-  new HostError('result_too_large', `server '${server}' sent more than ${limit} bytes`, { server, limit });
+const tooLarge = (what: string, limit: number): HostError =>
+  new HostError('result_too_large', `${what}: it has more than ${limit} bytes`, {
+    limit,
+    hint: 'make it smaller, or see that the URL is the right one',
+  });
 
-const late = (server: string): HostError =>
-  new HostError('timeout', `server '${server}' did not send it in time`, { server });
+const late = (what: string): HostError =>
+  new HostError('timeout', `${what}: it did not come in time`, {
+    hint: 'check that its address can be reached from here',
+  });

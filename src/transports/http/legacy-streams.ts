@@ -6,7 +6,7 @@
  * Invariant: what comes on a resumed stream is given to the call that the stream belongs to and to nobody else.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import type { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { type AuthToken, TokenRefused, tokenHash } from './auth-token.js';
 import { GetStream } from './get-stream.js';
@@ -94,12 +94,6 @@ export class LegacyStreams {
 
 /** `session_expired` means that the server refused a request; of one it received it says nothing. */
 function uncertain(error: HostError): HostError {
-  const { reason } = error.details;
-  return new HostError(error.code, error.message, {
-    ...error.details,
-    ...(reason === 'session_expired' ? { reason: 'stream_lost' } : {}),
-    execution: 'uncertain',
-    cause: error,
-    ...(error.hint === undefined ? {} : { hint: error.hint }),
-  });
+  const isExpired = error.details.reason === 'session_expired';
+  return error.with({ ...(isExpired ? { reason: 'stream_lost' } : {}), execution: 'uncertain', cause: error });
 }

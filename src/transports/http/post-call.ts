@@ -10,6 +10,7 @@ import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
+import { RPC } from '../../wire/rpc-codes.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
 import { Gathering } from './gathering.js';
@@ -35,7 +36,6 @@ export interface CallHost {
 
 /** Of an error page this much is read. */
 const errorBodyBytesMax = 64 * 1024;
-const methodNotFound = -32601;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
 
@@ -199,7 +199,7 @@ export class PostCall implements ExchangeSink {
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
       // A server that lost the session may say so in our own id's name; that is still the end of the session. A token that
       // is refused so is still a refused token.
-      if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== methodNotFound)) return;
+      if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
       this.#over = true;
       this.#host.answered(this);
     }

@@ -27,6 +27,7 @@ import {
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { CallLane } from './call-lane.js';
 import { endSession } from './end-session.js';
@@ -124,7 +125,7 @@ export class StreamableHttpChannel implements Channel {
     const refused = checkFacts(this.#server, frame.http);
     if (refused) return refused;
     if (frame.kind !== 'request') {
-      this.#notices.add(frame, frame.method === 'notifications/initialized' ? this.#holdUntilOpen() : undefined);
+      this.#notices.add(frame, frame.method === NOTIFICATION.initialized ? this.#holdUntilOpen() : undefined);
       return undefined;
     }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#pendingBytes);

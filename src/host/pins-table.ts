@@ -1,0 +1,29 @@
+/**
+ * The pins of tools between two hosts, as a table: one row per server.
+ * Not here: what a pin means (policy/pins.ts), under which key a server's pins are kept (pin-origin.ts).
+ *
+ * Invariant: at most `pinnedServersMax` rows; past it those that were first written longest ago go.
+ */
+import type Database from 'libsql';
+import { type PinRecord, type PinStore, pinnedServersMax } from '../policy/pin-store.js';
+
+export const pinsSchema = 'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);';
+
+export function pinsTable(database: Database.Database): PinStore {
+  const read = database.prepare('SELECT records FROM pins WHERE server = ?');
+  const write = database.prepare('INSERT INTO pins VALUES (?, ?) ON CONFLICT DO UPDATE SET records = excluded.records');
+  const trim = database.prepare(
+    'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
+  );
+  return {
+    load(server) {
+      const row = read.get(server) as { records: string } | undefined;
+      return row && (JSON.parse(row.records) as PinRecord[]);
+    },
+    save(server, records) {
+      const isNew = read.get(server) === undefined;
+      write.run(server, JSON.stringify(records));
+      if (isNew) trim.run(pinnedServersMax);
+    },
+  };
+}

@@ -1,0 +1,14 @@
+import { expect, test } from 'vitest';
+import { setBounded } from './bounded-map.js';
+
+test('past the limit the one that was set longest ago goes, and setting it again makes it the newest', () => {
+  const map = new Map<string | undefined, number>();
+  for (const key of [undefined, 'a', 'b']) setBounded(map, key, 1, 3);
+  setBounded(map, undefined, 2, 3);
+  setBounded(map, 'c', 1, 3);
+  expect([...map]).toEqual([
+    ['b', 1],
+    [undefined, 2],
+    ['c', 1],
+  ]);
+});

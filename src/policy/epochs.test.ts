@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { Epochs } from './epochs.js';
+
+test('a key that is advanced has another epoch, and the others keep theirs', () => {
+  const epochs = new Epochs(10);
+  const [a, b] = [epochs.of('a'), epochs.of('b')];
+  epochs.advance('a');
+  expect([epochs.of('a') === a, epochs.of('b') === b]).toEqual([false, true]);
+});
+
+test('all are advanced together, those that were and those that never were', () => {
+  const epochs = new Epochs(10);
+  epochs.advance('a');
+  const [a, b] = [epochs.of('a'), epochs.of('b')];
+  epochs.advanceAll();
+  expect([epochs.of('a') === a, epochs.of('b') === b]).toEqual([false, false]);
+});
+
+test('one that is remembered already costs the others nothing, however often it is advanced', () => {
+  const epochs = new Epochs(2);
+  epochs.advance('a');
+  epochs.advance('b');
+  const b = epochs.of('b');
+  for (let i = 0; i < 10; i++) epochs.advance('a');
+  expect(epochs.of('b')).toBe(b);
+});
+
+test('no epoch comes back, also past the bound', () => {
+  const epochs = new Epochs(3);
+  const seen = new Map<string, Set<number>>();
+  for (let i = 0; i < 200; i++) {
+    const key = `k${(i * 7) % 5}`;
+    const before = seen.get(key) ?? new Set();
+    seen.set(key, before.add(epochs.of(key)));
+    epochs.advance(key);
+    expect(before.has(epochs.of(key))).toBe(false);
+    // A key that was forgotten one by one must not fall back behind what was seen of it.
+    for (const [other, epochsBefore] of seen) expect(Math.max(...epochsBefore)).toBeLessThanOrEqual(epochs.of(other));
+  }
+});
