@@ -76,6 +76,7 @@ function open(part: Record<string, unknown> = {}) {
     alive: new KeepAlive(),
     onToolsChanged: (name) => dropped.push(name),
     onPins: () => {},
+    onProblem: (error) => expect.unreachable(String(error)),
     onDenied: () => {},
   });
   const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {

@@ -38,6 +38,7 @@ export interface CatalogueParts {
   readonly manifests: Manifests | undefined;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
+  readonly onProblem: (error: unknown) => void;
   readonly onDenied: (request: GuardRequest) => void;
   /** What old answers were given for is no longer there. */
   readonly onToolsChanged: (server: string) => void;
@@ -239,7 +240,7 @@ export class Catalogue {
   }
 
   #learn(managed: ManagedServer, items: readonly ListedItem[]): void {
-    const { pins, manifests, clock, onToolsChanged, onPins } = this.#parts;
+    const { pins, clock, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
     const { changes, isFirstSight } = pins.observe(name, items, clock.date());
@@ -250,7 +251,16 @@ export class Catalogue {
       onToolsChanged(name);
     }
     managed.learn(items, this.#isApproved(name));
-    if (isNews) manifests?.save(name, managed.fingerprint, items);
+    if (isNews) this.#remember(managed, items);
+  }
+
+  /** That it cannot be written down is no fault of the server: it is known here all the same. */
+  #remember({ definition, fingerprint }: ManagedServer, items: readonly ListedItem[]): void {
+    try {
+      this.#parts.manifests?.save(definition.name, fingerprint, items);
+    } catch (error) {
+      this.#parts.onProblem(error);
+    }
   }
 
   #isApproved(server: string): (tool: string) => boolean {

@@ -45,7 +45,7 @@ import { pinsByOrigin } from './pin-origin.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
-import { openState, type StateFile } from './state-file.js';
+import { StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
@@ -89,11 +89,12 @@ export class Host {
     this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
     this.#throttle = new ToolThrottle(clock);
-    this.#state = stateDir === undefined ? undefined : openState(stateDir, onProblem);
+    this.#state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
     this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
     this.#pins = new Pins({
       store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#servers.get(server).definition.spec),
       policyOf: (server) => this.#servers.get(server).definition.pins,
+      onStoreError: onProblem,
     });
     this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
     this.#audit = new Audit(this.#events, clock);

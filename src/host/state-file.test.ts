@@ -1,5 +1,5 @@
-import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { chmodSync, copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
@@ -113,6 +113,55 @@ describe('versions of the file', () => {
     }
     expect(open().histories.load('files', 'f')).toEqual(row('files').record);
     expect(existsSync(`${file()}.unusable`)).toBe(false);
+  });
+});
+
+describe('what cannot be used for now', () => {
+  test('a file that another process writes to is left where it is, and the error says so', () => {
+    open();
+    const script = `
+      const d = new (require('libsql'))(process.argv[1]);
+      d.exec('BEGIN EXCLUSIVE');
+      require('node:fs').writeSync(1, 'locked');
+      setTimeout(() => {}, 60_000);`;
+    // Another folder with the same file: this process has the other one open already.
+    const other = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
+    const locked = spawn(process.execPath, ['-e', script, path.join(other, 'state.db')], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    return new Promise<void>((resolve, reject) => {
+      locked.stdout.once('data', () => {
+        try {
+          const problems: unknown[] = [];
+          expect(() => StateFile.open(other, (problem) => problems.push(problem))).toThrow(
+            expect.objectContaining({
+              code: 'invalid_spec',
+              details: expect.objectContaining({ reason: 'state_busy' }),
+            }),
+          );
+          expect([problems, readdirSync(other).some((name) => name.includes('unusable'))]).toEqual([[], false]);
+          resolve();
+        } catch (error) {
+          reject(error as Error);
+        }
+      });
+    }).finally(() => {
+      locked.kill('SIGKILL');
+      rmSync(other, { recursive: true, force: true });
+    });
+  });
+
+  test('a folder that others may write to is refused: they could approve what they please', () => {
+    const shared = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
+    chmodSync(shared, 0o777);
+    try {
+      expect(() => StateFile.open(shared, () => {})).toThrow(
+        expect.objectContaining({ details: expect.objectContaining({ reason: 'others_may_write' }) }),
+      );
+      expect(readdirSync(shared)).toEqual([]);
+    } finally {
+      rmSync(shared, { recursive: true, force: true });
+    }
   });
 });
 

@@ -3,7 +3,8 @@
  * have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
  * Not here: the tables (pins-table.ts, manifests-table.ts, histories-table.ts), and what is in them means elsewhere.
  *
- * Invariant: a file that cannot be used is set aside and told, never overwritten; the host then starts without memory.
+ * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. Nothing else makes
+ * the host go on without what it knew: a file that is only busy, or a folder that others may write to, is an error.
  */
 import { chmodSync, closeSync, mkdirSync, openSync, readSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
@@ -11,6 +12,7 @@ import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
 import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
+import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
@@ -19,7 +21,8 @@ import { setAside } from './set-aside.js';
 const fileName = 'state.db';
 /** Raised with every change of the tables; an unknown one is not touched. */
 const schemaVersion = 2;
-const busyMs = 2_000;
+/** Waiting for another process stops everything here. */
+const busyMs = 250;
 /** The header of an SQLite file: how it begins, and where our version is in it. */
 const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
@@ -42,9 +45,9 @@ export class StateFile {
     this.histories = historiesTable(database);
   }
 
-  /** Throws when the folder cannot be written; a damaged file is moved out of the way and told by `onProblem`. */
+  /** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
   static open(folder: string, onProblem: (error: unknown) => void): StateFile {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolder(folder);
     const file = path.join(realpathSync(folder), fileName);
     // Looked up before it is touched: to close any descriptor of a file is to lose the locks SQLite holds on it.
     const known = opened.get(keyOf(file));
@@ -57,20 +60,21 @@ export class StateFile {
 
 const keyOf = (file: string): string => jointKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
-/** Without a usable file the host runs, and remembers nothing. */
-export function openState(folder: string, onProblem: (error: unknown) => void): StateFile | undefined {
+/** Pins that others could change would approve what they please. */
+function makeFolder(folder: string): void {
   try {
-    return StateFile.open(folder, onProblem);
-  } catch (error) {
-    onProblem(error);
-    return undefined;
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw unusable('cannot be made', 'state_unusable', 'give a folder that Hostler may write to', cause);
   }
+  requireTrusted(folder);
 }
 
 function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): Database.Database {
   try {
     return prepare(file);
   } catch (error) {
+    if (!isDamage(error)) throw unusable(...whyNot(error), error);
     const aside = setAside(file);
     onProblem(
       new HostError('invalid_spec', `the state in ${fileName} could not be read and was set aside`, {
@@ -83,6 +87,24 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
     return prepare(file);
   }
 }
+
+/** What no waiting will change: another file must take its place. */
+const isDamage = (error: unknown): boolean =>
+  error instanceof Unreadable || ['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(sqliteCode(error));
+
+function whyNot(error: unknown): [what: string, reason: string, hint: string] {
+  return sqliteCode(error).startsWith('SQLITE_BUSY')
+    ? ['is in use', 'state_busy', 'end the other process that writes to it, or give this host a folder of its own']
+    : ['cannot be used', 'state_unusable', 'see that Hostler may read and write it, and that the disk is not full'];
+}
+
+const sqliteCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '');
+
+const unusable = (what: string, reason: string, hint: string, cause: unknown): HostError =>
+  new HostError('invalid_spec', `the state in ${fileName} ${what}`, { field: 'stateDir', reason, hint, cause });
+
+/** Not our state, or one that we do not know how to read. */
+class Unreadable extends Error {}
 
 function prepare(file: string): Database.Database {
   // Made by us before SQLite makes it, so that it is never readable by others, not even for a moment.
@@ -120,9 +142,11 @@ function checkHeader(descriptor: number): void {
   const header = Buffer.alloc(headerBytes);
   const found = readSync(descriptor, header, 0, headerBytes, 0);
   if (found === 0) return;
-  if (found < headerBytes || !header.subarray(0, magic.length).equals(magic)) throw new Error('not an SQLite file');
+  if (found < headerBytes || !header.subarray(0, magic.length).equals(magic))
+    throw new Unreadable('not an SQLite file');
   const version = header.readUInt32BE(versionAt);
   if (version > schemaVersion) throw unknownVersion(version);
 }
 
-const unknownVersion = (found: number) => new Error(`state of version ${found}, this Hostler knows ${schemaVersion}`);
+const unknownVersion = (found: number) =>
+  new Unreadable(`state of version ${found}, this Hostler knows ${schemaVersion}`);

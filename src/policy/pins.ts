@@ -33,6 +33,8 @@ export interface PinOptions {
   readonly isTrusted?: (server: string) => boolean;
   readonly kind?: PinKind;
   readonly pinsMax?: number;
+  /** A list could not be written down; an approval that cannot be is thrown. */
+  readonly onStoreError?: (error: unknown) => void;
 }
 
 /** One listed definition; the key is empty when the server gave it no name. */
@@ -77,13 +79,15 @@ export class Pins {
   readonly #differing = new Map<string, number>();
   /** Servers whose records the store has not taken yet. */
   readonly #unsaved = new Set<string>();
+  readonly #onStoreError: (error: unknown) => void;
 
-  constructor({ store, policyOf, isTrusted, kind, pinsMax }: PinOptions) {
+  constructor({ store, policyOf, isTrusted, kind, pinsMax, onStoreError }: PinOptions) {
     this.#store = store;
     this.#policyOf = policyOf ?? (() => defaultPinPolicy);
     this.#isTrusted = isTrusted ?? (() => false);
     this.#kind = kind ?? 'tool';
     this.#pinsMax = pinsMax ?? 10_000;
+    this.#onStoreError = onStoreError ?? (() => {});
   }
 
   /** `items` is one whole list. Items without a name are passed over: nobody can call them. */
@@ -242,8 +246,13 @@ export class Pins {
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    this.#store.save(server, [...records.values()]);
-    this.#unsaved.delete(server);
+    try {
+      this.#store.save(server, [...records.values()]);
+      this.#unsaved.delete(server);
+    } catch (error) {
+      // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+      this.#onStoreError(error);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Whether the directory of the journals can be trusted: what is written there names processes to be signalled, so
- * whoever can write to it can have us signal what he pleases.
+ * Whether the directory of our state can be trusted: what is written there names processes to be signalled and tools that
+ * were approved, so whoever can write to it can have us signal, and call, what he pleases.
  * Not here: making the directory (pid-journal.ts), reading what is in it (journal-reader.ts).
  */
 import { statSync } from 'node:fs';
@@ -29,7 +29,7 @@ export function requireTrusted(stateDir: string, ownUid: number | undefined = pr
 }
 
 const untrusted = (reason: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `${what}: children are not written down, and leftovers of a crash not looked for`, {
+  new HostError('invalid_spec', `${what}: what is written there cannot be trusted`, {
     reason,
     field: 'stateDir',
     hint,
