@@ -3,6 +3,7 @@
  * interleaved, so that a busy neighbour slows both; ratios are taken within a round, and their median counts.
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/host.md.
  */
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -39,12 +40,13 @@ const bar = (what, value, holds, limit) => {
 /** The host keeps no process alive by itself. */
 const alive = setInterval(() => {}, 1_000);
 
-async function bareSession() {
+/** `options`: what the call asks for beside its deadline. */
+async function bareSession(options = {}) {
   const client = { name: 'bench', version: '1.0.0', capabilities: {} };
-  const connector = new Connector({ client, stateDir: path.join(folder, 'bare') });
+  const connector = new Connector({ client, stateDir: mkdtempSync(path.join(folder, 'bare-')) });
   const session = await connector.connect(parseServerSpec({ name: 'echo', ...echo }));
   return {
-    call: () => session.callTool('echo', args, { deadlineAtMs: performance.now() + 60_000 }),
+    call: () => session.callTool('echo', args, { deadlineAtMs: performance.now() + 60_000, ...options }),
     close: async () => {
       await session.close();
       await connector.close();
@@ -55,7 +57,7 @@ async function bareSession() {
 async function host(more) {
   const opened = await createHost(
     { mcpServers: { echo: { ...echo, ...more } } },
-    { stateDir: path.join(folder, 'host') },
+    { stateDir: mkdtempSync(path.join(folder, 'host-')) },
   );
   return { call: () => opened.call('echo', 'echo', args), close: () => opened.close() };
 }
@@ -128,6 +130,13 @@ async function registerCost() {
   return tookMs;
 }
 
+/** What servers at rest cost, of a thousand, in a process of its own. */
+function restCost() {
+  const script = file('../test/reliability/parked-cost.mjs');
+  const rest = mkdtempSync(path.join(folder, 'rest-'));
+  return JSON.parse(execFileSync(process.execPath, ['--expose-gc', script, '1000', rest], { encoding: 'utf8' }));
+}
+
 say('# The host, measured');
 say('');
 say(
@@ -140,6 +149,10 @@ say(
 const registerMs = await registerCost();
 const contestants = {
   'bare session': await bareSession(),
+  // As the host does, so that progress can move the deadline. For comparison, not for a bar.
+  'bare session, with a progress token': await bareSession({
+    extend: { byMs: 60_000, untilMs: Number.MAX_SAFE_INTEGER },
+  }),
   host: await host({}),
   'host, cache off': await host({ cache: 'off' }),
 };
@@ -158,7 +171,13 @@ for (const c of concurrencies) {
   say(`  rounds: ${ratios.map((each) => each.toFixed(2)).join(', ')}`);
 }
 bar('registering 1,000 lazy servers, ms', registerMs, registerMs <= 200, 'at most 200');
-say(`- for comparison, an answer from the cache: ${hitUs.toFixed(1)} µs`);
+bar('an answer from the cache, µs', hitUs, hitUs <= 10, 'at most 10');
+const { parked, lazy } = restCost();
+for (const [what, cost] of Object.entries({ parked, lazy })) {
+  bar(`heap of a ${what} server, of 1,000, bytes`, cost.heapBytes, cost.heapBytes <= 4_096, 'at most 4,096');
+  bar(`descriptors of all ${what} servers`, cost.descriptors, cost.descriptors === 0, 'none');
+  bar(`timers of a ${what} server`, cost.timers, cost.timers <= 1, 'at most 1');
+}
 clearInterval(alive);
 rmSync(folder, { recursive: true, force: true });
 if (values.save) writeFileSync(new URL('../docs/reports/host.md', import.meta.url), `${lines.join('\n')}\n`);
