@@ -100,8 +100,8 @@ export class Servers {
   /** What the state of a server means for those who count on it. */
   observe({ server, ...event }: SupervisorEvent): void {
     if (event.kind !== 'state') return;
-    if (event.to === 'ready') {
-      // The handshake of a new run was the probe.
+    if (event.to === 'ready' && event.from === 'connecting') {
+      // The handshake of a new run was the probe. A suspect that answered is the run it was before.
       this.find(server)?.breaker.reset();
       this.registry.opened(server);
     } else if ((event.from === 'ready' || event.from === 'suspect') && event.to !== 'suspect') {

@@ -45,6 +45,15 @@ export interface Supervised {
   readonly auth: AuthRecovery | undefined;
 }
 
+interface Limits {
+  readonly deadlineAtMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** What could not even be asked has been silent before, or nobody would want to know. */
+const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> =>
+  (await session.probe(deadlineAtMs)) === 'alive';
+
 const listChanged = 'notifications/tools/list_changed';
 
 export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
@@ -57,7 +66,7 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
     const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
     const history = histories?.of(name, fingerprintOf(definition), plan);
     const auth = authOf(definition, parts);
-    const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
+    const connect = async (run: number, { deadlineAtMs, signal }: Limits, onLost: (error: HostError) => void) => {
       const learner = new ToolLearner(clock, () => reading(name), onProblem);
       // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
       let isUp = false;
@@ -68,6 +77,8 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
         handlers: {
           closed: (error) => isUp && onLost(error),
           handlerError: onProblem,
+          missed: () => supervisor.missed(run),
+          answered: () => supervisor.answered(run),
           notification: ({ method, params }) => {
             // What is kept is forgotten first: the learner's own reading is the first of the new one.
             heard(name, method, params);
@@ -92,12 +103,12 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
-      connect: (_run, signal, onLost) => {
-        const deadlineAtMs = clock.nowMs() + timeouts.startMs;
-        const once = () => connect(deadlineAtMs, signal, onLost);
-        return auth ? auth.withRenewal({ deadlineAtMs, signal }, once) : once();
+      connect: (run, signal, onLost) => {
+        const limits = { deadlineAtMs: clock.nowMs() + timeouts.startMs, signal };
+        const once = () => connect(run, limits, onLost);
+        return auth ? auth.withRenewal(limits, once) : once();
       },
-      verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
+      verify,
     });
     auth?.onChanged(() => supervisor.tokenChanged());
     return { supervisor, auth };

@@ -8,11 +8,11 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, Era } from '../wire/channel.js';
-import { Peer, type PeerHandlers } from '../wire/peer.js';
+import { Peer } from '../wire/peer.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
 import type { LivenessPlan } from './liveness.js';
 import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
-import { Session } from './session.js';
+import { Session, type SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
 
 export interface OpenLimits {
@@ -40,7 +40,7 @@ export interface OpenSessionOptions {
   /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
-  readonly handlers?: PeerHandlers | undefined;
+  readonly handlers?: SessionHandlers | undefined;
   readonly liveness?: LivenessPlan | undefined;
   /** Redacts and neutralises what a server said before it is quoted. */
   readonly clean: (text: string) => string;
@@ -119,7 +119,7 @@ async function openOnce(
       return renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
     };
     const startedInMs = clock.nowMs() - startedAtMs;
-    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, renew });
+    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, handlers, renew });
     return session;
   } catch (error) {
     await peer?.close();
