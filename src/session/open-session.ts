@@ -12,6 +12,7 @@ import { Peer } from '../wire/peer.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
 import type { LivenessPlan } from './liveness.js';
 import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
+import { judgeStart } from './not-mcp.js';
 import { Session, type SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
 
@@ -60,7 +61,10 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
       return outcome;
     }
     attempt = detour(outcome, attempt, options);
-    if (!attempt || tried.has(JSON.stringify(attempt))) throw outcome.error;
+    if (attempt && !tried.has(JSON.stringify(attempt))) continue;
+    // One that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
+    const isKnown = eras?.get(eraKey) !== undefined;
+    throw isKnown ? outcome.error : judgeStart(outcome.error, options.server);
   }
 }
 
@@ -82,8 +86,9 @@ function detour(
   { mayFallBack = true, onlyEra }: OpenSessionOptions,
 ): Attempt | undefined {
   if (!isHostError(error) || onlyEra) return undefined;
-  const { reason, httpStatus } = error.details;
-  const exited = kind === 'stdio' && reason === 'exit';
+  const { reason, httpStatus, exitCode } = error.details;
+  // A shell that found no command would find none in the old way either.
+  const exited = kind === 'stdio' && reason === 'exit' && exitCode !== 126 && exitCode !== 127;
   const refused = kind === 'streamable-http' && refusesWords(httpStatus);
   if (exited && era === undefined) return { variant, era: 'legacy' };
   if (refused && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
