@@ -252,11 +252,7 @@ export class Supervisor<C extends Connection> {
         break;
       case 'arm':
         this.#cancelTimer?.();
-        this.#cancelTimer = this.#clock.at(effect.atMs, () => {
-          this.#cancelTimer = undefined;
-          this.#noteFreeze(this.#options.guard.woke(this.name, effect.atMs));
-          this.#on({ kind: 'woke' });
-        });
+        this.#arm(effect.atMs);
         break;
       case 'disarm':
         this.#cancelTimer?.();
@@ -265,6 +261,16 @@ export class Supervisor<C extends Connection> {
       default:
         effect satisfies never;
     }
+  }
+
+  /** What the timer holds is kept for as long as the server rests: nothing but the supervisor. */
+  #arm(atMs: number): void {
+    this.#cancelTimer = this.#clock.at(atMs, () => {
+      this.#cancelTimer = undefined;
+      const dueAtMs = wakesAtMs(this.#state);
+      if (dueAtMs !== undefined) this.#noteFreeze(this.#options.guard.woke(this.name, dueAtMs));
+      this.#on({ kind: 'woke' });
+    });
   }
 
   #open(number: number): void {
@@ -370,6 +376,10 @@ export class Supervisor<C extends Connection> {
     return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error };
   }
 }
+
+/** When a server that is not up is to be started by its timer. */
+const wakesAtMs = (state: ServerState): number | undefined =>
+  state.kind === 'backing_off' ? state.retryAtMs : 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined;
 
 /** Nothing runs and nothing is being brought up. */
 const isAtRest = (kind: ServerState['kind']): boolean =>
