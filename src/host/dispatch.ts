@@ -113,9 +113,13 @@ class Dispatch {
   }
 
   #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
-    // The server is alive, but an error is no success: only what it can do proves it.
-    if (kind === 'error') return rejectedByServer(this.#call, bytes, this.#parts.clean);
-    this.#server.supervisor.succeeded(run, heardAtMs);
+    const { supervisor } = this.#server;
+    if (kind === 'error') {
+      // It is alive, but an error is no success: only what a server can do proves it.
+      supervisor.answered(run);
+      return rejectedByServer(this.#call, bytes, this.#parts.clean);
+    }
+    supervisor.succeeded(run, heardAtMs);
     const mentioned = mentionedKeys(bytes);
     const isError = (mentioned & MENTIONS_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
     return new CallResult(bytes, isError, run, (mentioned & MENTIONS_TTL) !== 0);

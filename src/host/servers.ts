@@ -100,11 +100,11 @@ export class Servers {
   /** What the state of a server means for those who count on it. */
   observe({ server, ...event }: SupervisorEvent): void {
     if (event.kind !== 'state') return;
-    if (event.to === 'ready') {
-      // The handshake of a new run was the probe.
+    if (event.to === 'ready' && event.from === 'connecting') {
+      // The handshake of a new run was the probe. A suspect that answered is the run it was before.
       this.find(server)?.forgetCircuit();
       this.registry.opened(server);
-    } else if ((event.from === 'ready' || event.from === 'suspect') && event.to !== 'suspect') {
+    } else if (isUp(event.from) && !isUp(event.to)) {
       // Who is not running is not judged by calls: whether it can be had is for its supervisor to say.
       this.find(server)?.forgetCircuit();
       this.registry.closed(server);
@@ -117,3 +117,5 @@ export class Servers {
     await Promise.all([...this.#byName.values()].map((managed) => managed.dispose()));
   }
 }
+
+const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';

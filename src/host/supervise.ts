@@ -45,42 +45,23 @@ export interface Supervised {
   readonly auth: AuthRecovery | undefined;
 }
 
+/** What could not even be asked has been silent before, or nobody would want to know. */
+const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> =>
+  (await session.probe(deadlineAtMs)) === 'alive';
+
 const listChanged = 'notifications/tools/list_changed';
 
 export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
-  const { clock, random, connector, events, reading, heard, onProblem, histories } = parts;
+  const { clock, random, events, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   return (definition) => {
-    const { name, spec, restart, timeouts, isLazy, isEnabled } = definition;
+    const { name, spec, restart, isLazy, isEnabled } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
     const history = histories?.of(name, fingerprintOf(definition), plan);
     const auth = authOf(definition, parts);
-    const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
-      const learner = new ToolLearner(clock, () => reading(name), onProblem);
-      // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
-      let isUp = false;
-      const session = await connector.connect(spec, {
-        startTimeoutMs: Math.ceil(deadlineAtMs - clock.nowMs()),
-        signal,
-        ...(auth === undefined ? {} : { tokens: auth }),
-        handlers: {
-          closed: (error) => isUp && onLost(error),
-          handlerError: onProblem,
-          notification: ({ method, params }) => {
-            // What is kept is forgotten first: the learner's own reading is the first of the new one.
-            heard(name, method, params);
-            if (method === listChanged) learner.changed();
-          },
-        },
-      });
-      await learner.begin(session, { deadlineAtMs, signal });
-      if (session.closedBy) throw session.closedBy;
-      isUp = true;
-      return session;
-    };
-    const supervisor = new Supervisor<Session>({
+    const supervisor: Supervisor<Session> = new Supervisor<Session>({
       name,
       clock,
       random,
@@ -92,16 +73,53 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
-      connect: (_run, signal, onLost) => {
-        const deadlineAtMs = clock.nowMs() + timeouts.startMs;
-        const once = () => connect(deadlineAtMs, signal, onLost);
-        return auth ? auth.withRenewal({ deadlineAtMs, signal }, once) : once();
+      // The one function that each server at rest keeps: what it needs is made when it is called.
+      connect: (run, signal, onLost) => {
+        const limits = { deadlineAtMs: clock.nowMs() + definition.timeouts.startMs, signal };
+        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost });
+        return auth ? auth.withRenewal(limits, once) : once();
       },
-      verify: async (session, deadlineAtMs) => (await session.probe(deadlineAtMs)) === 'alive',
+      verify,
     });
     auth?.onChanged(() => supervisor.tokenChanged());
     return { supervisor, auth };
   };
+}
+
+interface Attempt extends Supervised {
+  readonly definition: ServerDefinition;
+  readonly run: number;
+  readonly limits: { readonly deadlineAtMs: number; readonly signal: AbortSignal };
+  readonly onLost: (error: HostError) => void;
+}
+
+async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
+  const { clock, connector, reading, heard, onProblem } = parts;
+  const { definition, auth, supervisor, run, limits, onLost } = attempt;
+  const { name, spec } = definition;
+  const learner = new ToolLearner(clock, () => reading(name), onProblem);
+  // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
+  let isUp = false;
+  const session = await connector.connect(spec, {
+    startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
+    signal: limits.signal,
+    ...(auth === undefined ? {} : { tokens: auth }),
+    handlers: {
+      closed: (error) => isUp && onLost(error),
+      handlerError: onProblem,
+      missed: () => supervisor.missed(run),
+      answered: () => supervisor.answered(run),
+      notification: ({ method, params }) => {
+        // What is kept is forgotten first: the learner's own reading is the first of the new one.
+        heard(name, method, params);
+        if (method === listChanged) learner.changed();
+      },
+    },
+  });
+  await learner.begin(session, limits);
+  if (session.closedBy) throw session.closedBy;
+  isUp = true;
+  return session;
 }
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {

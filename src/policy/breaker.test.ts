@@ -281,4 +281,4 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
   );
   expect(steps).toBe(1_000_000);
   expect(defaultBreakerPlan).toEqual({ threshold: 5, resetMs: 30_000, resetMsMax: 300_000, probeMs: 5_000 });
-});
+}, 180_000);

@@ -118,7 +118,7 @@ describe('D-59 numbers a double cannot hold', () => {
       fc.property(number, (text) => exact(canonicalText(text)) === exact(text)),
       { numRuns: 20_000 },
     );
-  });
+  }, 180_000);
 });
 
 describe('D-60 what has no canonical text', () => {
@@ -186,7 +186,7 @@ describe('text against JSON.parse', () => {
       }),
       { numRuns: 3_000 },
     );
-  });
+  }, 180_000);
 
   test('text is refused exactly where JSON.parse refuses it', () => {
     const pieces = [
@@ -229,5 +229,5 @@ describe('text against JSON.parse', () => {
       }),
       { numRuns: 30_000 },
     );
-  });
+  }, 180_000);
 });

@@ -17,4 +17,4 @@ test('X9 two lists have one key only if they are the same list', () => {
     ),
     { numRuns: 50_000 },
   );
-});
+}, 180_000);

@@ -15,13 +15,12 @@ import { ChildKeeper } from '../transports/stdio/child-keeper.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
-import type { PeerHandlers } from '../wire/peer.js';
 import type { AuthProvider } from './auth-provider.js';
 import { AuthRecovery, type AuthStatus, withoutScheme } from './auth-recovery.js';
 import type { ClientIdentity } from './client-identity.js';
 import { createEraMemory } from './era-memory.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
-import type { Session } from './session.js';
+import type { Session, SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
 
 export interface ConnectorOptions {
@@ -41,7 +40,7 @@ export interface ConnectorOptions {
 export interface ConnectOptions {
   readonly startTimeoutMs?: number;
   readonly signal?: AbortSignal;
-  readonly handlers?: PeerHandlers;
+  readonly handlers?: SessionHandlers;
   /** HTTP: what each request is authorized with, beside the headers of the definition. */
   readonly tokens?: TokenSource;
 }
@@ -130,6 +129,8 @@ export class Connector {
         ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
         notification: (notification) => handlers.notification?.(notification),
         handlerError: (error) => handlers.handlerError?.(error),
+        missed: () => handlers.missed?.(),
+        answered: () => handlers.answered?.(),
         closed: (error) => {
           this.#sessions.delete(session);
           handlers.closed?.(error);

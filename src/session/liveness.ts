@@ -22,6 +22,10 @@ export interface LivenessSubject {
   owed(): number;
   lastHeardAtMs(): number;
   probe(deadlineAtMs: number): Promise<ProbeResult>;
+  /** The first question in a row that stayed unanswered. */
+  missed(): void;
+  /** Something was heard after all. */
+  answered(): void;
   /** Told once. */
   dead(misses: number): void;
 }
@@ -65,6 +69,7 @@ export class Liveness {
       this.#watch = { kind: 'off' };
     } else if (quietUntilMs > nowMs) {
       this.#waitUntil(quietUntilMs, 0);
+      if (misses > 0) this.#subject.answered();
     } else {
       this.#watch = { kind: 'asking' };
       void this.#ask(nowMs, misses);
@@ -76,12 +81,17 @@ export class Liveness {
     const result = await this.#subject.probe(nextAtMs).catch(() => 'silent' as const);
     if (this.#watch.kind !== 'asking') return;
     if (result === 'alive' || this.#subject.lastHeardAtMs() > askedAtMs) {
-      return this.#waitUntil(this.#clock.nowMs() + this.#plan.quietMs, 0);
+      this.#waitUntil(this.#clock.nowMs() + this.#plan.quietMs, 0);
+      if (misses > 0) this.#subject.answered();
+      return;
     }
     const missed = result === 'silent' ? misses + 1 : misses;
+    if (missed >= this.#plan.missesMax) {
+      this.#watch = { kind: 'stopped' };
+      return this.#subject.dead(missed);
+    }
     // A refusal may come at once: the next question still waits its turn, or three of them would pass in a millisecond.
-    if (missed < this.#plan.missesMax) return this.#waitUntil(Math.max(nextAtMs, this.#clock.nowMs()), missed);
-    this.#watch = { kind: 'stopped' };
-    this.#subject.dead(missed);
+    this.#waitUntil(Math.max(nextAtMs, this.#clock.nowMs()), missed);
+    if (misses === 0 && missed === 1) this.#subject.missed();
   }
 }

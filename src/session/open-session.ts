@@ -8,11 +8,12 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, Era } from '../wire/channel.js';
-import { Peer, type PeerHandlers } from '../wire/peer.js';
+import { Peer } from '../wire/peer.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
 import type { LivenessPlan } from './liveness.js';
 import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
-import { Session } from './session.js';
+import { judgeStart } from './not-mcp.js';
+import { Session, type SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
 
 export interface OpenLimits {
@@ -40,7 +41,7 @@ export interface OpenSessionOptions {
   /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
-  readonly handlers?: PeerHandlers | undefined;
+  readonly handlers?: SessionHandlers | undefined;
   readonly liveness?: LivenessPlan | undefined;
   /** Redacts and neutralises what a server said before it is quoted. */
   readonly clean: (text: string) => string;
@@ -60,7 +61,10 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
       return outcome;
     }
     attempt = detour(outcome, attempt, options);
-    if (!attempt || tried.has(JSON.stringify(attempt))) throw outcome.error;
+    if (attempt && !tried.has(JSON.stringify(attempt))) continue;
+    // One that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
+    const isKnown = eras?.get(eraKey) !== undefined;
+    throw isKnown ? outcome.error : judgeStart(outcome.error, options.server);
   }
 }
 
@@ -82,8 +86,9 @@ function detour(
   { mayFallBack = true, onlyEra }: OpenSessionOptions,
 ): Attempt | undefined {
   if (!isHostError(error) || onlyEra) return undefined;
-  const { reason, httpStatus } = error.details;
-  const exited = kind === 'stdio' && reason === 'exit';
+  const { reason, httpStatus, exitCode } = error.details;
+  // A shell that found no command would find none in the old way either.
+  const exited = kind === 'stdio' && reason === 'exit' && exitCode !== 126 && exitCode !== 127;
   const refused = kind === 'streamable-http' && refusesWords(httpStatus);
   if (exited && era === undefined) return { variant, era: 'legacy' };
   if (refused && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
@@ -119,7 +124,7 @@ async function openOnce(
       return renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
     };
     const startedInMs = clock.nowMs() - startedAtMs;
-    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, renew });
+    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, handlers, renew });
     return session;
   } catch (error) {
     await peer?.close();

@@ -3,10 +3,11 @@ import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { openSession } from './open-session.js';
+import type { SessionHandlers } from './session.js';
 
 type Handler = (message: Record<string, unknown>, channel: ScriptedChannel) => unknown;
 
-async function open(era: 'legacy' | 'modern', http: boolean, answer: Handler) {
+async function open(era: 'legacy' | 'modern', http: boolean, answer: Handler, handlers: SessionHandlers = {}) {
   const clock = new FakeClock();
   const channel = new ScriptedChannel();
   if (http) Object.defineProperty(channel, 'kind', { value: 'streamable-http' });
@@ -25,6 +26,7 @@ async function open(era: 'legacy' | 'modern', http: boolean, answer: Handler) {
     startTimeoutMs: 1_000,
     clean: (text) => text,
     liveness: { quietMs: 100, probeTimeoutMs: 10, missesMax: 3 },
+    handlers,
     open: () => Promise.resolve(channel),
   });
   const methods = () => channel.messages.map((message) => message.method);
@@ -375,6 +377,40 @@ describe('liveness', () => {
       expect(channel.closes).toBe(1);
     },
   );
+
+  /** What the session told, in order. */
+  async function doubted() {
+    const told: string[] = [];
+    const parts = await open('legacy', false, () => undefined, {
+      missed: () => told.push('missed'),
+      answered: () => told.push('answered'),
+      closed: ({ details }) => told.push(`closed: ${details.reason}`),
+    });
+    const call = parts.session.callTool('x', '{}', parts.until());
+    call.catch(() => {});
+    return { ...parts, told };
+  }
+
+  test('the first miss is told at once and once, long before the server is given up', async () => {
+    const { clock, told } = await doubted();
+    await clock.advanceAsync(109);
+    expect(told).toEqual([]);
+    await clock.advanceAsync(1);
+    expect(told).toEqual(['missed']);
+    await clock.advanceAsync(20);
+    expect(told).toEqual(['missed', 'closed: unresponsive']);
+  });
+
+  test('what is heard after a miss clears the doubt, and a later silence is a new one', async () => {
+    const { clock, channel, told } = await doubted();
+    await clock.advanceAsync(112);
+    channel.say({ jsonrpc: '2.0', method: 'notifications/message' });
+    await clock.advanceAsync(8);
+    expect(told).toEqual(['missed', 'answered']);
+    await clock.advanceAsync(115);
+    expect(told).toEqual(['missed', 'answered', 'missed']);
+    expect(channel.closes).toBe(0);
+  });
 
   test.each([429, 500, 405])('status %i is a sign of life', async (httpStatus) => {
     const refusal = () => new HostError('overloaded', 'no', { httpStatus, execution: 'uncertain' });

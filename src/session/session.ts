@@ -12,7 +12,7 @@ import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
-import type { Answer, DeadlineExtension, Peer } from '../wire/peer.js';
+import type { Answer, DeadlineExtension, Peer, PeerHandlers } from '../wire/peer.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
@@ -35,6 +35,16 @@ export interface CallOptions {
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
 export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
+/** Who is told what a session notices by itself. Doubt is not the end: a session that is given up is told as `closed`. */
+export interface LivenessHandlers {
+  /** It owes an answer, was asked for a sign of life, and gave none. */
+  missed?(): void;
+  /** Something was heard after all. */
+  answered?(): void;
+}
+
+export interface SessionHandlers extends PeerHandlers, LivenessHandlers {}
+
 export interface SessionParts {
   readonly server: string;
   readonly peer: Peer;
@@ -45,6 +55,7 @@ export interface SessionParts {
   /** From the first byte of the start to the end of negotiation. */
   readonly startedInMs: number;
   readonly liveness?: LivenessPlan | undefined;
+  readonly handlers?: LivenessHandlers | undefined;
   /** Opens the legacy session again on the same channel. */
   readonly renew: () => Promise<ServerFacts>;
 }
@@ -92,6 +103,8 @@ export class Session {
       owed: () => this.#peer.owed,
       lastHeardAtMs: () => this.#peer.lastMessageAtMs,
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
+      missed: () => parts.handlers?.missed?.(),
+      answered: () => parts.handlers?.answered?.(),
       dead: (misses) => void this.#peer.abandon(this.#unresponsive(misses)),
     });
   }

@@ -5,11 +5,14 @@ import { CorrelatedFailures, type Freeze } from './correlated-failures.js';
 function guardOf(servers: number) {
   const clock = new FakeClock();
   const freezes: Freeze[] = [];
-  const guard = new CorrelatedFailures(clock, (freeze) => freezes.push(freeze));
+  const guard = new CorrelatedFailures(clock);
   const names = Array.from({ length: servers }, (_, i) => `s${i}`);
   for (const name of names) guard.entered(name);
   const fail = (...which: number[]) => {
-    for (const i of which) guard.failed(`s${i}`);
+    for (const i of which) {
+      const freeze = guard.failed(`s${i}`);
+      if (freeze) freezes.push(freeze);
+    }
   };
   return { clock, guard, freezes, fail };
 }
@@ -24,7 +27,7 @@ describe('servers that fall together', () => {
     clock.advance(5_000);
     fail(2, 3);
     expect(guard.isFrozen).toBe(true);
-    expect(freezes).toEqual([{ untilMs: 40_000, failed: ['s0', 's1', 's2'], inPlay: 4 }]);
+    expect(freezes).toEqual([{ cause: 'correlated', forMs: 30_000, untilMs: 40_000, servers: ['s0', 's1', 's2'] }]);
     clock.advance(29_999);
     expect(guard.isFrozen).toBe(true);
     clock.advance(1);
@@ -84,5 +87,19 @@ describe('servers that fall together', () => {
     guard.entered('s0');
     fail(0);
     expect(guard.isFrozen).toBe(true);
+  });
+});
+
+describe('a process that did not run', () => {
+  test('S4 a timer more than five seconds late freezes the budgets, once while they are', () => {
+    const { clock, guard } = guardOf(1);
+    clock.advance(10_000);
+    expect(guard.woke('s0', 5_000)).toBeUndefined();
+    expect(guard.isFrozen).toBe(false);
+    expect(guard.woke('s0', 4_999)).toEqual({ cause: 'suspended', forMs: 30_000, untilMs: 40_000, servers: ['s0'] });
+    expect(guard.isFrozen).toBe(true);
+    expect(guard.woke('s0', 0)).toBeUndefined();
+    clock.advance(30_000);
+    expect(guard.isFrozen).toBe(false);
   });
 });

@@ -1,7 +1,8 @@
 /**
- * Notices when servers fall together. Then the fault is most likely the host's (network gone, machine asleep, memory out),
- * and no server should spend its restart budget on it.
- * Not here: what a frozen budget means for a server (server-state.ts).
+ * Notices when servers fall together, or when the process did not run for a while. Then the fault is most likely the host's
+ * (network gone, machine asleep, memory out), and no server should spend its restart budget on it.
+ * Not here: what a frozen budget means for a server (server-state.ts), telling anybody (supervisor.ts). A pause is seen by the
+ * timers that servers have armed anyway: one while none was armed is not seen, and needs no pulse of its own.
  *
  * Invariant: a server counts once, and again only after it was proven in between. So servers that are simply broken, be
  * they ever so many, cannot keep the budgets frozen and be restarted for ever.
@@ -17,6 +18,8 @@ export interface CorrelationPlan {
   readonly withinMs: number;
   /** … freezes the budgets for this long. */
   readonly freezeMs: number;
+  /** So does a timer that comes later than this. */
+  readonly lateMs: number;
 }
 
 export const defaultCorrelation: CorrelationPlan = {
@@ -24,13 +27,16 @@ export const defaultCorrelation: CorrelationPlan = {
   serversMin: 4,
   withinMs: 10_000,
   freezeMs: 30_000,
+  lateMs: 5_000,
 };
 
 export interface Freeze {
+  readonly cause: 'correlated' | 'suspended';
+  readonly forMs: number;
+  /** On the host's clock. */
   readonly untilMs: number;
-  /** Names of those that fell together. */
-  readonly failed: readonly string[];
-  readonly inPlay: number;
+  /** Names of those that fell together, or of the one whose timer was late. */
+  readonly servers: readonly string[];
 }
 
 interface Entry {
@@ -43,15 +49,13 @@ interface Entry {
 export class CorrelatedFailures {
   readonly #clock: Clock;
   readonly #plan: CorrelationPlan;
-  readonly #onFreeze: (freeze: Freeze) => void;
   /** One entry per server that was ever started, until it is forgotten. */
   readonly #servers = new Map<string, Entry>();
   #frozenUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(clock: Clock, onFreeze: (freeze: Freeze) => void = () => {}, plan = defaultCorrelation) {
+  constructor(clock: Clock, plan = defaultCorrelation) {
     this.#clock = clock;
     this.#plan = plan;
-    this.#onFreeze = onFreeze;
   }
 
   get isFrozen(): boolean {
@@ -79,14 +83,17 @@ export class CorrelatedFailures {
     if (entry) entry.failedAtMs = undefined;
   }
 
-  /** Tell it before the failure is charged, so that the one that tips the scale is not. */
-  failed(server: string): void {
+  /**
+   * Tell it before the failure is charged, so that the one that tips the scale is not. Returns the freeze that this one
+   * brought about, to be told to the world.
+   */
+  failed(server: string): Freeze | undefined {
     const entry = this.#servers.get(server);
-    if (!entry || entry.failedAtMs !== undefined) return;
+    if (!entry || entry.failedAtMs !== undefined) return undefined;
     const nowMs = this.#clock.nowMs();
     entry.failedAtMs = nowMs;
-    if (this.isFrozen) return;
-    const { share, serversMin, withinMs, freezeMs } = this.#plan;
+    if (this.isFrozen) return undefined;
+    const { share, serversMin, withinMs } = this.#plan;
     const failed: string[] = [];
     let inPlay = 0;
     for (const [name, { isInPlay, failedAtMs }] of this.#servers) {
@@ -94,8 +101,18 @@ export class CorrelatedFailures {
       if (hasFailed) failed.push(name);
       if (hasFailed || isInPlay) inPlay++;
     }
-    if (inPlay < serversMin || failed.length <= share * inPlay) return;
-    this.#frozenUntilMs = nowMs + freezeMs;
-    this.#onFreeze({ untilMs: this.#frozenUntilMs, failed, inPlay });
+    return inPlay >= serversMin && failed.length > share * inPlay ? this.#freeze('correlated', failed) : undefined;
+  }
+
+  /** A timer of this server fired that was due at `dueAtMs`. Tell it before what the timer is for. */
+  woke(server: string, dueAtMs: number): Freeze | undefined {
+    const isLate = this.#clock.nowMs() - dueAtMs > this.#plan.lateMs;
+    return isLate && !this.isFrozen ? this.#freeze('suspended', [server]) : undefined;
+  }
+
+  #freeze(cause: Freeze['cause'], servers: readonly string[]): Freeze {
+    const { freezeMs: forMs } = this.#plan;
+    this.#frozenUntilMs = this.#clock.nowMs() + forMs;
+    return { cause, forMs, untilMs: this.#frozenUntilMs, servers };
   }
 }

@@ -35,6 +35,9 @@ const permanentReasons: ReadonlySet<string | undefined> = new Set([
   'unsupported_platform',
 ]);
 
+/** Reasons of `protocol_error`: what it speaks is not what we speak. */
+const foreignReasons: ReadonlySet<string | undefined> = new Set(['no_common_version', 'not_mcp']);
+
 /** What a shell, or a wrapper like it, exits with when it may not run the command, or does not find it. */
 const permanentExits: ReadonlySet<number | undefined> = new Set([126, 127]);
 
@@ -45,7 +48,7 @@ export function classifyFailure(error: unknown): FailureKind {
   const isPermanent =
     error.code === 'invalid_spec' ||
     (error.code === 'connect_failed' && permanentReasons.has(reason)) ||
-    (error.code === 'protocol_error' && reason === 'no_common_version') ||
+    (error.code === 'protocol_error' && foreignReasons.has(reason)) ||
     permanentExits.has(exitCode);
   return isPermanent ? 'permanent' : 'transient';
 }

@@ -2,8 +2,10 @@
  * When a server that failed is started again, and when it is left alone for a while. Pure: time and chance come in.
  *
  * Two rules park a server, because one alone can be walked around: more than `maxRestarts` restarts within the window, or
- * `maxUnprovenStarts` starts in a row that ended before the server was proven. A slow starter never fills the window, and a
- * server that lives for six seconds each time is never unproven.
+ * `maxUnprovenStarts` starts in a row that ended before the server was proven. A slow starter never fills the window; with a
+ * larger `maxRestarts`, a server that comes up and dies at once would spend all of it first.
+ * A proven run empties the ledger. So a server that lives just long enough to be proven each time is never parked by either
+ * rule: it is of use in between, and is restarted for as long as that goes on.
  */
 import type { Random } from '../kernel/random.js';
 

@@ -296,6 +296,66 @@ describe('authorization', () => {
     server.on({ kind: 'token_changed' });
     expect(server.opened).toEqual([1, 2]);
   });
+
+  const wakes: [string, (server: ReturnType<typeof drive>) => unknown][] = [
+    ['a new token', (server) => server.on({ kind: 'token_changed' })],
+    ['its timer', (server) => server.advance(defaultPlan.probeMsMax)],
+  ];
+  const refusals: [string, (server: ReturnType<typeof drive>) => unknown][] = [
+    ['refused at the start', (server) => server.failToOpen('auth')],
+    [
+      'refused while it ran',
+      (server) => {
+        server.up();
+        server.lose('auth');
+      },
+    ],
+  ];
+  const table = refusals.flatMap(([was, refuse]) => wakes.map(([by, wake]) => ({ was, refuse, by, wake })));
+
+  test.each(table)('D-33 $was and woken by $by, a failure is charged as any other', ({ refuse, wake }) => {
+    for (const onExhausted of ['park', 'eject'] as const) {
+      const server = drive({ plan: { onExhausted } });
+      server.on({ kind: 'wanted' });
+      refuse(server);
+      expect(server.state()).toMatchObject({ kind: 'auth_required', ledger: emptyLedger });
+      wake(server);
+      server.failToOpen();
+      expect(server.state()).toMatchObject({
+        kind: 'backing_off',
+        ledger: { restartsAtMs: [server.nowMs()], unprovenStarts: 1, parked: undefined },
+      });
+      // And it has the rest of its budget, not more.
+      for (let i = 0; i < 5; i++) {
+        expect(server.state().kind).toBe('backing_off');
+        server.advance(5_000);
+        server.failToOpen();
+      }
+      expect(server.state().kind).toBe(onExhausted === 'park' ? 'parked' : 'ejected');
+    }
+  });
+
+  test.each(table)('D-33 $was and woken by $by, a run that is lost is charged as any other', ({ refuse, wake }) => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    refuse(server);
+    wake(server);
+    server.up();
+    server.lose();
+    expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: { unprovenStarts: 1 } });
+  });
+
+  test.each(wakes)('D-33 one that had been parked before it was refused is on probation, woken by %s', (_by, wake) => {
+    const server = drive();
+    server.on({ kind: 'wanted' });
+    server.failToOpen('permanent');
+    server.advance(72_000);
+    server.failToOpen('auth');
+    expect(server.state().kind).toBe('auth_required');
+    wake(server);
+    server.failToOpen();
+    expect(server.state()).toMatchObject({ kind: 'parked', ledger: { failedProbes: 1, restartsAtMs: [] } });
+  });
 });
 
 describe('stopping', () => {
@@ -376,6 +436,10 @@ describe('C-INV whatever happens in whatever order', () => {
     byMs: fc.constantFrom(0, 10, 1_000, 6_000, 31_000, 400_000),
   });
 
+  /** Out of use, or about to be. */
+  const isVerdict = (state: ServerState): boolean =>
+    ['parked', 'ejected'].includes(state.kind === 'closing' ? state.next.kind : state.kind);
+
   test('something armed can bring the server back, runs never overlap, and run numbers only grow', () => {
     fc.assert(
       fc.property(fc.array(event, { maxLength: 60 }), fc.boolean(), fc.boolean(), (events, isLazy, ejects) => {
@@ -383,6 +447,7 @@ describe('C-INV whatever happens in whatever order', () => {
         let open = 0;
         for (const { kind, age, failure, byMs } of events) {
           const run = Math.max(0, server.run() - age);
+          const before = server.state();
           if (kind === 'advance') server.advance(byMs);
           else if (kind === 'open_failed' || kind === 'lost') server.on({ kind, run, failure, reason } as ServerEvent);
           else server.on({ kind, run } as ServerEvent);
@@ -396,9 +461,16 @@ describe('C-INV whatever happens in whatever order', () => {
           // A registered server is brought back by whoever wants it: `wanted` opens it at once.
           if (!isOut && !hasRun && state.kind !== 'registered') expect(isArmed).toBe(true);
           if (isOut) expect(isArmed).toBe(false);
+          // Nobody is taken out of use but for cause: a fault that stays, a spent budget, or a probe that failed.
+          if (!isVerdict(before) && isVerdict(state)) {
+            const { restartsAtMs, unprovenStarts } = state.ledger;
+            const isSpent = restartsAtMs.length > defaultPlan.maxRestarts || unprovenStarts >= 6;
+            const isPermanent = kind === 'open_failed' && failure === 'permanent';
+            expect(isPermanent || isSpent || before.ledger.parked !== undefined).toBe(true);
+          }
         }
       }),
       { numRuns: 5_000 },
     );
-  });
+  }, 180_000);
 });

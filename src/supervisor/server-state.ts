@@ -1,6 +1,7 @@
 /**
  * The life of one supervised server, as a pure function of state, event, time, plan and chance.
- * Not here: opening and closing connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry/).
+ * Not here: what a failure costs and how long the waits are (after-failure.ts, restart-plan.ts), opening and closing
+ * connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry/).
  *
  * Invariants (server-state.test.ts checks them over random event sequences):
  * - An event of an older run changes nothing, so a late reply can neither revive nor kill anything.
@@ -9,17 +10,19 @@
  *   run being closed, or a timer.
  * - One restart is charged per run, whatever fails with it.
  */
-import type { Random } from '../kernel/random.js';
 import {
-  charge,
-  emptyLedger,
-  type Ledger,
-  probeDelayMs,
-  type Reason,
-  type RestartPlan,
-  restartDelayMs,
-  uncharged,
-} from './restart-plan.js';
+  type Aftermath,
+  charged,
+  type FailureContext,
+  type Following,
+  forborne,
+  needsAuth,
+  type Probe,
+  park,
+  probeFailed,
+  retry,
+} from './after-failure.js';
+import { emptyLedger, type Ledger, type Reason } from './restart-plan.js';
 
 export interface Common {
   /** The newest run that was ever opened; 0 before the first. */
@@ -59,17 +62,6 @@ interface Trial {
   readonly probe: Probe | undefined;
 }
 
-/** One attempt at a parked server. One that a call asked for does not move the schedule of the others. */
-type Probe = { readonly by: 'timer' | 'operator' } | { readonly by: 'call'; readonly nextProbeAtMs: number };
-
-/** Where a run that is being closed leads. */
-type Following =
-  | { readonly kind: 'registered' }
-  | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
-  | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly nextWakeAtMs: number }
-  | { readonly kind: 'ejected'; readonly reason: Reason }
-  | { readonly kind: 'auth_required'; readonly reason: Reason; readonly nextProbeAtMs: number };
-
 export type FailureKind =
   | 'transient'
   /** Command missing, not MCP, bad definition: trying again at once cannot help. */
@@ -99,10 +91,7 @@ export type Effect =
   | { readonly do: 'arm'; readonly atMs: number }
   | { readonly do: 'disarm' };
 
-export interface StepContext {
-  readonly nowMs: number;
-  readonly plan: RestartPlan;
-  readonly random: Random;
+export interface StepContext extends FailureContext {
   /** True while many servers fail together: nobody is charged for a fault of the host. */
   readonly isFrozen?: boolean;
   /** A lazy server waits to be wanted after a reload; others start. */
@@ -158,6 +147,8 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
   }
 }
 
+/** What outlives a state. */
+type Lasting = Pick<Common, 'run' | 'ledger'>;
 type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
 type Connecting = Extract<ServerState, { kind: 'connecting' }>;
 
@@ -167,6 +158,7 @@ const isDisabled = (state: ServerState): boolean =>
   state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
+/** A start is a probe when the ledger says that the server was parked, whatever it has waited for since. */
 function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): Step {
   const next = run + 1;
   const probe = asked ?? (ledger.parked && { by: 'timer' });
@@ -250,9 +242,7 @@ function enable(state: ServerState, context: StepContext): Step {
 }
 
 function tokenChanged(state: ServerState, context: StepContext): Step {
-  return state.kind === 'auth_required' || state.kind === 'parked'
-    ? open(state, context, { by: 'operator' })
-    : unchanged(state);
+  return state.kind === 'auth_required' || state.kind === 'parked' ? open(state, context) : unchanged(state);
 }
 
 function idle(state: ServerState, context: StepContext): Step {
@@ -285,28 +275,39 @@ function openFailed(
   event: Extract<ServerEvent, { kind: 'open_failed' }>,
   context: StepContext,
 ): Step {
-  const { reason } = event;
-  if (event.failure === 'auth') return enter(state, needsAuth(reason, context), context);
-  if (state.probe) return enter(...probeFailed(state, state.probe, reason, context), context);
-  if (event.failure === 'permanent') return enter(...park(state, reason, context), context);
-  if (event.isFree) return enter(state, retry(state.ledger, false, reason, context), context);
-  if (context.isFrozen) return enter(...forborne(state, false, reason, context), context);
-  return enter(...charged(state, false, reason, context), context);
+  const { run } = state;
+  const [ledger, following] = afterOpenFailed(state, event, context);
+  return enter({ run, ledger }, following, context);
+}
+
+function afterOpenFailed(
+  { ledger, probe }: Connecting,
+  { failure, reason, isFree }: Extract<ServerEvent, { kind: 'open_failed' }>,
+  context: StepContext,
+): Aftermath {
+  if (failure === 'auth') return needsAuth(ledger, reason, context);
+  if (probe) return probeFailed(ledger, probe, reason, context);
+  if (failure === 'permanent') return park(ledger, reason, context);
+  if (isFree) return [ledger, retry(ledger, false, reason, context)];
+  if (context.isFrozen) return forborne(ledger, false, reason, context);
+  return charged(ledger, false, reason, context);
 }
 
 function lost(state: Up, event: Extract<ServerEvent, { kind: 'lost' }>, context: StepContext): Step {
-  const { reason } = event;
-  if (event.failure === 'auth') return close(state, needsAuth(reason, context), context);
-  if (context.isFrozen) {
-    const [common, following] = forborne(state, state.isProven, reason, context);
-    return close(common, following, context);
-  }
-  if (state.probe && !state.isProven) {
-    const [common, following] = probeFailed(state, { by: 'timer' }, reason, context);
-    return close(common, following, context);
-  }
-  const [common, following] = charged(state, state.isProven, reason, context);
-  return close(common, following, context);
+  const { run } = state;
+  const [ledger, following] = afterLost(state, event, context);
+  return close({ run, ledger }, following, context);
+}
+
+function afterLost(
+  { ledger, probe, isProven }: Up,
+  { failure, reason }: Extract<ServerEvent, { kind: 'lost' }>,
+  context: StepContext,
+): Aftermath {
+  if (failure === 'auth') return needsAuth(ledger, reason, context);
+  if (context.isFrozen) return forborne(ledger, isProven, reason, context);
+  if (probe && !isProven) return probeFailed(ledger, { by: 'timer' }, reason, context);
+  return charged(ledger, isProven, reason, context);
 }
 
 function closed(state: ServerState, context: StepContext): Step {
@@ -324,7 +325,7 @@ function woke(state: ServerState, context: StepContext): Step {
     case 'parked':
     case 'auth_required':
       if (nowMs < state.nextProbeAtMs) return [state, [{ do: 'arm', atMs: state.nextProbeAtMs }]];
-      return open(state, context, { by: 'timer' });
+      return open(state, context);
     case 'ready':
     case 'suspect':
       return prove(state, context);
@@ -333,15 +334,14 @@ function woke(state: ServerState, context: StepContext): Step {
   }
 }
 
-// --- where a failure leads
+// --- between two runs
 
-const close = (common: Common, then: Following, { nowMs }: StepContext): Step => [
+const close = (common: Lasting, then: Following, { nowMs }: StepContext): Step => [
   { kind: 'closing', run: common.run, ledger: common.ledger, sinceMs: nowMs, next: then },
   [{ do: 'disarm' }, { do: 'close', run: common.run }],
 ];
 
-function enter(common: Common, following: Following, { nowMs }: StepContext): Step {
-  const { run, ledger } = common;
+function enter({ run, ledger }: Lasting, following: Following, { nowMs }: StepContext): Step {
   // Spelt out: a copy of `following` with more members would have a shape of its own, which costs more than it holds.
   switch (following.kind) {
     case 'backing_off': {
@@ -365,51 +365,3 @@ function enter(common: Common, following: Following, { nowMs }: StepContext): St
       return following satisfies never;
   }
 }
-
-function charged(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
-  const { ledger, exhausted } = charge(common.ledger, context.nowMs, wasProven, context.plan);
-  const after = { ...common, ledger };
-  return exhausted ? park(after, reason, context) : [after, retry(ledger, wasProven, reason, context)];
-}
-
-/** A failure that is not the server's fault: no charge, but the waits grow as if there were one. */
-function forborne(common: Common, wasProven: boolean, reason: Reason, context: StepContext): [Common, Following] {
-  const ledger = uncharged(common.ledger);
-  return [{ ...common, ledger }, retry(ledger, wasProven, reason, context)];
-}
-
-const retry = (
-  ledger: Ledger,
-  wasProven: boolean,
-  reason: Reason,
-  { nowMs, plan, random }: StepContext,
-): Following => ({
-  kind: 'backing_off',
-  retryAtMs: nowMs + restartDelayMs(ledger, wasProven, plan, random),
-  reason,
-});
-
-function park(before: Common, reason: Reason, { nowMs, plan, random }: StepContext): [Common, Following] {
-  const ledger = { ...before.ledger, parked: { reason, atMs: nowMs } };
-  const common = { ...before, ledger };
-  if (plan.onExhausted === 'eject') return [common, { kind: 'ejected', reason }];
-  const nextProbeAtMs = nowMs + probeDelayMs(ledger, plan, random);
-  return [common, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs }];
-}
-
-/** A call may try a parked server once between two probes, so that impatient callers cannot hammer it. */
-function probeFailed(common: Common, probe: Probe, reason: Reason, context: StepContext): [Common, Following] {
-  if (probe.by === 'call' && probe.nextProbeAtMs > context.nowMs) {
-    const { nextProbeAtMs } = probe;
-    return [common, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nextProbeAtMs + context.plan.wakeAfterMs }];
-  }
-  const ledger = { ...common.ledger, failedProbes: common.ledger.failedProbes + 1 };
-  return park({ ...common, ledger }, reason, context);
-}
-
-/** Asked again only slowly: what helps is a new token, which wakes it at once. */
-const needsAuth = (reason: Reason, { nowMs, plan }: StepContext): Following => ({
-  kind: 'auth_required',
-  reason,
-  nextProbeAtMs: nowMs + plan.probeMsMax,
-});

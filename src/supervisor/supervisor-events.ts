@@ -1,7 +1,8 @@
 /**
  * What a supervisor tells the world: one stream, shared by all servers, that log, metrics and dashboard read alike.
- * Not here: deciding anything. A listener that throws or calls back disturbs nobody.
+ * Not here: deciding anything, or when what is told (narrator.ts). A listener that throws or calls back disturbs nobody.
  */
+import type { Freeze } from './correlated-failures.js';
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
 
@@ -22,6 +23,11 @@ export type SupervisorEvent = {
   | { readonly kind: 'revived'; readonly afterMs: number }
   | { readonly kind: 'proven' }
   | { readonly kind: 'close_failed'; readonly error: unknown }
+  /**
+   * A fault of the whole host: for `forMs` no server is charged for what fails. Told once per freeze, by the server that
+   * showed it; `servers` are those that fell together, or the one whose timer was late.
+   */
+  | ({ readonly kind: 'freeze' } & Freeze)
 );
 
 const kinds = {
@@ -33,6 +39,7 @@ const kinds = {
   revived: true,
   proven: true,
   close_failed: true,
+  freeze: true,
 } as const satisfies Record<SupervisorEvent['kind'], true>;
 
 export const supervisorEventKinds = Object.keys(kinds) as readonly SupervisorEvent['kind'][];
@@ -48,58 +55,3 @@ export type Told = SupervisorEvent extends infer Event
     ? Omit<Event, 'atMs' | 'server'>
     : never
   : never;
-
-/** Turns changes of state into events. Remembers only what an event says about earlier ones. */
-export class Narrator {
-  #outSinceMs: number | undefined;
-  #parkedFor: string | undefined;
-  #repeats = 0;
-
-  /** What to say about this change, in order. */
-  tell(before: ServerState, after: ServerState, nowMs: number, restarts: number): Told[] {
-    const { run } = after;
-    const told = before.kind === after.kind ? [] : this.#entered(before, after, nowMs, restarts);
-    if (isProven(after) && !isProven(before)) {
-      this.#parkedFor = undefined;
-      told.push({ kind: 'proven', run });
-    }
-    return told;
-  }
-
-  #entered({ kind: from }: ServerState, after: ServerState, nowMs: number, restarts: number): Told[] {
-    const { run, kind } = after;
-    const state: Told = { kind: 'state', run, from, to: kind };
-    switch (kind) {
-      case 'backing_off': {
-        const { reason, retryAtMs } = after;
-        return [state, { kind: 'restart', run, restarts, reason, delayMs: Math.max(0, retryAtMs - nowMs) }];
-      }
-      case 'parked': {
-        const { reason, nextProbeAtMs } = after;
-        this.#outSinceMs ??= nowMs;
-        return [state, { kind, run, reason, nextProbeAtMs, repeats: this.#parkedAgain(reason) }];
-      }
-      case 'ejected':
-      case 'auth_required':
-        this.#outSinceMs ??= nowMs;
-        return [state, { kind, run, reason: after.reason }];
-      case 'ready': {
-        const outSinceMs = this.#outSinceMs;
-        this.#outSinceMs = undefined;
-        return outSinceMs === undefined ? [state] : [state, { kind: 'revived', run, afterMs: nowMs - outSinceMs }];
-      }
-      default:
-        return [state];
-    }
-  }
-
-  #parkedAgain({ code, message }: Reason): number {
-    const reason = JSON.stringify([code, message]);
-    this.#repeats = reason === this.#parkedFor ? this.#repeats + 1 : 0;
-    this.#parkedFor = reason;
-    return this.#repeats;
-  }
-}
-
-const isProven = (state: ServerState): boolean =>
-  (state.kind === 'ready' || state.kind === 'suspect') && state.isProven;

@@ -151,4 +151,4 @@ test('C-INV whatever happens, one run at a time, everyone answered, nothing left
     process.off('unhandledRejection', onUnhandled);
   }
   expect(unhandled).toEqual([]);
-});
+}, 180_000);

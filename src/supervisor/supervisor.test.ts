@@ -1,6 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { crashed, type FakeConnection, FakeServer } from '../../test/fakes/supervised-server.js';
+import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
@@ -8,8 +9,9 @@ import { Registry } from '../registry/registry.js';
 import { CorrelatedFailures } from './correlated-failures.js';
 import { defaultPlan } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
-import { Supervisor, type SupervisorOptions } from './supervisor.js';
+import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';
+import type { SupervisorOptions } from './supervisor-options.js';
 
 function setUp(options: Partial<SupervisorOptions<FakeConnection>> = {}) {
   const clock = new FakeClock();
@@ -379,6 +381,65 @@ describe('starts and restarts', () => {
     await clock.advanceAsync(200);
     expect(heard('close_failed')).toMatchObject([{ run: 1, error: closeError, server: 'files' }]);
     expect(server.starts).toBe(2);
+  });
+});
+
+describe('a process that was suspended', () => {
+  /** Time goes on while the process sleeps, and no timer fires meanwhile. */
+  function sleepy() {
+    const awake = new FakeClock();
+    let sleptMs = 0;
+    const clock: Clock = {
+      nowMs: () => awake.nowMs() + sleptMs,
+      date: () => new Date(awake.date().getTime() + sleptMs),
+      at: (atMs, run) => awake.at(atMs - sleptMs, run),
+    };
+    return { awake, clock, sleep: (ms: number) => (sleptMs += ms) };
+  }
+
+  test('S4 charges nobody for what fails as it wakes, and says so once', async () => {
+    const { awake, clock, sleep } = sleepy();
+    const { supervisor, server, heard } = setUp({
+      clock,
+      guard: new CorrelatedFailures(clock),
+      gate: new StartGate(clock, { concurrent: 4 }),
+    });
+    server.next = () => failing;
+    supervisor.start();
+    await awake.advanceAsync(0);
+    expect(supervisor.snapshot()).toMatchObject({ state: 'backing_off', restarts: 1 });
+    sleep(8 * 3_600_000);
+    await awake.advanceAsync(29_000);
+    expect(heard('freeze')).toMatchObject([
+      {
+        server: 'files',
+        run: 1,
+        cause: 'suspended',
+        servers: ['files'],
+        forMs: 30_000,
+        untilMs: 8 * 3_600_000 + 30_075,
+      },
+    ]);
+    // Seven failures and more since it woke, and none of them counts.
+    expect(server.starts).toBeGreaterThan(7);
+    expect([supervisor.snapshot().restarts, heard('parked').length]).toEqual([0, 0]);
+    await awake.advanceAsync(60_000);
+    expect(supervisor.snapshot().state).toBe('parked');
+  });
+});
+
+describe('what a call says about its server', () => {
+  test('D-33 only a result proves it: an error that it answers with is no more than a sign of life', async () => {
+    const { acquire, clock, supervisor } = setUp();
+    const { run } = await acquire();
+    supervisor.answered(run);
+    await clock.advanceAsync(6_000);
+    expect(supervisor.snapshot()).toMatchObject({ isProven: false, lastSuccessAtMs: undefined });
+    supervisor.missed(run);
+    supervisor.answered(run);
+    expect(supervisor.snapshot()).toMatchObject({ state: 'ready', isProven: false });
+    supervisor.succeeded(run, clock.nowMs());
+    expect(supervisor.snapshot()).toMatchObject({ isProven: true, lastSuccessAtMs: 6_000 });
   });
 });
 

@@ -2,56 +2,24 @@
  * The shell around one server's state machine: holds the state, performs the effects, feeds back what happened, and lets
  * callers wait for a connection.
  * Not here: every decision about the state (server-state.ts), one attempt to connect (run.ts), what refused callers are told
- * (refusals.ts), who needs the server at all (registry/).
+ * (refusals.ts), what the world is told (narrator.ts), who needs the server at all (registry/).
  *
  * Invariants: events are taken one at a time, in order, each in the tick it arrives in; there is at most one run, one timer
  * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
-import type { Emitter } from '../kernel/emitter.js';
 import { type HostError, toRemember } from '../kernel/errors.js';
-import type { Random } from '../kernel/random.js';
-import type { CorrelatedFailures } from './correlated-failures.js';
+import type { Freeze } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
-import { type Connect, type Connection, classifyFailure, type Verify } from './ports.js';
+import { Narrator } from './narrator.js';
+import { type Connection, classifyFailure } from './ports.js';
 import { cancelled, notYet, type Refused, refusalOf, tooManyWait, unresponsive } from './refusals.js';
-import { defaultPlan, emptyLedger, type Ledger, type RestartPlan, restartsInWindow } from './restart-plan.js';
+import { defaultPlan, emptyLedger, type RestartPlan, restartsInWindow } from './restart-plan.js';
 import { Run } from './run.js';
 import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
 import { type Snapshot, type SnapshotFacts, snapshotOf } from './snapshot.js';
-import type { StartGate } from './start-gate.js';
-import { Narrator, type SupervisorEvents, type Told } from './supervisor-events.js';
+import type { SupervisorOptions } from './supervisor-options.js';
 import { Waiters } from './waiters.js';
-
-export interface SupervisorOptions<C extends Connection> {
-  readonly name: string;
-  readonly connect: Connect<C>;
-  readonly verify: Verify<C>;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Shared by all servers of the host, as are the guard and the events. */
-  readonly gate: StartGate;
-  readonly guard: CorrelatedFailures;
-  readonly events: Emitter<SupervisorEvents>;
-  readonly plan?: RestartPlan;
-  readonly isLazy: boolean;
-  readonly isEnabled?: boolean;
-  /** The first start of a package runner may only be filling its cache. */
-  readonly isFirstStartFree?: boolean;
-  /** How long a caller waits for a server that is not ready. */
-  readonly waitMs?: number;
-  /** For the health check of a suspect. */
-  readonly verifyMs?: number;
-  readonly waitersMax?: number;
-  /** What an earlier host left about this very definition, and who is told of every change. */
-  readonly history?: History;
-}
-
-export interface History {
-  readonly ledger: Ledger;
-  /** Must not throw. Never called on the path of a call. */
-  readonly remember: (ledger: Ledger) => void;
-}
 
 export interface Acquired<C> {
   readonly connection: C;
@@ -72,12 +40,11 @@ export class Supervisor<C extends Connection> {
   readonly #plan: RestartPlan;
   /** There only while somebody waits. */
   #waiters: Waiters<Acquired<C>> | undefined;
-  readonly #check: HealthCheck<C>;
-  readonly #narrator = new Narrator();
-  readonly #queue: Queued[] = [];
-  readonly #untold: Told[] = [];
-  #isTaking = false;
-  #isTelling = false;
+  /** Made when it is first suspect. */
+  #check: HealthCheck<C> | undefined;
+  readonly #narrator: Narrator;
+  /** There only while events are taken. */
+  #queue: Queued[] | undefined;
   #isDisposed = false;
   #state: ServerState;
   #run: Run<C> | undefined;
@@ -94,7 +61,7 @@ export class Supervisor<C extends Connection> {
   #lastSuccessAtMs: number | undefined;
 
   constructor(options: SupervisorOptions<C>) {
-    const { name, clock, plan = defaultPlan, isEnabled = true, verifyMs = 5_000 } = options;
+    const { name, clock, plan = defaultPlan, isEnabled = true } = options;
     const { ledger = emptyLedger } = options.history ?? {};
     this.name = name;
     this.#options = options;
@@ -102,7 +69,7 @@ export class Supervisor<C extends Connection> {
     this.#plan = plan;
     this.#state = initialState(clock.nowMs(), isEnabled, ledger);
     this.#earlierError = ledger.parked && { error: ledger.parked.reason, atMs: ledger.parked.atMs };
-    this.#check = new HealthCheck(clock, options.verify, verifyMs);
+    this.#narrator = new Narrator(options);
   }
 
   // --- for callers
@@ -127,7 +94,7 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'wanted' });
     const refusal = refusalOf(this.#state, this.#refused());
     if (refusal) return Promise.reject(refusal);
-    if (this.#state.kind === 'suspect' && acquired) this.#check.begin(acquired.connection, this.#concluded(acquired));
+    if (this.#state.kind === 'suspect' && acquired) this.#verify(acquired);
     this.#waiters ??= this.#waitingRoom();
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
@@ -142,7 +109,10 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'lost', run, error });
   }
 
-  /** A call was answered. */
+  /**
+   * A call was answered with a result, be it one that says `isError`: this is what proves a run. A JSON-RPC error is no such
+   * answer, only a sign of life: tell it as `answered`.
+   */
   succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
@@ -152,12 +122,15 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'call_succeeded', run });
   }
 
+  /** It owes an answer and gave no sign of life: whoever wants it next waits for a check. */
   missed(run: number): void {
     this.#on({ kind: 'missed', run });
   }
 
+  /** It gave a sign of life, whatever it said. */
   answered(run: number): void {
-    this.#on({ kind: 'answered', run });
+    // On the path of calls: most of the time nobody doubted it.
+    if (this.#state.kind === 'suspect') this.#on({ kind: 'answered', run });
   }
 
   /** It is to run, called or not. Forgives nothing. */
@@ -227,14 +200,15 @@ export class Supervisor<C extends Connection> {
 
   #on(event: Queued): void {
     if (this.#isDisposed && !('run' in event)) return;
-    this.#queue.push(event);
-    if (this.#isTaking) return;
-    this.#isTaking = true;
-    for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
-    // Gives back the room as well: it would stay as large as it ever was.
-    this.#queue.length = 0;
-    this.#isTaking = false;
-    this.#tell();
+    if (this.#queue) {
+      this.#queue.push(event);
+      return;
+    }
+    const queue = [event];
+    this.#queue = queue;
+    for (let next = queue.shift(); next; next = queue.shift()) this.#take(next);
+    this.#queue = undefined;
+    this.#narrator.tell();
   }
 
   #take(queued: Queued): void {
@@ -262,7 +236,7 @@ export class Supervisor<C extends Connection> {
     const counts = kind === 'lost' ? this.#acquired?.run === run : this.#state.kind === 'connecting';
     if (counts && run === this.#state.run) {
       this.#lastError = { error, atMs: this.#clock.nowMs() };
-      if (failure === 'transient' && !isFree) this.#options.guard.failed(name);
+      if (failure === 'transient' && !isFree) this.#noteFreeze(this.#options.guard.failed(name));
     }
     const reason = { code: error.code, message: error.message };
     return kind === 'lost' ? { kind, run, failure, reason } : { kind, run, failure, reason, isFree };
@@ -278,10 +252,7 @@ export class Supervisor<C extends Connection> {
         break;
       case 'arm':
         this.#cancelTimer?.();
-        this.#cancelTimer = this.#clock.at(effect.atMs, () => {
-          this.#cancelTimer = undefined;
-          this.#on({ kind: 'woke' });
-        });
+        this.#arm(effect.atMs);
         break;
       case 'disarm':
         this.#cancelTimer?.();
@@ -290,6 +261,16 @@ export class Supervisor<C extends Connection> {
       default:
         effect satisfies never;
     }
+  }
+
+  /** What the timer holds is kept for as long as the server rests: nothing but the supervisor. */
+  #arm(atMs: number): void {
+    this.#cancelTimer = this.#clock.at(atMs, () => {
+      this.#cancelTimer = undefined;
+      const dueAtMs = wakesAtMs(this.#state);
+      if (dueAtMs !== undefined) this.#noteFreeze(this.#options.guard.woke(this.name, dueAtMs));
+      this.#on({ kind: 'woke' });
+    });
   }
 
   #open(number: number): void {
@@ -302,8 +283,8 @@ export class Supervisor<C extends Connection> {
       lost: (error) => this.lost(number, error),
       closed: () => this.#on({ kind: 'closed', run: number }),
       closeFailed: (error) => {
-        this.#untold.push({ kind: 'close_failed', run: number, error });
-        this.#tell();
+        this.#narrator.note({ kind: 'close_failed', run: number, error });
+        if (!this.#queue) this.#narrator.tell();
       },
     });
     this.#run = run;
@@ -315,12 +296,11 @@ export class Supervisor<C extends Connection> {
   #changed(before: ServerState, after: ServerState): void {
     const nowMs = this.#clock.nowMs();
     const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);
-    const told = this.#narrator.tell(before, after, nowMs, restarts);
-    this.#untold.push(...told);
+    const isProven = this.#narrator.changed(before, after, nowMs, restarts);
     if (after.ledger !== before.ledger) this.#options.history?.remember(after.ledger);
-    if (told.some(({ kind }) => kind === 'proven')) this.#options.guard.proven(this.name);
+    if (isProven) this.#options.guard.proven(this.name);
     if (before.kind === after.kind) return;
-    if (after.kind !== 'suspect') this.#check.end();
+    if (after.kind !== 'suspect') this.#check?.end();
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
     // What has ended is not kept: a server at rest costs as little as it can.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
@@ -347,28 +327,25 @@ export class Supervisor<C extends Connection> {
       const refusal = refusalOf(state, this.#refused());
       if (refusal) this.#waiters?.rejectAll(refusal);
       // It came to rest while somebody waited: they still want it.
-      else if (state.kind === 'registered') this.#queue.push({ kind: 'wanted' });
+      else if (state.kind === 'registered') this.#on({ kind: 'wanted' });
     }
     if (this.#waiting === 0) this.#waiters = undefined;
     if (state.kind === 'auth_required' && state.run === this.#newTokenRun && state.run !== this.#graceRun) {
       this.#graceRun = state.run + 1;
-      this.#queue.push({ kind: 'token_changed' });
+      this.#on({ kind: 'token_changed' });
     }
   }
 
-  #tell(): void {
-    // A listener may cause the next event: it is told after this one, to everybody.
-    if (this.#isTelling || this.#isTaking) return;
-    this.#isTelling = true;
-    const { events } = this.#options;
-    for (let next = this.#untold.shift(); next; next = this.#untold.shift())
-      events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
-    this.#untold.length = 0;
-    this.#isTelling = false;
+  #noteFreeze(freeze: Freeze | undefined): void {
+    if (freeze) this.#narrator.note({ kind: 'freeze', run: this.#state.run, ...freeze });
   }
 
-  #concluded({ run }: Acquired<C>): (isAlive: boolean) => void {
-    return (isAlive) => (isAlive ? this.answered(run) : this.lost(run, unresponsive(this.name)));
+  #verify({ connection, run }: Acquired<C>): void {
+    const { verify, verifyMs = 5_000 } = this.#options;
+    this.#check ??= new HealthCheck(this.#clock, verify, verifyMs);
+    this.#check.begin(connection, (isAlive) =>
+      isAlive ? this.answered(run) : this.lost(run, unresponsive(this.name)),
+    );
   }
 
   #onAndStopped(kind: 'stop' | 'reload' | 'disable'): Promise<void> {
@@ -399,6 +376,10 @@ export class Supervisor<C extends Connection> {
     return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error };
   }
 }
+
+/** When a server that is not up is to be started by its timer. */
+const wakesAtMs = (state: ServerState): number | undefined =>
+  state.kind === 'backing_off' ? state.retryAtMs : 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined;
 
 /** Nothing runs and nothing is being brought up. */
 const isAtRest = (kind: ServerState['kind']): boolean =>

@@ -43,7 +43,7 @@ describe('the scanner accepts exactly what JSON.parse accepts', () => {
       }),
       { numRuns: 5_000 },
     );
-  });
+  }, 180_000);
 });
 
 describe('nesting', () => {

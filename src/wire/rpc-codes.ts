@@ -1,5 +1,11 @@
 /** JSON-RPC's own error codes, and the names of MCP's notifications, as far as we send or look for them. */
-export const RPC = { methodNotFound: -32601, invalidParams: -32602, internalError: -32603 } as const;
+export const RPC = {
+  parseError: -32700,
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internalError: -32603,
+} as const;
 
 export const NOTIFICATION = {
   initialized: 'notifications/initialized',

@@ -38,9 +38,13 @@ export class SseStream implements ExchangeSink {
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
     const server = this.#server;
-    if (status !== 200 || !headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
+    if (status !== 200) {
       const now = this.#deps.clock.date();
       return statusError({ server, status, headers, inSession: false, rpcCode: undefined, now, sent: this.#sent });
+    }
+    if (!headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
+      const details = { server, reason: 'content_type', httpStatus: status, execution: 'not_executed' } as const;
+      return new HostError('protocol_error', `server '${server}' answered with no event stream`, details);
     }
     this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
       this.#tooLarge = inboundTooLarge(server, actual);

@@ -67,7 +67,7 @@ test('however the bytes are cut, the events are the same', () => {
     }),
     { numRuns: 2_000 },
   );
-});
+}, 180_000);
 
 describe('size', () => {
   const big = (bytes: number) => Buffer.concat([Buffer.from('data: '), Buffer.alloc(bytes, 0x61), Buffer.from('\n\n')]);
