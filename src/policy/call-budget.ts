@@ -13,7 +13,8 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Call, Principal, Stage } from './call.js';
+import type { Call, Stage } from './call.js';
+import { jointKey } from './joint-key.js';
 
 export interface BudgetPlan {
   readonly calls: number;
@@ -55,7 +56,7 @@ export class CallBudgets {
   readonly #clock: Clock;
   readonly #ceilings: () => CallCeilings;
   readonly #current = new AsyncLocalStorage<Spending>();
-  /** By principal; the oldest first. */
+  /** By principal and whose ceiling it is: a second role's shorter window must not end that of the first. The oldest first. */
   readonly #windows = new Map<string, Window>();
 
   /** The ceilings are asked for at each call, so that a change counts from the next call on. */
@@ -93,10 +94,14 @@ export class CallBudgets {
   }
 
   #chargeWindow(call: Call): HostError | undefined {
-    const ceiling = this.#ceilingOf(call.principal);
+    const { id, role } = call.principal;
+    const { principals, roles } = this.#ceilings();
+    const own = principals.get(id);
+    const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
     if (!ceiling) return undefined;
     const nowMs = this.#clock.nowMs();
-    const window = this.#windowOf(call.principal.id, nowMs, ceiling);
+    const key = own || role === undefined ? jointKey(id) : jointKey(id, role);
+    const window = this.#windowOf(key, nowMs, ceiling);
     if (++window.spent <= ceiling.calls) return undefined;
     return exceeded(call, ceiling.calls, window.spent, {
       why: `its caller may make ${ceiling.calls} in ${ceiling.windowMs} ms`,
@@ -105,20 +110,15 @@ export class CallBudgets {
     });
   }
 
-  #ceilingOf({ id, role }: Principal): CallCeiling | undefined {
-    const { principals, roles } = this.#ceilings();
-    return principals.get(id) ?? (role === undefined ? undefined : roles.get(role));
-  }
-
-  #windowOf(id: string, nowMs: number, { windowMs }: CallCeiling): Window {
-    const known = this.#windows.get(id);
+  #windowOf(key: string, nowMs: number, { windowMs }: CallCeiling): Window {
+    const known = this.#windows.get(key);
     // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
     if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
-    this.#windows.delete(id);
+    this.#windows.delete(key);
     const oldest = this.#windows.size >= windowsMax ? this.#windows.keys().next().value : undefined;
     if (oldest !== undefined) this.#windows.delete(oldest);
     const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
-    this.#windows.set(id, window);
+    this.#windows.set(key, window);
     return window;
   }
 }
