@@ -24,6 +24,8 @@ export const LIMITS = {
   stderrBytes: 256 * KiB,
   /** Pages of one list. */
   listPages: 50,
+  /** Arguments of a call that are hashed: larger ones are sent, but neither kept, shared nor named in records. */
+  hashedBytes: 256 * KiB,
   /** Text of a server quoted in an error. */
   quotedChars: 2 * KiB,
 } as const;
