@@ -21,6 +21,8 @@ export interface DiscoveryParts {
   /** In their order. */
   readonly names: () => readonly string[];
   readonly serverOf: (name: string) => ManagedServer;
+  /** Undefined when there is none. */
+  readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
   readonly cards: Pick<ServerCards, 'read'>;
@@ -56,10 +58,13 @@ export class Discovery {
     return rows.flat();
   }
 
-  /** A URL, a path or a name ending in .json is read as it is; all else is the name of a server. Nothing is filtered. */
+  /**
+   * The card of the server of that name. Where there is none, a URL, a path or a name ending in .json is read as it is.
+   * Nothing is filtered.
+   */
   async card(nameOrSource: string): Promise<ServerCard> {
-    const { cards, serverOf } = this.#parts;
-    if (isCardSource(nameOrSource)) return cards.read(nameOrSource);
+    const { cards, serverOf, findServer } = this.#parts;
+    if (!findServer(nameOrSource) && isCardSource(nameOrSource)) return cards.read(nameOrSource);
     const { card } = serverOf(nameOrSource).definition;
     if (card === undefined) throw noCard(nameOrSource);
     return cards.read(card);
