@@ -2,7 +2,8 @@
  * What the configuration says beyond single servers — roles, ceilings, groups — joined with the embedder's own guards.
  * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
  *
- * Invariant: the embedder's guards come on top of the configured roles and never replace them.
+ * Invariants: the embedder's guards come on top of the configured roles and never replace them; nobody but the embedder goes
+ * by its id, under which answers are kept and calls are counted.
  */
 import type { HostSettings } from '../config/host-config.js';
 import { type Guard, roleGuard } from '../policy/allowlist.js';
@@ -28,19 +29,26 @@ export class HostRules {
     this.#configured = configuredGuards(settings);
     this.#ceilings = settings.budgets;
     this.#groups = settings.groups;
-    return [...this.#configured, ...this.#own];
+    return [noImpostor, ...this.#configured, ...this.#own];
   }
 
   /** Returns all guards that hold from now on. */
   setOwn(guards: readonly Guard[]): readonly Guard[] {
     this.#own = guards;
-    return [...this.#configured, ...this.#own];
+    return [noImpostor, ...this.#configured, ...this.#own];
   }
 }
+
+const allowed = { allow: true } as const;
+const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
+
+/** The object itself is meant, not its likeness. */
+const noImpostor: Guard = ({ principal }) =>
+  principal.id === embedder.id && principal !== embedder ? impostor : allowed;
 
 function configuredGuards({ roles, unlistedRole }: HostSettings): readonly Guard[] {
   if (unlistedRole === undefined) return [];
   const guard = roleGuard(roles ?? new Map(), unlistedRole);
-  // Who holds the host could as well change its rules: it is under no role. The object itself is meant, not its likeness.
-  return [(request) => (request.principal === embedder ? { allow: true } : guard(request))];
+  // Who holds the host could as well change its rules: it is under no role.
+  return [(request) => (request.principal === embedder ? allowed : guard(request))];
 }

@@ -71,7 +71,7 @@ export class Host {
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
-  #guards: readonly Guard[] = [];
+  #guards = this.#rules.setOwn([]);
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
