@@ -112,9 +112,10 @@ export class Servers {
     }
   }
 
-  /** Nobody gets a server from here on. */
+  /** Nobody gets a server from here on. Rejects when the end of one failed, once all of them have ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.all([...this.#byName.values()].map((managed) => managed.dispose()));
+    const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
+    for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 }
