@@ -42,6 +42,7 @@ import {
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { pinsByOrigin } from './pin-origin.js';
+import { quietly } from './problems.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
@@ -75,7 +76,8 @@ export class Host {
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
-    const { clock = systemClock, random = systemRandom, stateDir, ambient, onProblem = () => {} } = options;
+    const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
+    const onProblem = quietly(options.onProblem ?? (() => {}));
     this.#clock = clock;
     this.#onProblem = onProblem;
     this.#connector = new Connector({
@@ -313,11 +315,15 @@ export class Host {
   }
 
   async #close(): Promise<void> {
-    await this.#servers.close();
-    this.#histories?.flush();
-    this.#servers.registry.clear();
-    await this.#connector.close();
-    this.#alive.close();
+    try {
+      // Whatever is wrong with one server, the others and all that they started go too.
+      await this.#servers.close().catch(this.#onProblem);
+      this.#histories?.flush();
+      this.#servers.registry.clear();
+    } finally {
+      await this.#connector.close();
+      this.#alive.close();
+    }
   }
 
   /** Nothing that it answered before counts any more. */

@@ -230,11 +230,14 @@ export class Supervisor<C extends Connection> {
     this.#queue.push(event);
     if (this.#isTaking) return;
     this.#isTaking = true;
-    for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
-    // Gives back the room as well: it would stay as large as it ever was.
-    this.#queue.length = 0;
-    this.#isTaking = false;
-    this.#tell();
+    try {
+      for (let next = this.#queue.shift(); next; next = this.#queue.shift()) this.#take(next);
+      // Gives back the room as well: it would stay as large as it ever was.
+      this.#queue.length = 0;
+    } finally {
+      this.#isTaking = false;
+      this.#tell();
+    }
   }
 
   #take(queued: Queued): void {
@@ -361,10 +364,13 @@ export class Supervisor<C extends Connection> {
     if (this.#isTelling || this.#isTaking) return;
     this.#isTelling = true;
     const { events } = this.#options;
-    for (let next = this.#untold.shift(); next; next = this.#untold.shift())
-      events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
-    this.#untold.length = 0;
-    this.#isTelling = false;
+    try {
+      for (let next = this.#untold.shift(); next; next = this.#untold.shift())
+        events.emit('supervisor', { ...next, atMs: this.#clock.nowMs(), server: this.name });
+      this.#untold.length = 0;
+    } finally {
+      this.#isTelling = false;
+    }
   }
 
   #concluded({ run }: Acquired<C>): (isAlive: boolean) => void {
