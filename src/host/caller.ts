@@ -102,7 +102,9 @@ export class Caller {
         else resolve(own);
       };
       if (text instanceof HostError) return done(text);
-      if (Number.isNaN(call.deadlineAtMs)) return done(noDeadline(server, tool));
+      // Text would be pasted to the time, and compared with it for ever.
+      if (typeof call.deadlineAtMs !== 'number' || Number.isNaN(call.deadlineAtMs))
+        return done(noDeadline(server, tool));
       try {
         mustBeOpen(server);
         this.#send(call, done);

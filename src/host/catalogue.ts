@@ -1,6 +1,6 @@
 /**
- * What is known of each server's lists: asks for them in the order of a call (guard, what is kept, breaker, connection),
- * keeps what the server allows to keep, and learns tools from every list of them that is read.
+ * What is known of each server's lists: asks for them in the order of a call (guard, budget, what is kept, breaker, place,
+ * connection), keeps what the server allows to keep, and learns tools from every list of them that is read.
  * Not here: describing many servers at once (discovery.ts), what a kept answer costs (policy/list-cache.ts), reading pages
  * (session/lists.ts), when tools are read without being asked for (tool-learner.ts).
  *
@@ -10,18 +10,23 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
+import type { CallBudgets } from '../policy/call-budget.js';
 import { jointKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion, principalKey } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
+import { throughSlot } from '../policy/list-slot.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
+import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { Manifests } from './state-file.js';
@@ -34,6 +39,7 @@ export interface CatalogueParts {
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
+  readonly budgets: Pick<CallBudgets, 'charge'>;
   readonly manifests: Manifests | undefined;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
@@ -80,7 +86,8 @@ export class Catalogue {
 
   /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
-    const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
+    const { principal = embedder, signal } = options;
+    const deadlineMs = waitMs(options.deadlineMs, listDeadlineMs);
     if (!isListMethod(method)) throw noList(server);
     const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'list' });
     if (refused) throw refused;
@@ -91,9 +98,12 @@ export class Catalogue {
 
   /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
-    const { principal = embedder, deadlineMs = readDeadlineMs, signal } = options;
+    const { principal = embedder, signal } = options;
+    const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
-    const refused = denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' });
+    const refused =
+      denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' }) ??
+      this.#parts.budgets.charge({ principal, server });
     if (refused) throw refused;
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
@@ -190,15 +200,17 @@ export class Catalogue {
     let learn: ((items: readonly ListedItem[]) => void) | undefined;
     let epoch: number | undefined;
     const answered = await throughGate(server, managed.breaker, this.#parts.clock, untilMs, (deadlineAtMs) =>
-      managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
-        const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
-        // The server may have been started for this, and its public list have been read on the way.
-        const items = this.#cache.get(question);
-        if (items) return { items, ttlMs: 0, isPublic: false };
-        epoch = sending();
-        if (method === 'tools/list') learn = this.#reading(managed);
-        return this.#askOnce(connection, question, { deadlineAtMs, signal });
-      }),
+      throughSlot(managed.slots, question, { deadlineAtMs, signal }, () =>
+        managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
+          const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
+          // The server may have been started for this, and its public list have been read on the way.
+          const items = this.#cache.get(question);
+          if (items) return { items, ttlMs: 0, isPublic: false };
+          epoch = sending();
+          if (method === 'tools/list') learn = this.#reading(managed);
+          return this.#askOnce(connection, question, { deadlineAtMs, signal });
+        }),
+      ),
     );
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(answered.items);
@@ -269,8 +281,11 @@ const left =
       { server, hint: 'nothing was changed: it can be asked again' },
     );
 
+/** It may be no server at all. */
+const shown = (server: string): string => neutraliseLine(server, LIMITS.quotedChars);
+
 const noList = (server: string): HostError =>
-  new HostError('invalid_arguments', `server '${server}': the method is not one that lists`, {
+  new HostError('invalid_arguments', `server '${shown(server)}': the method is not one that lists`, {
     server,
     field: 'method',
     execution: 'not_executed',
@@ -278,10 +293,14 @@ const noList = (server: string): HostError =>
   });
 
 const badUri = (server: string): HostError =>
-  new HostError('invalid_arguments', `server '${server}': uri must be a text of 1 to ${uriCharsMax} characters`, {
-    server,
-    field: 'uri',
-    limit: uriCharsMax,
-    execution: 'not_executed',
-    hint: 'take it from the list of the server’s resources',
-  });
+  new HostError(
+    'invalid_arguments',
+    `server '${shown(server)}': uri must be a text of 1 to ${uriCharsMax} characters`,
+    {
+      server,
+      field: 'uri',
+      limit: uriCharsMax,
+      execution: 'not_executed',
+      hint: 'take it from the list of the server’s resources',
+    },
+  );

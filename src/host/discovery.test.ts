@@ -215,6 +215,12 @@ test('D-17 the guard is asked for each tool, wherever it is known from', async (
   expect(lines(await sweep)).toEqual(['manifest ok registered', 'slow ok timeout']);
 });
 
+test.each([Number.NaN, '5000'])('a deadline of %j is refused', async (deadlineMs) => {
+  const { discovery, asked } = open({ a: { ask: async () => ['t'] } });
+  const error = await failureOf(discovery.discover({ deadlineMs: deadlineMs as number }));
+  expect([error.code, error.details.field, asked]).toEqual(['invalid_request', 'deadlineMs', []]);
+});
+
 test('D-24 a tool belongs to the server it was read from, whatever it says itself', async () => {
   const { discovery } = open({ a: { state: 'registered', tools: ['t'] }, b: { ask: async () => ['t'] } });
   expect(lines(await discovery.discover())).toEqual(['a t registered', 'b t ']);

@@ -130,6 +130,7 @@ export class Host {
       findServer: (name: string) => this.#servers.find(name),
       guards,
       pins: this.#pins,
+      budgets: this.#budgets,
       manifests: this.#state?.manifests,
       cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
       clean: this.#connector.clean,

@@ -2,7 +2,8 @@
  * How many calls a piece of work, or a caller in a stretch of time, may make.
  * Two ceilings: `withBudget` for everything that happens inside one function, however many awaits it takes, and one per
  * principal over a window. A call is charged once, when it comes in: an answer from the cache costs as much as any other,
- * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again.
+ * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again. A resource
+ * that is read is charged as a call.
  * Not here: how many calls run at the same time (concurrency.ts).
  *
  * Invariants: charging and deciding happen in one tick; budgets of interleaved work never touch each other; an inner budget
@@ -30,6 +31,9 @@ export interface CallCeilings {
   readonly principals: ReadonlyMap<string, CallCeiling>;
   readonly roles: ReadonlyMap<string, CallCeiling>;
 }
+
+/** What is charged: a call, or a reading of a resource, which is of no tool. */
+export type Charged = Pick<Call, 'principal' | 'server'> & { readonly tool?: string };
 
 export interface BudgetState {
   readonly calls: number;
@@ -82,7 +86,7 @@ export class CallBudgets {
   }
 
   /** The error the call is refused with, when it is one too many. */
-  charge(call: Call): HostError | undefined {
+  charge(call: Charged): HostError | undefined {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {
       return exceeded(call, current.calls, current.spent, {
@@ -93,7 +97,7 @@ export class CallBudgets {
     return this.#chargeWindow(call);
   }
 
-  #chargeWindow(call: Call): HostError | undefined {
+  #chargeWindow(call: Charged): HostError | undefined {
     const { id, role } = call.principal;
     const { principals, roles } = this.#ceilings();
     const own = principals.get(id);
@@ -137,13 +141,13 @@ interface Excess {
   readonly retryAfterMs?: number;
 }
 
-const exceeded = (call: Call, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
+const exceeded = (call: Charged, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
   new HostError(
     'budget_exceeded',
     `server '${neutraliseLine(call.server, LIMITS.quotedChars)}': call ${actual} is over budget, ${why}`,
     {
       server: call.server,
-      tool: call.tool,
+      ...(call.tool === undefined ? {} : { tool: call.tool }),
       reason: 'mcp_calls',
       limit,
       actual,

@@ -60,3 +60,15 @@ test('listeners and reports that throw disturb neither calls nor each other', as
   expect(heard.filter((kind) => kind === 'call')).toHaveLength(2);
   expect(heard).toContain('state');
 });
+
+test.each([Number.NaN, '5000'])('a deadline of %j is refused by all that take one', async (given) => {
+  const { host } = await open({});
+  const options = { deadlineMs: given as number };
+  for (const waiting of [
+    host.call('local', 'echo', { text: 'x' }, options),
+    host.tools('local', options),
+    host.read('local', 'x:y', options),
+    host.discover(options),
+  ])
+    await expect(waiting).rejects.toMatchObject({ code: 'invalid_request', details: { field: 'deadlineMs' } });
+});
