@@ -81,6 +81,7 @@ function open(part: Record<string, unknown> = {}) {
     onToolsChanged: (name) => dropped.push(name),
     onPins: () => {},
   });
+  const statusOf = (tool: string) => pins.statusOf('a', tool);
   const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {
     answers.splice(0, answers.length, ...lists.map((list) => (typeof list === 'function' ? list : () => list)));
   };
@@ -88,7 +89,7 @@ function open(part: Record<string, unknown> = {}) {
     guards = given;
   };
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
-  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held, ceilings };
+  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held, ceilings, statusOf };
 }
 
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
@@ -348,31 +349,75 @@ test('D-24 what a tool says of its server is not believed', async () => {
 });
 
 describe('what is learnt', () => {
-  test('of two readings the one that began later counts, whichever ends first', () => {
+  test('of two readings the one that began later counts, whichever ends first', async () => {
     const { catalogue, servers } = open();
     const early = catalogue.reading('a');
     const late = catalogue.reading('a');
-    late(listOf(['new']));
-    early(listOf(['old']));
+    await late(listOf(['new']));
+    await early(listOf(['old']));
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
-  test('nothing is learnt of a server that was replaced meanwhile', () => {
+  test('X18 a long list is judged in slices and shown to nobody before; an equal one costs next to nothing', async () => {
+    const { catalogue, answer, servers, statusOf } = open();
+    const tools = (text: string) => ({
+      ...listOf([]),
+      items: Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${text.repeat(32 * 1024)}"`)),
+    });
+    answer(tools('a'));
+    await catalogue.tools('a');
+    answer(tools('b'));
+    const seen: string[] = [];
+    let turns = 0;
+    let isShown = false;
+    const look = () => {
+      turns++;
+      seen.push(`${statusOf('t0')} ${isShown}`);
+      if (!isShown) setImmediate(look);
+    };
+    setImmediate(look);
+    await catalogue.tools('a');
+    isShown = true;
+    expect(turns).toBeGreaterThanOrEqual(16);
+    // Never shown while it looks approved, and all of it judged at once.
+    expect(new Set(seen)).toEqual(new Set(['approved false']));
+    expect(new Set(tools('b').items.map(({ key }) => statusOf(key)))).toEqual(new Set(['changed']));
+    const { tools: learnt } = servers.get('a') as ManagedServer;
+    turns = 0;
+    isShown = false;
+    setImmediate(look);
+    await catalogue.reading('a')(tools('b'));
+    expect([turns, servers.get('a')?.tools === learnt]).toEqual([0, true]);
+    isShown = true;
+  });
+
+  test('what was announced while a long list is judged keeps it from being kept', async () => {
+    const { catalogue, answer, asked } = open();
+    const items = Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${'a'.repeat(32 * 1024)}"`));
+    const reading = catalogue.reading('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
+    catalogue.heard('a', 'notifications/tools/list_changed', undefined);
+    await reading;
+    answer(listOf(['t']));
+    await catalogue.tools('a');
+    expect(asked.length).toBe(1);
+  });
+
+  test('nothing is learnt of a server that was replaced meanwhile', async () => {
     const { catalogue, servers, replace } = open();
     const reading = catalogue.reading('a');
     replace({ concurrency: 2 });
-    reading(listOf(['old']));
+    await reading(listOf(['old']));
     expect(servers.get('a')?.tools).toEqual([]);
-    catalogue.reading('nobody')(listOf(['x']));
+    await catalogue.reading('nobody')(listOf(['x']));
   });
 
   test('a public list that was read at the start is kept, a private one is nobody’s', async () => {
     const { catalogue, answer, asked } = open();
     answer(listOf(['asked']));
-    catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
+    await catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
     expect(await namesOf(catalogue.tools('a'))).toBe('public');
     catalogue.drop('a');
-    catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
+    await catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
     expect(await namesOf(catalogue.tools('a'))).toBe('asked');
     expect(asked.length).toBe(1);
   });

@@ -123,17 +123,21 @@ export class Catalogue {
    * A reading of the server's tools begins; hand the list to what is returned. Of a server that was replaced meanwhile, or
    * behind a reading that began later, it changes nothing.
    */
-  reading(server: string): (list: ServerList) => void {
+  reading(server: string): (list: ServerList) => Promise<void> | void {
     const managed = this.#parts.findServer(server);
     if (!managed) return () => {};
     const epoch = this.#cache.epochOf(server, 'tools/list');
     const learn = this.#reading(managed);
-    return (list) => {
+    const judge = (list: ServerList) => {
       const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
       learn(list.items);
       // Read for nobody in particular: only what is for everybody can be kept.
       if (isCurrent && list.cacheScope === 'public')
         this.#keep(managed, { server, method: 'tools/list', uri: '', principal: embedder }, answeredList(list));
+    };
+    return (list) => {
+      const preparing = this.#parts.pins.prepare(server, list.items);
+      return preparing !== undefined ? preparing.then(() => judge(list)) : judge(list);
     };
   }
 
@@ -154,6 +158,7 @@ export class Catalogue {
   /** Another run, another definition, or the end of the server: nothing that was read before counts. */
   drop(server: string): void {
     this.#cache.drop(server);
+    this.#parts.pins.forgetList(server);
   }
 
   /** Others decide now who may see what. */
@@ -212,6 +217,9 @@ export class Catalogue {
         }),
       ),
     );
+    // Nobody is shown a list before it was judged, and from there on all happens in one tick.
+    const preparing = learn && this.#parts.pins.prepare(server, answered.items);
+    if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(answered.items);
     if (isCurrent) this.#keep(managed, question, answered);
@@ -254,7 +262,7 @@ export class Catalogue {
       this.#cache.drop(name);
       onToolsChanged(name);
     }
-    managed.learn(items, this.#isApproved(name));
+    managed.learn(isNews ? items : managed.tools, this.#isApproved(name));
     if (isNews) manifests?.save(name, managed.fingerprint, items);
   }
 

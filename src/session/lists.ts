@@ -35,9 +35,20 @@ export interface ServerList {
   readonly cacheScope: 'public' | 'private';
 }
 
-const itemsMax = 50_000;
-const listBytesMax = 64 * 1024 * 1024;
 const cursorCharsMax = 4_096;
+
+interface ListLimits {
+  readonly items: number;
+  readonly bytes: number;
+  readonly itemBytes: number;
+}
+
+const toolLimits: ListLimits = {
+  items: LIMITS.toolListItems,
+  bytes: LIMITS.toolListBytes,
+  itemBytes: LIMITS.toolBytes,
+};
+const otherLimits: ListLimits = { items: LIMITS.listItems, bytes: LIMITS.listBytes, itemBytes: LIMITS.listBytes };
 
 const keyMembers = {
   'tools/list': 'name',
@@ -56,13 +67,17 @@ export async function readList(
   let ttlMs = Number.POSITIVE_INFINITY;
   let isPublic = true;
   let bytes = 0;
+  const limits = method === 'tools/list' ? toolLimits : otherLimits;
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
     eachItem(page, method, (raw) => {
       bytes += raw.length;
-      if (items.length >= itemsMax) throw broken(server, method, 'too_many_items', 'has too many items', itemsMax);
-      if (bytes > listBytesMax) throw broken(server, method, 'list_too_large', 'is too large', listBytesMax);
+      if (items.length >= limits.items)
+        throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
+      if (raw.length > limits.itemBytes)
+        throw broken(server, method, 'item_too_large', 'has an item that is too large', limits.itemBytes, listLess);
+      if (bytes > limits.bytes) throw broken(server, method, 'list_too_large', 'is too large', limits.bytes, listLess);
       items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
     });
     ttlMs = Math.min(ttlMs, ttlOf(page));
@@ -92,11 +107,20 @@ function ttlOf(page: Buffer): number {
   return Number.isInteger(ttlMs) && ttlMs > 0 ? ttlMs : 0;
 }
 
-function broken(server: string, method: string, reason: string, what: string, limit?: number): HostError {
+const listLess = 'the server can be called, but what it lists is not looked at; ask its author to list less';
+
+function broken(
+  server: string,
+  method: string,
+  reason: string,
+  what: string,
+  limit?: number,
+  hint = 'the server’s paging is broken; report it to its author',
+): HostError {
   return new HostError('protocol_error', `${method} of server '${server}' ${what}`, {
     server,
     reason,
     ...(limit === undefined ? {} : { limit }),
-    hint: 'the server’s paging is broken; report it to its author',
+    hint,
   });
 }
