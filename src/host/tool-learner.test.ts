@@ -107,7 +107,7 @@ test.each([
   expect(learnt).toEqual(['a', 'b', 'c']);
 });
 
-test('a reading that fails is paid for as any other', async () => {
+test('X18 a reading that fails is paid for as any other', async () => {
   const { clock, learner, session, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
   await learner.begin(session, { deadlineAtMs: 1_000 });
   session.list = async () => {
