@@ -4,7 +4,7 @@
  */
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { memberBytes, memberString, memberText } from '../wire/json-members.js';
+import { memberString, membersBytes, stringOf } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
 
 /** List method → the member that holds its items. */
@@ -71,7 +71,9 @@ export async function readList(
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
-    eachItem(page, method, (raw) => {
+    // In one look: a page may be as large as a frame.
+    const [array, ttl, scope, next] = membersBytes(page, [LISTS[method], 'ttlMs', 'cacheScope', 'nextCursor']);
+    eachItem(array, (raw) => {
       bytes += raw.length;
       if (items.length >= limits.items)
         throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
@@ -80,9 +82,9 @@ export async function readList(
       if (bytes > limits.bytes) throw broken(server, method, 'list_too_large', 'is too large', limits.bytes, listLess);
       items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
     });
-    ttlMs = Math.min(ttlMs, ttlOf(page));
-    isPublic &&= memberString(page, 'cacheScope') === 'public';
-    cursor = memberString(page, 'nextCursor');
+    ttlMs = Math.min(ttlMs, ttlOf(ttl));
+    isPublic &&= scope !== undefined && stringOf(scope) === 'public';
+    cursor = next && stringOf(next);
     if (cursor === undefined) return { items, pages, ttlMs, cacheScope: isPublic ? 'public' : 'private' };
     if (cursor.length > cursorCharsMax)
       throw broken(server, method, 'cursor_too_long', 'sent a huge cursor', cursorCharsMax);
@@ -93,8 +95,7 @@ export async function readList(
 }
 
 /** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
-function eachItem(page: Buffer, method: ListMethod, visit: (raw: Buffer) => void): void {
-  const array = memberBytes(page, LISTS[method]);
+function eachItem(array: Buffer | undefined, visit: (raw: Buffer) => void): void {
   if (!array) return;
   eachElement(array, 0, array.length, 0, (start, end) => {
     if (array[start] === 0x7b) visit(Buffer.from(array.subarray(start, end)));
@@ -102,8 +103,8 @@ function eachItem(page: Buffer, method: ListMethod, visit: (raw: Buffer) => void
   });
 }
 
-function ttlOf(page: Buffer): number {
-  const ttlMs = Number(memberText(page, 'ttlMs'));
+function ttlOf(text: Buffer | undefined): number {
+  const ttlMs = Number(text?.toString('utf8'));
   return Number.isInteger(ttlMs) && ttlMs > 0 ? ttlMs : 0;
 }
 
