@@ -1,7 +1,9 @@
 /**
  * Reads a paged list to its end and keeps every item as the bytes the server sent.
- * Invariant: bounded in pages, items and bytes while it is read, not after.
+ * Invariants: bounded in pages, items and bytes while it is read, not after; of a large page others need not wait for more
+ * than one look at it.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { memberString, membersBytes, stringOf } from '../wire/json-members.js';
@@ -36,6 +38,8 @@ export interface ServerList {
 }
 
 const cursorCharsMax = 4_096;
+/** What is read of a page in one turn of the event loop. */
+const turnBytes = 256 * 1024;
 
 interface ListLimits {
   readonly items: number;
@@ -73,7 +77,7 @@ export async function readList(
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
     // In one look: a page may be as large as a frame.
     const [array, ttl, scope, next] = membersBytes(page, [LISTS[method], 'ttlMs', 'cacheScope', 'nextCursor']);
-    eachItem(array, (raw) => {
+    await eachItem(array, (raw) => {
       bytes += raw.length;
       if (items.length >= limits.items)
         throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
@@ -95,12 +99,23 @@ export async function readList(
 }
 
 /** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
-function eachItem(array: Buffer | undefined, visit: (raw: Buffer) => void): void {
+async function eachItem(array: Buffer | undefined, visit: (raw: Buffer) => void): Promise<void> {
   if (!array) return;
+  const bounds: number[] = [];
+  if (array.length > turnBytes) await nextTurn();
   eachElement(array, 0, array.length, 0, (start, end) => {
-    if (array[start] === 0x7b) visit(Buffer.from(array.subarray(start, end)));
-    return undefined;
+    if (array[start] === 0x7b) bounds.push(start, end);
+    // No list may have more; one more tells that it does.
+    return bounds.length <= 2 * LIMITS.listItems;
   });
+  let turnEnd = 0;
+  for (let i = 0; i < bounds.length; i += 2) {
+    const start = bounds[i] as number;
+    visit(Buffer.from(array.subarray(start, bounds[i + 1])));
+    if (start < turnEnd) continue;
+    if (turnEnd > 0) await nextTurn();
+    turnEnd = start + turnBytes;
+  }
 }
 
 function ttlOf(text: Buffer | undefined): number {

@@ -241,6 +241,23 @@ describe('D-19 lists', () => {
     });
   });
 
+  test('X18 that are large are read a part at a time', async () => {
+    const tools = Array.from({ length: 32 }, (_, i) => ({ name: `t${i}`, description: 'x'.repeat(64 * 1024) }));
+    const { session, until } = await open('legacy', false, pages(tools));
+    let turns = 0;
+    let isRead = false;
+    const others = () => {
+      turns++;
+      if (!isRead) setImmediate(others);
+    };
+    setImmediate(others);
+    const list = await session.list('tools/list', until());
+    isRead = true;
+    expect(list.items.map(({ key }) => key)).toEqual(tools.map(({ name }) => name));
+    // 2 MiB, at most 256 KiB and one tool at a time.
+    expect(turns).toBeGreaterThanOrEqual(6);
+  });
+
   test('X18 of tools are bounded over all pages, others may be longer', async () => {
     const tools = Array.from({ length: 6_000 }, () => ({ uri: 'a' }));
     const { session, until } = await open('legacy', false, pages(tools, tools));
