@@ -5,6 +5,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard } from '../policy/allowlist.js';
+import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
@@ -61,6 +62,8 @@ function open(part: Record<string, unknown> = {}) {
   };
   const servers = new Map([['a', managedOf(part)]]);
   const pins = new Pins({ store: memoryPinStore() });
+  const ceilings = new Map<string, CallCeiling>();
+  const budgets = new CallBudgets(clock, () => ({ principals: ceilings, roles: new Map() }));
   const catalogue = new Catalogue({
     clock,
     serverOf: (name) => {
@@ -71,6 +74,7 @@ function open(part: Record<string, unknown> = {}) {
     findServer: (name) => servers.get(name),
     guards: () => guards,
     pins,
+    budgets,
     manifests: { load: () => [item('recalled')], save: (_name, _print, tools) => saved.push(keysOf(tools)) },
     clean: (text) => text,
     alive: new KeepAlive(),
@@ -79,6 +83,7 @@ function open(part: Record<string, unknown> = {}) {
     onProblem: (error) => expect.unreachable(String(error)),
     onDenied: () => {},
   });
+  const statusOf = (tool: string) => pins.statusOf('a', tool);
   const answer = (...lists: (ServerList | (() => ServerList | Promise<ServerList>))[]) => {
     answers.splice(0, answers.length, ...lists.map((list) => (typeof list === 'function' ? list : () => list)));
   };
@@ -86,7 +91,7 @@ function open(part: Record<string, unknown> = {}) {
     guards = given;
   };
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
-  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held };
+  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held, ceilings, statusOf };
 }
 
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
@@ -266,6 +271,78 @@ describe('D-17 policy', () => {
   });
 });
 
+describe('D-17 a reading is held to what a call is held to', () => {
+  const content = { ...listOf([]), items: [{ key: '', raw: Buffer.from('{"contents":[]}') }] };
+
+  test('a resource is charged, kept or not, and refused when it is one too many; a list is not', async () => {
+    const { catalogue, answer, asked, ceilings } = open();
+    ceilings.set('ada', { calls: 2, windowMs: 1_000 });
+    answer({ ...content, items: [{ key: '', raw: Buffer.from('{"contents":[],"ttlMs":1000}') }] });
+    await catalogue.read('a', 'x:1', ada);
+    await catalogue.read('a', 'x:1', ada);
+    const error = await failureOf(catalogue.read('a', 'x:2', ada));
+    expect([error.code, error.details]).toMatchObject(['budget_exceeded', { limit: 2, actual: 3 }]);
+    expect(error.details).not.toHaveProperty('tool');
+    await catalogue.read('a', 'x:2', bob);
+    expect(asked.length).toBe(2);
+    answer(listOf(['t']));
+    await catalogue.tools('a', ada);
+  });
+
+  test('readings wait for a place of the server, equal ones for one, and leave the queue when nobody wants them', async () => {
+    const { catalogue, answer, asked, servers } = open({ concurrency: 1 });
+    const slow = later(content);
+    answer(slow.list, content);
+    const first = catalogue.read('a', 'x:1', ada);
+    await settle();
+    const others = ['x:2', 'x:2', 'x:3'].map((uri) => catalogue.read('a', uri, ada));
+    const left = new AbortController();
+    const leaving = failureOf(catalogue.list('a', 'prompts/list', { ...bob, signal: left.signal }));
+    await settle();
+    expect([asked, servers.get('a')?.load]).toMatchObject([{ length: 1 }, { running: 1, waiting: 3 }]);
+    left.abort();
+    expect((await leaving).code).toBe('cancelled');
+    slow.come();
+    await Promise.all([first, ...others]);
+    expect([asked.length, servers.get('a')?.load]).toMatchObject([3, { running: 0, waiting: 0 }]);
+  });
+
+  test('a reading that fails gives its place back', async () => {
+    const { catalogue, answer, servers } = open({ concurrency: 1, breaker: { threshold: 100 } });
+    for (const fail of [
+      () => Promise.reject(new HostError('transport', 'gone')),
+      () => Promise.reject(new Error('bug')),
+    ]) {
+      answer(fail);
+      await expect(catalogue.read('a', 'x:1', ada)).rejects.toThrow();
+    }
+    expect(servers.get('a')?.load).toMatchObject({ running: 0, waiting: 0 });
+  });
+
+  test.each([Number.NaN, '5000', {}, true])(
+    'a deadline of %j is refused before anything happens',
+    async (deadlineMs) => {
+      const { catalogue, asked } = open();
+      const options = { deadlineMs: deadlineMs as number };
+      for (const reading of [catalogue.read('a', 'x:1', options), catalogue.tools('a', options)]) {
+        const error = await failureOf(reading);
+        expect([error.code, error.details.field]).toEqual(['invalid_request', 'deadlineMs']);
+      }
+      expect(asked).toEqual([]);
+    },
+  );
+
+  test('a deadline that has passed is a timeout, and one that never comes is none', async () => {
+    const { catalogue, answer, asked, clock } = open();
+    answer(content);
+    for (const deadlineMs of [-1, 0, Number.NEGATIVE_INFINITY])
+      expect((await failureOf(catalogue.read('a', 'x:1', { deadlineMs }))).code).toBe('timeout');
+    expect(asked).toEqual([]);
+    await catalogue.read('a', 'x:1', { deadlineMs: Number.POSITIVE_INFINITY });
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
 test('D-24 what a tool says of its server is not believed', async () => {
   const { catalogue, answer } = open();
   answer({ ...listOf([]), items: [item('t', ',"_mcp_server":"other","server":"other"')] });
@@ -274,31 +351,75 @@ test('D-24 what a tool says of its server is not believed', async () => {
 });
 
 describe('what is learnt', () => {
-  test('of two readings the one that began later counts, whichever ends first', () => {
+  test('of two readings the one that began later counts, whichever ends first', async () => {
     const { catalogue, servers } = open();
     const early = catalogue.reading('a');
     const late = catalogue.reading('a');
-    late(listOf(['new']));
-    early(listOf(['old']));
+    await late(listOf(['new']));
+    await early(listOf(['old']));
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
-  test('nothing is learnt of a server that was replaced meanwhile', () => {
+  test('X18 a long list is judged in slices and shown to nobody before; an equal one costs next to nothing', async () => {
+    const { catalogue, answer, servers, statusOf } = open();
+    const tools = (text: string) => ({
+      ...listOf([]),
+      items: Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${text.repeat(32 * 1024)}"`)),
+    });
+    answer(tools('a'));
+    await catalogue.tools('a');
+    answer(tools('b'));
+    const seen: string[] = [];
+    let turns = 0;
+    let isShown = false;
+    const look = () => {
+      turns++;
+      seen.push(`${statusOf('t0')} ${isShown}`);
+      if (!isShown) setImmediate(look);
+    };
+    setImmediate(look);
+    await catalogue.tools('a');
+    isShown = true;
+    expect(turns).toBeGreaterThanOrEqual(16);
+    // Never shown while it looks approved, and all of it judged at once.
+    expect(new Set(seen)).toEqual(new Set(['approved false']));
+    expect(new Set(tools('b').items.map(({ key }) => statusOf(key)))).toEqual(new Set(['changed']));
+    const { tools: learnt } = servers.get('a') as ManagedServer;
+    turns = 0;
+    isShown = false;
+    setImmediate(look);
+    await catalogue.reading('a')(tools('b'));
+    expect([turns, servers.get('a')?.tools === learnt]).toEqual([0, true]);
+    isShown = true;
+  });
+
+  test('what was announced while a long list is judged keeps it from being kept', async () => {
+    const { catalogue, answer, asked } = open();
+    const items = Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${'a'.repeat(32 * 1024)}"`));
+    const reading = catalogue.reading('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
+    catalogue.heard('a', 'notifications/tools/list_changed', undefined);
+    await reading;
+    answer(listOf(['t']));
+    await catalogue.tools('a');
+    expect(asked.length).toBe(1);
+  });
+
+  test('nothing is learnt of a server that was replaced meanwhile', async () => {
     const { catalogue, servers, replace } = open();
     const reading = catalogue.reading('a');
     replace({ concurrency: 2 });
-    reading(listOf(['old']));
+    await reading(listOf(['old']));
     expect(servers.get('a')?.tools).toEqual([]);
-    catalogue.reading('nobody')(listOf(['x']));
+    await catalogue.reading('nobody')(listOf(['x']));
   });
 
   test('a public list that was read at the start is kept, a private one is nobody’s', async () => {
     const { catalogue, answer, asked } = open();
     answer(listOf(['asked']));
-    catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
+    await catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
     expect(await namesOf(catalogue.tools('a'))).toBe('public');
     catalogue.drop('a');
-    catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
+    await catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
     expect(await namesOf(catalogue.tools('a'))).toBe('asked');
     expect(asked.length).toBe(1);
   });

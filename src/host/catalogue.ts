@@ -1,6 +1,6 @@
 /**
- * What is known of each server's lists: asks for them in the order of a call (guard, what is kept, breaker, connection),
- * keeps what the server allows to keep, and learns tools from every list of them that is read.
+ * What is known of each server's lists: asks for them in the order of a call (guard, budget, what is kept, breaker, place,
+ * connection), keeps what the server allows to keep, and learns tools from every list of them that is read.
  * Not here: describing many servers at once (discovery.ts), what a kept answer costs (policy/list-cache.ts), reading pages
  * (session/lists.ts), when tools are read without being asked for (tool-learner.ts).
  *
@@ -10,12 +10,16 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
+import type { CallBudgets } from '../policy/call-budget.js';
 import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import { throughGate } from '../policy/list-gate.js';
+import { throughSlot } from '../policy/list-slot.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
@@ -23,6 +27,7 @@ import { isListMethod, type ListedItem, type ListMethod, type ServerList } from 
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { Manifests } from './manifests-table.js';
@@ -35,6 +40,7 @@ export interface CatalogueParts {
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
+  readonly budgets: Pick<CallBudgets, 'charge'>;
   readonly manifests: Manifests | undefined;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
@@ -83,7 +89,8 @@ export class Catalogue {
 
   /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
-    const { principal = embedder, deadlineMs = listDeadlineMs, signal } = options;
+    const { principal = embedder, signal } = options;
+    const deadlineMs = waitMs(options.deadlineMs, listDeadlineMs);
     if (!isListMethod(method)) throw noList(server);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
@@ -93,9 +100,12 @@ export class Catalogue {
 
   /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
-    const { principal = embedder, deadlineMs = readDeadlineMs, signal } = options;
+    const { principal = embedder, signal } = options;
+    const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
+    const refused = this.#parts.budgets.charge({ principal, server });
+    if (refused) throw refused;
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
@@ -114,17 +124,21 @@ export class Catalogue {
    * A reading of the server's tools begins; hand the list to what is returned. Of a server that was replaced meanwhile, or
    * behind a reading that began later, it changes nothing.
    */
-  reading(server: string): (list: ServerList) => void {
+  reading(server: string): (list: ServerList) => Promise<void> | void {
     const managed = this.#parts.findServer(server);
     if (!managed) return () => {};
     const epoch = this.#cache.epochOf(server, 'tools/list');
     const learn = this.#reading(managed);
-    return (list) => {
+    const judge = (list: ServerList) => {
       const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
       learn(list.items);
       // Read for nobody in particular: only what is for everybody can be kept.
       if (isCurrent && list.cacheScope === 'public')
         this.#keep(managed, { server, method: 'tools/list', uri: '', principal: embedder }, answeredList(list));
+    };
+    return (list) => {
+      const preparing = this.#parts.pins.prepare(server, list.items);
+      return preparing !== undefined ? preparing.then(() => judge(list)) : judge(list);
     };
   }
 
@@ -145,6 +159,7 @@ export class Catalogue {
   /** Another run, another definition, or the end of the server: nothing that was read before counts. */
   drop(server: string): void {
     this.#cache.drop(server);
+    this.#parts.pins.forgetList(server);
   }
 
   /** Others decide now who may see what. */
@@ -198,16 +213,21 @@ export class Catalogue {
     let learn: ((items: readonly ListedItem[]) => void) | undefined;
     let epoch: number | undefined;
     const answered = await throughGate(server, managed.breaker, this.#parts.clock, untilMs, (deadlineAtMs) =>
-      managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
-        const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
-        // The server may have been started for this, and its public list have been read on the way.
-        const items = this.#cache.get(question);
-        if (items) return { items, ttlMs: 0, isPublic: false };
-        epoch = sending();
-        if (method === 'tools/list') learn = this.#reading(managed);
-        return this.#askOnce(connection, question, { deadlineAtMs, signal });
-      }),
+      throughSlot(managed.slots, question, { deadlineAtMs, signal }, () =>
+        managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
+          const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
+          // The server may have been started for this, and its public list have been read on the way.
+          const items = this.#cache.get(question);
+          if (items) return { items, ttlMs: 0, isPublic: false };
+          epoch = sending();
+          if (method === 'tools/list') learn = this.#reading(managed);
+          return this.#askOnce(connection, question, { deadlineAtMs, signal });
+        }),
+      ),
     );
+    // Nobody is shown a list before it was judged, and from there on all happens in one tick.
+    const preparing = learn && this.#parts.pins.prepare(server, answered.items);
+    if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(answered.items);
     if (isCurrent) this.#keep(managed, question, answered);
@@ -250,7 +270,7 @@ export class Catalogue {
       this.#cache.drop(name);
       onToolsChanged(name);
     }
-    managed.learn(items, this.#isApproved(name));
+    managed.learn(isNews ? items : managed.tools, this.#isApproved(name));
     if (isNews) this.#remember(managed, items);
   }
 
@@ -286,8 +306,11 @@ const left =
       { server, hint: 'nothing was changed: it can be asked again' },
     );
 
+/** It may be no server at all. */
+const shown = (server: string): string => neutraliseLine(server, LIMITS.quotedChars);
+
 const noList = (server: string): HostError =>
-  new HostError('invalid_arguments', `server '${server}': the method is not one that lists`, {
+  new HostError('invalid_arguments', `server '${shown(server)}': the method is not one that lists`, {
     server,
     field: 'method',
     execution: 'not_executed',
@@ -295,10 +318,14 @@ const noList = (server: string): HostError =>
   });
 
 const badUri = (server: string): HostError =>
-  new HostError('invalid_arguments', `server '${server}': uri must be a text of 1 to ${uriCharsMax} characters`, {
-    server,
-    field: 'uri',
-    limit: uriCharsMax,
-    execution: 'not_executed',
-    hint: 'take it from the list of the server’s resources',
-  });
+  new HostError(
+    'invalid_arguments',
+    `server '${shown(server)}': uri must be a text of 1 to ${uriCharsMax} characters`,
+    {
+      server,
+      field: 'uri',
+      limit: uriCharsMax,
+      execution: 'not_executed',
+      hint: 'take it from the list of the server’s resources',
+    },
+  );

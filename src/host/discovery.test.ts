@@ -56,6 +56,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
       if (!found) throw new HostError('server_not_found', `no server named '${name}'`);
       return found;
     },
+    findServer: (name) => managed.get(name),
     guards: () => guards,
     onDenied: () => {},
     catalogue: {
@@ -215,23 +216,39 @@ test('D-17 the guard is asked for each tool, wherever it is known from', async (
   expect(lines(await sweep)).toEqual(['manifest ok registered', 'slow ok timeout']);
 });
 
+test.each([Number.NaN, '5000'])('a deadline of %j is refused', async (deadlineMs) => {
+  const { discovery, asked } = open({ a: { ask: async () => ['t'] } });
+  const error = await failureOf(discovery.discover({ deadlineMs: deadlineMs as number }));
+  expect([error.code, error.details.field, asked]).toEqual(['invalid_request', 'deadlineMs', []]);
+});
+
 test('D-24 a tool belongs to the server it was read from, whatever it says itself', async () => {
   const { discovery } = open({ a: { state: 'registered', tools: ['t'] }, b: { ask: async () => ['t'] } });
   expect(lines(await discovery.discover())).toEqual(['a t registered', 'b t ']);
 });
 
 describe('a card is looked up', () => {
-  const { discovery } = open({ with: { card: 'https://example.com/card' }, without: {} });
+  const card = 'https://example.com/card';
+  const { discovery } = open({
+    with: { card },
+    'prod.json': { card },
+    'https://here': { card },
+    without: {},
+    'x.json': {},
+  });
   test.each([
-    ['with', 'https://example.com/card'],
+    ['with', card],
     ['https://example.com/other', 'https://example.com/other'],
     ['./with', './with'],
     ['with.json', 'with.json'],
+    ['prod.json', card],
+    ['https://here', card],
   ])('%s at %s', async (given, source) => {
     expect((await discovery.card(given)).source).toBe(source);
   });
   test('but not of a server that has none, or is none', async () => {
     expect((await failureOf(discovery.card('without'))).details.reason).toBe('no_card');
+    expect((await failureOf(discovery.card('x.json'))).details.reason).toBe('no_card');
     expect((await failureOf(discovery.card('nobody'))).code).toBe('server_not_found');
   });
 });

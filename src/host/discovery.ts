@@ -3,7 +3,7 @@
  * last, else their card. Also learns the tools of servers that nobody has ever seen run.
  * Not here: asking one server (catalogue.ts), reading cards (session/server-card.ts).
  *
- * Invariants: the whole ends by its deadline and never fails; a server that hangs or fails costs the others nothing but its
+ * Invariants: the whole ends by its deadline and never fails, unless that is no number; a server that hangs or fails costs the others nothing but its
  * place; a server that rests is not started unless that was asked for, and one that was stopped never is.
  */
 import type { Clock } from '../kernel/clock.js';
@@ -13,6 +13,7 @@ import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
 import { memberText } from '../wire/json-members.js';
 import type { Catalogue } from './catalogue.js';
+import { waitMs } from './deadline.js';
 import { type Discovered, type DiscoverOptions, embedder } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 
@@ -21,6 +22,8 @@ export interface DiscoveryParts {
   /** In their order. */
   readonly names: () => readonly string[];
   readonly serverOf: (name: string) => ManagedServer;
+  /** Undefined when there is none. */
+  readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
   readonly cards: Pick<ServerCards, 'read'>;
@@ -45,7 +48,7 @@ export class Discovery {
   /** In the order of their names, each server with its tools, or with the reason why there are none. */
   async discover(options: DiscoverOptions = {}): Promise<Discovered[]> {
     const { clock, names } = this.#parts;
-    const untilMs = clock.nowMs() + (options.deadlineMs ?? discoverTotalMs);
+    const untilMs = clock.nowMs() + waitMs(options.deadlineMs, discoverTotalMs);
     const all = names();
     const rows: Discovered[][] = all.map(() => []);
     await eachOf(all, discoverAtOnceMax, async (name, i) => {
@@ -57,10 +60,13 @@ export class Discovery {
     return rows.flat();
   }
 
-  /** A URL, a path or a name ending in .json is read as it is; all else is the name of a server. Nothing is filtered. */
+  /**
+   * The card of the server of that name. Where there is none, a URL, a path or a name ending in .json is read as it is.
+   * Nothing is filtered.
+   */
   async card(nameOrSource: string): Promise<ServerCard> {
-    const { cards, serverOf } = this.#parts;
-    if (isCardSource(nameOrSource)) return cards.read(nameOrSource);
+    const { cards, serverOf, findServer } = this.#parts;
+    if (!findServer(nameOrSource) && isCardSource(nameOrSource)) return cards.read(nameOrSource);
     const { card } = serverOf(nameOrSource).definition;
     if (card === undefined) throw noCard(nameOrSource);
     return cards.read(card);

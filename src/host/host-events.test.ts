@@ -81,6 +81,38 @@ test('a listener that throws disturbs nobody and is reported', () => {
   expect(problems).toHaveLength(2);
 });
 
+test('a listener and a report that both throw do not stop the stream, and nothing escapes', () => {
+  const events = new HostEvents(
+    new FakeClock(),
+    () => {},
+    (error) => {
+      throw error;
+    },
+  );
+  const heard: string[] = [];
+  events.on('breaker', () => {
+    throw new Error('mine');
+  });
+  events.on('any', ({ kind }) => heard.push(kind));
+  events.tell('a', opened);
+  events.supervisors.emit('supervisor', ready);
+  expect(heard).toEqual(['breaker', 'state']);
+});
+
+test('of what listeners cause at most ten thousand events wait; that some were lost is told once', () => {
+  const { events, problems } = setUp();
+  const heard = new Map<string, number>();
+  events.on('any', ({ kind }) => heard.set(kind, (heard.get(kind) ?? 0) + 1));
+  events.on('breaker', () => {
+    for (let i = 0; i < 10_050; i++) events.tell('a', auth);
+  });
+  for (const times of [1, 2]) {
+    events.tell('a', opened);
+    expect([heard.get('auth'), problems.length]).toEqual([10_000 * times, times]);
+  }
+  expect(problems[0]).toMatchObject({ code: 'overloaded', details: { reason: 'events', limit: 10_000 } });
+});
+
 test('a settling that throws does not stop the stream', () => {
   const { events } = setUp(() => {
     throw new Error('broken');

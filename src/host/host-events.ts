@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
+import { HostError } from '../kernel/errors.js';
 import { type PolicyEvent, policyEventKinds } from '../policy/call-events.js';
 import { type SupervisorEvent, type SupervisorEvents, supervisorEventKinds } from '../supervisor/supervisor-events.js';
 
@@ -20,6 +21,9 @@ export type HostEventOf<Kind extends HostEventKind | 'any'> = Kind extends 'any'
 
 export const hostEventKinds: readonly HostEventKind[] = [...supervisorEventKinds, ...policyEventKinds];
 
+/** Events that wait while a listener hears one. */
+const untoldMax = 10_000;
+
 type ByKind = { readonly [Kind in HostEventKind | 'any']: HostEventOf<Kind> };
 
 export class HostEvents {
@@ -27,19 +31,22 @@ export class HostEvents {
   readonly supervisors = new Emitter<SupervisorEvents>();
   readonly #clock: Clock;
   readonly #listeners: Emitter<ByKind>;
-  /** Empty again before control goes back to whoever told the first of them. */
+  /** At most `untoldMax`; empty again before control goes back to whoever told the first of them. */
   readonly #untold: HostEvent[] = [];
+  readonly #onProblem: (error: unknown) => void;
   #isTelling = false;
+  #hasLost = false;
   #hearsCalls = false;
 
   /** `settle` does what the host itself has to do about an event, before anybody hears of it. */
   constructor(clock: Clock, settle: (event: SupervisorEvent) => void, onProblem: (error: unknown) => void) {
     this.#clock = clock;
+    this.#onProblem = onProblem;
     this.#listeners = new Emitter<ByKind>((error) => onProblem(error));
     this.supervisors.on('supervisor', (event) => {
       const wasTelling = this.#isTelling;
       this.#isTelling = true;
-      if (this.hears(event.kind)) this.#untold.push(event);
+      if (this.hears(event.kind)) this.#queue(event);
       try {
         settle(event);
       } finally {
@@ -72,17 +79,37 @@ export class HostEvents {
 
   tell(server: string, event: PolicyEvent): void {
     if (!this.hears(event.kind)) return;
-    this.#untold.push({ ...event, atMs: this.#clock.nowMs(), server });
+    this.#queue({ ...event, atMs: this.#clock.nowMs(), server });
     this.#drain();
+  }
+
+  /** The newest is lost when too many wait: listeners cause more events than they hear. Reported once for each time. */
+  #queue(event: HostEvent): void {
+    if (this.#untold.length < untoldMax) this.#untold.push(event);
+    else if (!this.#hasLost) {
+      this.#hasLost = true;
+      this.#onProblem(tooManyUntold());
+    }
   }
 
   #drain(): void {
     if (this.#isTelling) return;
     this.#isTelling = true;
-    for (let next = this.#untold.shift(); next; next = this.#untold.shift()) {
-      this.#listeners.emit(next.kind, next as never);
-      this.#listeners.emit('any', next);
+    try {
+      for (let next = this.#untold.shift(); next; next = this.#untold.shift()) {
+        this.#listeners.emit(next.kind, next as never);
+        this.#listeners.emit('any', next);
+      }
+      this.#hasLost = false;
+    } finally {
+      this.#isTelling = false;
     }
-    this.#isTelling = false;
   }
 }
+
+const tooManyUntold = (): HostError =>
+  new HostError('overloaded', `${untoldMax} events wait to be told: newer ones are lost`, {
+    reason: 'events',
+    limit: untoldMax,
+    hint: 'a listener causes events while it hears one, such as by calling the host: do it later',
+  });

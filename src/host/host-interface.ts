@@ -114,5 +114,5 @@ export type Discovered =
     }
   | { readonly server: string; readonly error: HostError };
 
-/** Whoever embeds the host without roles acts as this. */
+/** Whoever embeds the host without roles acts as this. No other principal may have its id (host-rules.ts). */
 export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };

@@ -42,6 +42,7 @@ import {
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { pinsByOrigin } from './pin-origin.js';
+import { quietly } from './problems.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnOptions, treatmentOf } from './spawn-options.js';
@@ -74,7 +75,8 @@ export class Host {
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
-    const { clock = systemClock, random = systemRandom, stateDir, ambient, onProblem = () => {} } = options;
+    const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
+    const onProblem = quietly(options.onProblem ?? (() => {}));
     this.#clock = clock;
     this.#onProblem = onProblem;
     this.#connector = new Connector({
@@ -129,6 +131,7 @@ export class Host {
       findServer: (name: string) => this.#servers.find(name),
       guards,
       pins: this.#pins,
+      budgets: this.#budgets,
       manifests: this.#state?.manifests,
       cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
       clean: this.#connector.clean,
@@ -318,11 +321,15 @@ export class Host {
   }
 
   async #close(): Promise<void> {
-    await this.#servers.close();
-    this.#histories?.flush();
-    this.#servers.registry.clear();
-    await this.#connector.close();
-    this.#alive.close();
+    try {
+      // Whatever is wrong with one server, the others and all that they started go too.
+      await this.#servers.close().catch(this.#onProblem);
+      this.#histories?.flush();
+      this.#servers.registry.clear();
+    } finally {
+      await this.#connector.close();
+      this.#alive.close();
+    }
   }
 
   #mustBeAllowed(request: GuardRequest): void {

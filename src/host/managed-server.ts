@@ -121,10 +121,18 @@ export class ManagedServer {
   /** Annotations are believed only where the operator vouches for the server and the tool is the one that was approved. */
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
     const { trustAnnotations } = this.definition;
+    const isSame = tools === this.#tools;
     this.#tools = tools;
+    // What it says is known; only whether it is believed may have changed.
+    const traitsOf = (key: string, raw: Buffer, isTrusted: boolean) => {
+      const known = isSame ? this.#traits.get(key) : undefined;
+      return known ? { ...known, isTrusted } : toolTraits(raw, isTrusted);
+    };
     if (tools.length === 0) this.#traits = noTraits;
     else
-      this.#traits = new Map(tools.map(({ key, raw }) => [key, toolTraits(raw, trustAnnotations && isApproved(key))]));
+      this.#traits = new Map(
+        tools.map(({ key, raw }) => [key, traitsOf(key, raw, trustAnnotations && isApproved(key))]),
+      );
   }
 
   /** What was never listed is taken for a tool that changes something. */

@@ -4,6 +4,8 @@
  * Not here: the renewal itself (session/auth-recovery.ts), sending (dispatch.ts).
  */
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Call } from '../policy/call.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
@@ -40,7 +42,9 @@ export function unauthorized(
 
 function ended({ server, tool }: Call, code: 'timeout' | 'cancelled', why: string): HostError {
   const details: HostErrorOptions = { server, tool, reason: 'reauth', phase: 'queued', execution: 'not_executed' };
-  return new HostError(code, `${server}/${tool}: ${why} while the authorization of server '${server}' was renewed`, {
+  const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
+  const what = `${shown(`${server}/${tool}`)}: ${why}`;
+  return new HostError(code, `${what} while the authorization of server '${shown(server)}' was renewed`, {
     ...details,
     hint: 'the server had refused the call, so it did not run and can be sent again',
   });

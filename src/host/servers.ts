@@ -7,6 +7,8 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
 import { Registry } from '../registry/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
@@ -54,7 +56,8 @@ export class Servers {
 
   mustBeOpen(server: string): void {
     if (!this.#isClosed) return;
-    throw new HostError('server_stopped', `server '${server}' is not called: the host is closed`, {
+    const shown = neutraliseLine(server, LIMITS.quotedChars);
+    throw new HostError('server_stopped', `server '${shown}' is not called: the host is closed`, {
       server,
       reason: 'closed',
       execution: 'not_executed',
@@ -111,10 +114,11 @@ export class Servers {
     }
   }
 
-  /** Nobody gets a server from here on. */
+  /** Nobody gets a server from here on. Rejects when the end of one failed, once all of them have ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.all([...this.#byName.values()].map((managed) => managed.dispose()));
+    const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
+    for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 }
 

@@ -29,7 +29,7 @@ export interface SuperviseParts {
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
   /** A reading of the server's tools begins; what is returned is handed the list. */
-  readonly reading: (server: string) => (list: ServerList) => void;
+  readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
   /** A notification came in. */
   readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
   readonly onProblem: (error: unknown) => void;

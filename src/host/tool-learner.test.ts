@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest';
+import { sleep } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { ToolLearner } from './tool-learner.js';
 
-function set(lists: (ListedItem[] | HostError)[]) {
+/** `costMs`: how long each list takes to be learnt. */
+function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
   const clock = new FakeClock();
   const learnt: string[] = [];
   const problems: unknown[] = [];
@@ -30,7 +32,11 @@ function set(lists: (ListedItem[] | HostError)[]) {
     clock,
     () => {
       begun++;
-      return ({ items }) => learnt.push(items.map(({ key }) => key).join());
+      return async ({ items }) => {
+        const tookMs = costMs.shift();
+        if (tookMs) await sleep(clock, tookMs);
+        learnt.push(items.map(({ key }) => key).join());
+      };
     },
     (error) => problems.push(error),
   );
@@ -78,4 +84,48 @@ test('a reading that fails leaves what was known, and the next announcement is h
   learner.changed();
   await clock.advanceAsync(100);
   expect(learnt).toEqual(['a', 'b']);
+});
+
+test.each([
+  ['ten times as long as the last one took', 30, 300],
+  ['what lets changes settle, at least', 5, 100],
+  ['a minute, at most', 20_000, 60_000],
+])('X18 however often changes are announced, the next reading waits %s', async (_what, tookMs, restMs) => {
+  const { clock, learner, session, reads, learnt } = set([[tool('a')], [tool('b')], [tool('c')]], [tookMs, tookMs]);
+  const begun = learner.begin(session, { deadlineAtMs: 100_000 });
+  await clock.advanceAsync(tookMs);
+  await begun;
+  for (const round of [1, 2]) {
+    for (let i = 0; i < 50; i++) learner.changed();
+    await clock.advanceAsync(restMs - 1);
+    expect(reads()).toBe(round);
+    learner.changed();
+    await clock.advanceAsync(1);
+    expect(reads()).toBe(round + 1);
+    await clock.advanceAsync(tookMs);
+  }
+  expect(learnt).toEqual(['a', 'b', 'c']);
+});
+
+test('X18 a reading that fails is paid for as any other', async () => {
+  const { clock, learner, session, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
+  await learner.begin(session, { deadlineAtMs: 1_000 });
+  session.list = async () => {
+    await sleep(clock, 50);
+    throw new HostError('protocol_error', 'too large');
+  };
+  learner.changed();
+  await clock.advanceAsync(150);
+  session.list = async () => ({ items: [tool('late')], pages: 1, ttlMs: 0, cacheScope: 'private' });
+  let isRead = false;
+  const { list } = session;
+  session.list = (...args) => {
+    isRead = true;
+    return list(...args);
+  };
+  learner.changed();
+  await clock.advanceAsync(499);
+  expect(isRead).toBe(false);
+  await clock.advanceAsync(1);
+  expect([isRead, reads()]).toEqual([true, 1]);
 });

@@ -1,6 +1,19 @@
 import { expect, test } from 'vitest';
 import { Emitter } from './emitter.js';
 
+test('every listener hears every event, also when reports of errors fail', () => {
+  const emitter = new Emitter<{ moved: number }>((error) => {
+    throw error;
+  });
+  const heard: number[] = [];
+  emitter.on('moved', () => {
+    throw new Error('listener');
+  });
+  emitter.on('moved', (by) => heard.push(by));
+  emitter.emit('moved', 1);
+  expect(heard).toEqual([1]);
+});
+
 test('every listener hears every event, also when one of them throws or leaves', () => {
   const errors: unknown[] = [];
   const emitter = new Emitter<{ moved: number }>((error) => errors.push(error));

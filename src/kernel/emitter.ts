@@ -1,7 +1,7 @@
 /**
  * Typed events: one map of event name to payload, many listeners.
  * Invariant: a listener that throws disturbs neither the emitter nor the other listeners; its error is reported once,
- * through `onListenerError`.
+ * through `onListenerError`, and if that throws too, to nobody.
  */
 export type Listener<T> = (event: T) => void;
 
@@ -39,8 +39,16 @@ export class Emitter<Events extends object> {
       try {
         (listener as Listener<Events[Name]>)(event);
       } catch (error) {
-        this.#onListenerError(error, name);
+        this.#report(error, name);
       }
+    }
+  }
+
+  #report(error: unknown, name: keyof Events): void {
+    try {
+      this.#onListenerError(error, name);
+    } catch {
+      // Whoever emits must not suffer for those who listen.
     }
   }
 

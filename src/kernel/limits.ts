@@ -24,6 +24,16 @@ export const LIMITS = {
   stderrBytes: 256 * KiB,
   /** Pages of one list. */
   listPages: 50,
+  /** One tool as its server defines it. */
+  toolBytes: 256 * KiB,
+  /** All tools of one server: each is compared with what was approved, whenever the server says that they changed. */
+  toolListBytes: 4 * MiB,
+  toolListItems: 10_000,
+  /** Any other list of a server, which is only handed on. */
+  listBytes: 64 * MiB,
+  listItems: 50_000,
+  /** Arguments of a call that are hashed: larger ones are sent, but neither kept, shared nor named in records. */
+  hashedBytes: 256 * KiB,
   /** Text of a server quoted in an error. */
   quotedChars: 2 * KiB,
 } as const;

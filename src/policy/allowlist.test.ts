@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import type { RolePattern } from '../config/host-config.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
@@ -63,6 +63,29 @@ describe('the stage', () => {
       return { allow: true };
     }).send(call);
     expect(seen).toEqual([{ principal, server: 'github', tool: 'delete_repo', action: 'call' }]);
+  });
+
+  test('a guard that answers later denies, and its rejection is nobody’s', async () => {
+    const unhandled: unknown[] = [];
+    const note = (error: unknown) => unhandled.push(error);
+    process.on('unhandledRejection', note);
+    onTestFinished(() => void process.off('unhandledRejection', note));
+    for (const late of [
+      async () => Promise.reject(new Error('no database')),
+      async () => ({ allow: true }),
+      () => ({
+        // biome-ignore lint/suspicious/noThenProperty: a guard may answer with any thenable.
+        then: () => {
+          throw new Error('broken');
+        },
+      }),
+    ]) {
+      const { send, passed } = guarded(late as unknown as Guard);
+      expect([(await failureOf(send(call))).code, passed()]).toEqual(['denied', 0]);
+    }
+    // Node tells of them when the microtasks are done.
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(unhandled).toEqual([]);
   });
 
   test('a guard that throws denies, and what it threw is not shown', async () => {

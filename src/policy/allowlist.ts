@@ -32,14 +32,23 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
   try {
     for (const guard of guards()) {
       const verdict = guard(request);
-      if (verdict?.allow !== true)
-        return denied(request, String(verdict?.reason ?? 'the guard gave no answer'), verdict?.hint);
+      if (verdict?.allow === true) continue;
+      forsake(verdict);
+      return denied(request, String(verdict?.reason ?? 'the guard gave no answer'), verdict?.hint);
     }
     return undefined;
   } catch (cause) {
     // What it threw may hold anything: it stays behind as the cause.
     return denied(request, 'the guard failed', undefined, cause);
   }
+}
+
+/** A guard may have been written as an async function. Nobody waits for its answer, and its rejection must not end the process. */
+function forsake(verdict: unknown): void {
+  const { then } = (verdict ?? {}) as Partial<PromiseLike<unknown>>;
+  if (typeof then !== 'function') return;
+  const nothing = () => {};
+  then.call(verdict as PromiseLike<unknown>, nothing, nothing);
 }
 
 /** The guards are asked for at each call, so that a change counts from the next call on. */

@@ -55,6 +55,15 @@ describe('a kept answer', () => {
     expect(sent).toHaveLength(2);
   });
 
+  test('is never that of a call with huge arguments, which shares nothing either', async () => {
+    const { cache, state, sent, send } = setUp();
+    state.readOnly = true;
+    await send(fakeCall());
+    const args = JSON.stringify({ a: 'x'.repeat(300_000) });
+    await Promise.all([send(fakeCall({ args })), send(fakeCall({ args }))]);
+    expect([sent.length, cache.stats().entries]).toEqual([3, 1]);
+  });
+
   test('D-20 is not given to another principal, unless it is public', async () => {
     const { state, sent, send } = setUp();
     const bob = fakeCall({ principal: fakePrincipal('bob', 'dev') });

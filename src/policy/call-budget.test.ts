@@ -177,6 +177,20 @@ describe('per principal', () => {
     await expect(send(bob)).rejects.toThrow('over budget');
   });
 
+  test('two roles have two windows: the shorter one does not end the longer', async () => {
+    const { clock, roles, send } = setUp();
+    roles.set('dev', { calls: 2, windowMs: 3_600_000 });
+    roles.set('ops', { calls: 2, windowMs: 1_000 });
+    const asOps = fakeCall({ principal: fakePrincipal('ann', 'ops') });
+    await send(ann);
+    await send(ann);
+    await send(asOps);
+    expect((await failureOf(send(ann))).details).toMatchObject({ actual: 3, retryAfterMs: 3_600_000 });
+    clock.advance(1_000);
+    await send(asOps);
+    expect((await failureOf(send(ann))).details).toMatchObject({ actual: 4, retryAfterMs: 3_599_000 });
+  });
+
   test('a call that the work’s own budget refuses does not use up the window', async () => {
     const { budgets, roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 1_000 });

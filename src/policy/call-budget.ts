@@ -2,7 +2,8 @@
  * How many calls a piece of work, or a caller in a stretch of time, may make.
  * Two ceilings: `withBudget` for everything that happens inside one function, however many awaits it takes, and one per
  * principal over a window. A call is charged once, when it comes in: an answer from the cache costs as much as any other,
- * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again.
+ * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again. A resource
+ * that is read is charged as a call.
  * Not here: how many calls run at the same time (concurrency.ts).
  *
  * Invariants: charging and deciding happen in one tick; budgets of interleaved work never touch each other; an inner budget
@@ -14,7 +15,8 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Call, Principal, Stage } from './call.js';
+import type { Call, Stage } from './call.js';
+import { jointKey } from './joint-key.js';
 
 export interface BudgetPlan {
   readonly calls: number;
@@ -30,6 +32,9 @@ export interface CallCeilings {
   readonly principals: ReadonlyMap<string, CallCeiling>;
   readonly roles: ReadonlyMap<string, CallCeiling>;
 }
+
+/** What is charged: a call, or a reading of a resource, which is of no tool. */
+export type Charged = Pick<Call, 'principal' | 'server'> & { readonly tool?: string };
 
 interface Spending {
   readonly calls: number;
@@ -51,7 +56,7 @@ export class CallBudgets {
   readonly #clock: Clock;
   readonly #ceilings: () => CallCeilings;
   readonly #current = new AsyncLocalStorage<Spending>();
-  /** By principal; the oldest first. */
+  /** By principal and whose ceiling it is: a second role's shorter window must not end that of the first. The oldest first. */
   readonly #windows = new Map<string, Window>();
 
   /** The ceilings are asked for at each call, so that a change counts from the next call on. */
@@ -71,7 +76,7 @@ export class CallBudgets {
   }
 
   /** The error the call is refused with, when it is one too many. */
-  charge(call: Call): HostError | undefined {
+  charge(call: Charged): HostError | undefined {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {
       return exceeded(call, current.calls, current.spent, {
@@ -82,11 +87,15 @@ export class CallBudgets {
     return this.#chargeWindow(call);
   }
 
-  #chargeWindow(call: Call): HostError | undefined {
-    const ceiling = this.#ceilingOf(call.principal);
+  #chargeWindow(call: Charged): HostError | undefined {
+    const { id, role } = call.principal;
+    const { principals, roles } = this.#ceilings();
+    const own = principals.get(id);
+    const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
     if (!ceiling) return undefined;
     const nowMs = this.#clock.nowMs();
-    const window = this.#windowOf(call.principal.id, nowMs, ceiling);
+    const key = own || role === undefined ? jointKey(id) : jointKey(id, role);
+    const window = this.#windowOf(key, nowMs, ceiling);
     if (++window.spent <= ceiling.calls) return undefined;
     return exceeded(call, ceiling.calls, window.spent, {
       why: `its caller may make ${ceiling.calls} in ${ceiling.windowMs} ms`,
@@ -95,17 +104,12 @@ export class CallBudgets {
     });
   }
 
-  #ceilingOf({ id, role }: Principal): CallCeiling | undefined {
-    const { principals, roles } = this.#ceilings();
-    return principals.get(id) ?? (role === undefined ? undefined : roles.get(role));
-  }
-
-  #windowOf(id: string, nowMs: number, { windowMs }: CallCeiling): Window {
-    const known = this.#windows.get(id);
+  #windowOf(key: string, nowMs: number, { windowMs }: CallCeiling): Window {
+    const known = this.#windows.get(key);
     // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
     if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
     const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
-    setBounded(this.#windows, id, window, windowsMax);
+    setBounded(this.#windows, key, window, windowsMax);
     return window;
   }
 }
@@ -124,13 +128,13 @@ interface Excess {
   readonly retryAfterMs?: number;
 }
 
-const exceeded = (call: Call, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
+const exceeded = (call: Charged, limit: number, actual: number, { why, ...rest }: Excess): HostError =>
   new HostError(
     'budget_exceeded',
     `server '${neutraliseLine(call.server, LIMITS.quotedChars)}': call ${actual} is over budget, ${why}`,
     {
       server: call.server,
-      tool: call.tool,
+      ...(call.tool === undefined ? {} : { tool: call.tool }),
       reason: 'mcp_calls',
       limit,
       actual,

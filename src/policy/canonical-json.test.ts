@@ -37,6 +37,13 @@ describe('the hash', () => {
   });
 });
 
+test('arguments of more than 256 KiB have no hash, whatever they are made of', () => {
+  const text = (length: number) => JSON.stringify({ a: 'x'.repeat(length - 8) });
+  expect(argumentsHash(text(262_144))).toBe(argumentsHash(Buffer.from(text(262_144))));
+  for (const large of [text(262_145), Buffer.from(text(262_145)), '!'.repeat(262_145)])
+    expect(fieldOf(() => argumentsHash(large))).toBe('arguments');
+});
+
 describe('RFC 8785', () => {
   test('its example comes out as printed there', () => {
     const text = `{

@@ -20,8 +20,11 @@ export const canonicalDepthMax = 64;
 
 type Key = string | number;
 
-/** Lower-case hex of the SHA-256 over the canonical text. */
-export const argumentsHash = (text: JsonText): string => hash('sha256', canonicalText(text), 'hex');
+/** Lower-case hex of the SHA-256 over the canonical text. Large arguments have none: everybody else would wait for it. */
+export function argumentsHash(text: JsonText): string {
+  if (text.length > LIMITS.hashedBytes) throw refusal([], `are longer than ${LIMITS.hashedBytes} bytes`);
+  return hash('sha256', canonicalText(text), 'hex');
+}
 
 export const canonicalValue = (value: unknown): string => writeValue(value, [], 0);
 

@@ -7,6 +7,8 @@
 
 /** So many digits always survive a double. */
 const exactDigits = 15;
+/** Below it a double has fewer of them. */
+const smallestExact = 1e-300;
 
 /** The canonical spelling; `text` is a number by the grammar of JSON. */
 export function canonicalNumber(text: string): string {
@@ -15,6 +17,8 @@ export function canonicalNumber(text: string): string {
   if (!Number.isFinite(value)) return text;
   // Negative zero is printed as 0.
   const printed = String(value);
+  // A number this short, and not so small that digits get lost, is the only one of its length that makes this double.
+  if (text.length <= exactDigits && Math.abs(value) > smallestExact) return printed;
   return printed === text || decimalOf(printed) === decimalOf(text) ? printed : text;
 }
 

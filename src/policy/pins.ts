@@ -10,7 +10,8 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type PinHash, type PinKind, pinHash } from './pin-hash.js';
+import type { PinHash, PinKind } from './pin-hash.js';
+import { PinHashes, type PinItem } from './pin-hashes.js';
 import { type PinRecord, type PinStatus, type PinStore, type PinVersion, pinStatus } from './pin-store.js';
 
 /** `block` refuses calls, `warn` only reports, `off` asks nobody. */
@@ -37,11 +38,7 @@ export interface PinOptions {
   readonly onStoreError?: (error: unknown) => void;
 }
 
-/** One listed definition; the key is empty when the server gave it no name. */
-export interface PinItem {
-  readonly key: string;
-  readonly raw: Buffer;
-}
+export type { PinItem };
 
 export interface PinChange {
   readonly tool: string;
@@ -72,7 +69,7 @@ export class Pins {
   readonly #store: PinStore;
   readonly #policyOf: (server: string) => PinPolicy;
   readonly #isTrusted: (server: string) => boolean;
-  readonly #kind: PinKind;
+  readonly #hashes: PinHashes;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
   /** How many tools differ, by server, until its records change; counted when asked for. */
@@ -85,9 +82,17 @@ export class Pins {
     this.#store = store;
     this.#policyOf = policyOf ?? (() => defaultPinPolicy);
     this.#isTrusted = isTrusted ?? (() => false);
-    this.#kind = kind ?? 'tool';
+    this.#hashes = new PinHashes(kind ?? 'tool');
     this.#pinsMax = pinsMax ?? 10_000;
     this.#onStoreError = onStoreError ?? (() => {});
+  }
+
+  /**
+   * Does what takes long about a list, a little at a time; undefined when there is little to do. The list is judged by
+   * `observe` as before: until then it counts as one that has not come in.
+   */
+  prepare(server: string, items: readonly PinItem[]): Promise<void> | undefined {
+    return this.#isTrusted(server) ? undefined : this.#hashes.ahead(server, items);
   }
 
   /** `items` is one whole list. Items without a name are passed over: nobody can call them. */
@@ -99,7 +104,7 @@ export class Pins {
     const known = this.#recordsOf(server);
     const before: ReadonlyMap<string, PinRecord> = new Map(known);
     const records: Records = known ?? new Map();
-    const listed = this.#listedOf(items);
+    const listed = this.#hashes.ofList(server, items);
     const at = now.toISOString();
 
     for (const record of before.values()) {
@@ -170,6 +175,12 @@ export class Pins {
     this.#byServer.delete(server);
     this.#unsaved.delete(server);
     this.#differing.delete(server);
+    this.forgetList(server);
+  }
+
+  /** Its last list is not needed to compare the next one with. Changes no status. */
+  forgetList(server: string): void {
+    this.#hashes.forget(server);
   }
 
   /** Both versions with their texts, to show what changed. */
@@ -194,17 +205,6 @@ export class Pins {
     const records = new Map(loaded.map((record) => [record.name, record]));
     this.#byServer.set(server, records);
     return records;
-  }
-
-  #listedOf(items: readonly PinItem[]): Map<string, Listed> {
-    const listed = new Map<string, Listed>();
-    for (const { key, raw } of items) {
-      if (key === '') continue;
-      // Which of two a caller means, nobody can say.
-      const hashes = listed.has(key) ? undefined : pinHash(this.#kind, raw);
-      listed.set(key, { hashes, raw });
-    }
-    return listed;
   }
 
   /** Names that were never approved and are gone make way; they would only come back as new. */

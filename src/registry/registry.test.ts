@@ -60,6 +60,7 @@ describe('registrations', () => {
     expect(registry.snapshot()).toEqual([]);
     const error = errorOf(() => registry.lease('nope'));
     expect([error.code, error.message]).toEqual(['server_not_found', "no server named 'nope'"]);
+    expect(() => registry.get('\u001b[2J\nFAKE')).toThrow("no server named '\\u{1b}[2J\\nFAKE'");
     expect(error.hint).toContain('configuration');
   });
 

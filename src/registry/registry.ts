@@ -9,6 +9,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { Lease, type LeaseKind } from './lease.js';
 
 export interface Registration<Spec> {
@@ -254,15 +256,18 @@ const countOf = ({ held }: Entry<unknown>): number => held.binding + held.call;
 const isSame = <Spec>({ origin: _a, ...a }: Registration<Spec>, { origin: _b, ...b }: Registration<Spec>): boolean =>
   isDeepStrictEqual(a, b);
 
+/** A name may be anything a caller wrote. */
+const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
+
 const notFound = (name: string): HostError =>
-  new HostError('server_not_found', `no server named '${name}'`, {
+  new HostError('server_not_found', `no server named '${shown(name)}'`, {
     server: name,
     execution: 'not_executed',
     hint: 'check the name against "mcpServers" in the configuration, or spawn the server first',
   });
 
 const taken = (name: string): HostError =>
-  new HostError('invalid_spec', `server '${name}' exists already, with another definition`, {
+  new HostError('invalid_spec', `server '${shown(name)}' exists already, with another definition`, {
     server: name,
     field: 'name',
     execution: 'not_executed',
@@ -270,7 +275,7 @@ const taken = (name: string): HostError =>
   });
 
 const tooMany = (name: string, limit: number): HostError =>
-  new HostError('invalid_spec', `server '${name}' is one too many: ${limit} are registered`, {
+  new HostError('invalid_spec', `server '${shown(name)}' is one too many: ${limit} are registered`, {
     server: name,
     field: 'name',
     limit,

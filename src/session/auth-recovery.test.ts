@@ -29,6 +29,10 @@ function setup(token: AuthToken | undefined = one, options: Partial<AuthRecovery
   return { clock, provider, recovery, known, problems, ask };
 }
 
+const fail = (message: string): never => {
+  throw new Error(message);
+};
+
 /** A recovery that ends when the test says so. */
 function held(provider: FakeAuthProvider): (token: AuthToken | undefined) => void {
   let end: (token: AuthToken | undefined) => void = () => {};
@@ -342,6 +346,37 @@ describe('the tokens of a provider', () => {
     };
     for (let i = 0; i < 10; i++) expect(recovery.current()).toBeUndefined();
     expect(problems).toHaveLength(1);
+  });
+
+  test.each([
+    ['returns nothing', () => undefined, [{ code: 'invalid_spec', details: { server: 's', field: 'onChanged' } }]],
+    ['throws', () => fail('not logged in'), [{ message: 'not logged in' }]],
+    ['returns what throws', () => () => fail('gone'), [{ message: 'gone' }]],
+  ])('a provider whose onChanged %s is reported, asked as any other, and let go', (_what, onChanged, told) => {
+    const provider = new FakeAuthProvider(one);
+    provider.onChanged = onChanged as unknown as FakeAuthProvider['onChanged'];
+    const { recovery, problems } = setup(one, { provider });
+    expect(recovery.current()).toEqual(one);
+    let changes = 0;
+    recovery.onChanged(() => changes++);
+    provider.token = two;
+    expect([recovery.current(), changes]).toEqual([two, 1]);
+    recovery.close();
+    expect(problems).toMatchObject(told);
+  });
+
+  test('a provider that keeps its listener is not heard once the server is gone', () => {
+    const provider = new FakeAuthProvider(one);
+    let tell = () => {};
+    provider.onChanged = (listener) => {
+      tell = listener;
+      return () => {};
+    };
+    const { recovery, known } = setup(one, { provider });
+    recovery.close();
+    provider.token = two;
+    tell();
+    expect([...known]).toEqual(['first-token']);
   });
 
   test('whoever listens hears of a change once, however it came', async () => {

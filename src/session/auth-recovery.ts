@@ -81,9 +81,7 @@ export class AuthRecovery implements TokenSource {
     this.#clock = options.clock;
     this.#provider = options.provider;
     this.#look();
-    this.#unsubscribe = this.#provider.onChanged(() => {
-      if (this.#look()) this.#tell();
-    });
+    this.#unsubscribe = this.#subscribe();
   }
 
   /** The token of the next request. */
@@ -134,9 +132,28 @@ export class AuthRecovery implements TokenSource {
    */
   close(): void {
     this.#isClosed = true;
-    this.#unsubscribe();
+    try {
+      this.#unsubscribe();
+    } catch (error) {
+      this.#options.onProblem?.(error);
+    }
     this.#listeners.clear();
     for (const attempt of this.#attempts.values()) attempt.settle(true);
+  }
+
+  /** Providers are written by others: one that tells of no changes is still asked for its token. */
+  #subscribe(): () => void {
+    const { server, onProblem } = this.#options;
+    try {
+      const off: unknown = this.#provider.onChanged(() => {
+        if (!this.#isClosed && this.#look()) this.#tell();
+      });
+      if (typeof off === 'function') return off as () => void;
+      onProblem?.(unsubscribable(server));
+    } catch (error) {
+      onProblem?.(error);
+    }
+    return () => {};
   }
 
   /** Undefined while the token rests. */
@@ -258,6 +275,13 @@ const shapeless = (server: string): HostError =>
     server,
     field: 'header',
     hint: 'a token is { header: [name, value] }, both of them text',
+  });
+
+const unsubscribable = (server: string): HostError =>
+  new HostError('invalid_spec', `server '${server}': onChanged of its provider returned no function`, {
+    server,
+    field: 'onChanged',
+    hint: 'return the function that takes the listener off again',
   });
 
 const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>

@@ -1,10 +1,12 @@
 /**
  * Reads a paged list to its end and keeps every item as the bytes the server sent.
- * Invariant: bounded in pages, items and bytes while it is read, not after.
+ * Invariants: bounded in pages, items and bytes while it is read, not after; of a large page others need not wait for more
+ * than one look at it.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { memberBytes, memberString, memberText } from '../wire/json-members.js';
+import { memberString, membersBytes, stringOf } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
 
 /** List method → the member that holds its items. */
@@ -35,9 +37,22 @@ export interface ServerList {
   readonly cacheScope: 'public' | 'private';
 }
 
-const itemsMax = 50_000;
-const listBytesMax = 64 * 1024 * 1024;
 const cursorCharsMax = 4_096;
+/** What is read of a page in one turn of the event loop. */
+const turnBytes = 256 * 1024;
+
+interface ListLimits {
+  readonly items: number;
+  readonly bytes: number;
+  readonly itemBytes: number;
+}
+
+const toolLimits: ListLimits = {
+  items: LIMITS.toolListItems,
+  bytes: LIMITS.toolListBytes,
+  itemBytes: LIMITS.toolBytes,
+};
+const otherLimits: ListLimits = { items: LIMITS.listItems, bytes: LIMITS.listBytes, itemBytes: LIMITS.listBytes };
 
 const keyMembers = {
   'tools/list': 'name',
@@ -56,18 +71,24 @@ export async function readList(
   let ttlMs = Number.POSITIVE_INFINITY;
   let isPublic = true;
   let bytes = 0;
+  const limits = method === 'tools/list' ? toolLimits : otherLimits;
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
-    eachItem(page, method, (raw) => {
+    // In one look: a page may be as large as a frame.
+    const [array, ttl, scope, next] = membersBytes(page, [LISTS[method], 'ttlMs', 'cacheScope', 'nextCursor']);
+    await eachItem(array, (raw) => {
       bytes += raw.length;
-      if (items.length >= itemsMax) throw broken(server, method, 'too_many_items', 'has too many items', itemsMax);
-      if (bytes > listBytesMax) throw broken(server, method, 'list_too_large', 'is too large', listBytesMax);
+      if (items.length >= limits.items)
+        throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
+      if (raw.length > limits.itemBytes)
+        throw broken(server, method, 'item_too_large', 'has an item that is too large', limits.itemBytes, listLess);
+      if (bytes > limits.bytes) throw broken(server, method, 'list_too_large', 'is too large', limits.bytes, listLess);
       items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
     });
-    ttlMs = Math.min(ttlMs, ttlOf(page));
-    isPublic &&= memberString(page, 'cacheScope') === 'public';
-    cursor = memberString(page, 'nextCursor');
+    ttlMs = Math.min(ttlMs, ttlOf(ttl));
+    isPublic &&= scope !== undefined && stringOf(scope) === 'public';
+    cursor = next && stringOf(next);
     if (cursor === undefined) return { items, pages, ttlMs, cacheScope: isPublic ? 'public' : 'private' };
     if (cursor.length > cursorCharsMax)
       throw broken(server, method, 'cursor_too_long', 'sent a huge cursor', cursorCharsMax);
@@ -78,25 +99,44 @@ export async function readList(
 }
 
 /** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
-function eachItem(page: Buffer, method: ListMethod, visit: (raw: Buffer) => void): void {
-  const array = memberBytes(page, LISTS[method]);
+async function eachItem(array: Buffer | undefined, visit: (raw: Buffer) => void): Promise<void> {
   if (!array) return;
+  const bounds: number[] = [];
+  if (array.length > turnBytes) await nextTurn();
   eachElement(array, 0, array.length, 0, (start, end) => {
-    if (array[start] === 0x7b) visit(Buffer.from(array.subarray(start, end)));
-    return undefined;
+    if (array[start] === 0x7b) bounds.push(start, end);
+    // No list may have more; one more tells that it does.
+    return bounds.length <= 2 * LIMITS.listItems;
   });
+  let turnEnd = 0;
+  for (let i = 0; i < bounds.length; i += 2) {
+    const start = bounds[i] as number;
+    visit(Buffer.from(array.subarray(start, bounds[i + 1])));
+    if (start < turnEnd) continue;
+    if (turnEnd > 0) await nextTurn();
+    turnEnd = start + turnBytes;
+  }
 }
 
-function ttlOf(page: Buffer): number {
-  const ttlMs = Number(memberText(page, 'ttlMs'));
+function ttlOf(text: Buffer | undefined): number {
+  const ttlMs = Number(text?.toString('utf8'));
   return Number.isInteger(ttlMs) && ttlMs > 0 ? ttlMs : 0;
 }
 
-function broken(server: string, method: string, reason: string, what: string, limit?: number): HostError {
+const listLess = 'the server can be called, but what it lists is not looked at; ask its author to list less';
+
+function broken(
+  server: string,
+  method: string,
+  reason: string,
+  what: string,
+  limit?: number,
+  hint = 'the server’s paging is broken; report it to its author',
+): HostError {
   return new HostError('protocol_error', `${method} of server '${server}' ${what}`, {
     server,
     reason,
     ...(limit === undefined ? {} : { limit }),
-    hint: 'the server’s paging is broken; report it to its author',
+    hint,
   });
 }

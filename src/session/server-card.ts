@@ -52,7 +52,7 @@ const readsMax = 64;
 const wellKnownPart = '/.well-known/';
 const wellKnownPath = '/.well-known/mcp-card';
 
-/** Anything that cannot be the name of a server: a URL, a path, or a file by its ending. */
+/** What is read as it is unless a server goes by that name: a URL, a path, or a file by its ending. */
 export const isCardSource = (text: string): boolean => isUrl(text) || /[\\/]/.test(text) || text.endsWith('.json');
 
 const isUrl = (text: string): boolean => /^https?:\/\//i.test(text);

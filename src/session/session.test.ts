@@ -231,11 +231,42 @@ describe('D-19 lists', () => {
   });
 
   test.each([
-    ['items', 'too_many_items', { tools: Array.from({ length: 50_001 }, () => ({})) }],
+    ['items', 'too_many_items', { tools: Array.from({ length: 10_001 }, () => ({})) }],
+    ['a tool', 'item_too_large', { tools: [{ name: 'x'.repeat(256 * 1024) }] }],
+    ['all tools', 'list_too_large', { tools: Array.from({ length: 33 }, () => ({ name: 'x'.repeat(128 * 1024) })) }],
     ['a cursor', 'cursor_too_long', { tools: [], nextCursor: 'x'.repeat(5_000) }],
   ])('with too much of %s are an error', async (_what, reason, result) => {
     const { session, until } = await open('legacy', false, () => ({ result }));
-    await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { reason } });
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({
+      code: 'protocol_error',
+      details: { reason, limit: expect.any(Number) },
+    });
+  });
+
+  test('X18 that are large are read a part at a time', async () => {
+    const tools = Array.from({ length: 32 }, (_, i) => ({ name: `t${i}`, description: 'x'.repeat(64 * 1024) }));
+    const { session, until } = await open('legacy', false, pages(tools));
+    let turns = 0;
+    let isRead = false;
+    const others = () => {
+      turns++;
+      if (!isRead) setImmediate(others);
+    };
+    setImmediate(others);
+    const list = await session.list('tools/list', until());
+    isRead = true;
+    expect(list.items.map(({ key }) => key)).toEqual(tools.map(({ name }) => name));
+    // 2 MiB, at most 256 KiB and one tool at a time.
+    expect(turns).toBeGreaterThanOrEqual(6);
+  });
+
+  test('X18 of tools are bounded over all pages, others may be longer', async () => {
+    const tools = Array.from({ length: 6_000 }, () => ({ uri: 'a' }));
+    const { session, until } = await open('legacy', false, pages(tools, tools));
+    await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { reason: 'too_many_items' } });
+    const resources = { resources: Array.from({ length: 10_001 }, () => ({ uri: 'a' })) };
+    const other = await open('legacy', false, () => ({ result: resources }));
+    expect((await other.session.list('resources/list', other.until())).items).toHaveLength(10_001);
   });
 
   test('are as private as their most private page', async () => {

@@ -49,10 +49,13 @@ export class Narrator {
     if (this.#isTelling || !this.#untold) return;
     this.#isTelling = true;
     const { name: server, clock, events } = this.#parts;
-    for (let next = this.#untold.shift(); next; next = this.#untold.shift())
-      events.emit('supervisor', { ...next, atMs: clock.nowMs(), server });
-    this.#untold = undefined;
-    this.#isTelling = false;
+    try {
+      for (let next = this.#untold.shift(); next; next = this.#untold.shift())
+        events.emit('supervisor', { ...next, atMs: clock.nowMs(), server });
+      this.#untold = undefined;
+    } finally {
+      this.#isTelling = false;
+    }
   }
 
   #entered({ kind: from }: ServerState, after: ServerState, nowMs: number, restarts: number): void {

@@ -7,7 +7,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Registry } from '../registry/registry.js';
 import { CorrelatedFailures } from './correlated-failures.js';
-import { defaultPlan } from './restart-plan.js';
+import { defaultPlan, emptyLedger } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';
@@ -692,4 +692,28 @@ test('AC-R5 two that need a cold server at once hold two leases on one run', asy
   b.lease.release();
   await clock.advanceAsync(50);
   expect([supervisor.snapshot().state, server.live]).toEqual(['registered', 0]);
+});
+
+test('a telling or a remembering that throws leaves a supervisor that goes on and tells the rest', async () => {
+  let fails = true;
+  const remember = () => {
+    if (fails) throw new Error('full disk');
+  };
+  const { supervisor, server, clock, events, heard, state, settle } = setUp({
+    isLazy: false,
+    history: { ledger: emptyLedger, remember },
+  });
+  const { emit } = events;
+  events.emit = () => {
+    throw new Error('nobody listens');
+  };
+  expect(() => supervisor.begin()).toThrow('nobody listens');
+  events.emit = emit;
+  await settle();
+  expect(state()).toBe('ready');
+  expect(heard('state').map((event) => 'to' in event && event.to)).toEqual(['ready']);
+  expect(() => server.connection?.die()).toThrow('full disk');
+  fails = false;
+  await clock.advanceAsync(60_000);
+  expect([state(), server.starts]).toEqual(['ready', 2]);
 });

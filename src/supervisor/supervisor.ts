@@ -206,9 +206,12 @@ export class Supervisor<C extends Connection> {
     }
     const queue = [event];
     this.#queue = queue;
-    for (let next = queue.shift(); next; next = queue.shift()) this.#take(next);
-    this.#queue = undefined;
-    this.#narrator.tell();
+    try {
+      for (let next = queue.shift(); next; next = queue.shift()) this.#take(next);
+    } finally {
+      this.#queue = undefined;
+      this.#narrator.tell();
+    }
   }
 
   #take(queued: Queued): void {

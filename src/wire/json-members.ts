@@ -23,6 +23,20 @@ export function findMember(bytes: Buffer, key: string, start = 0, end = bytes.le
   return after < 0 || count !== 1 ? undefined : found;
 }
 
+/** Views of the values of several keys, found in one look; each undefined as `findMember` has it. In the order of the keys. */
+export function membersBytes(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] {
+  const found: (Buffer | undefined)[] = keys.map(() => undefined);
+  const counts = keys.map(() => 0);
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    for (let i = 0; i < keys.length; i++) {
+      if (!keyIs(bytes, keyStart, keyEnd, keys[i] as string)) continue;
+      found[i] = counts[i] ? undefined : bytes.subarray(valueStart, valueEnd);
+      counts[i] = 1;
+    }
+  });
+  return after < 0 ? keys.map(() => undefined) : found;
+}
+
 /** Whether the key between the bounds is `key`, an ASCII name. Decodes only what could be it in disguise. */
 export function keyIs(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start;
@@ -43,9 +57,13 @@ export function memberText(bytes: Buffer, key: string): string | undefined {
 
 /** The value of `key` when it is a string. */
 export function memberString(bytes: Buffer, key: string): string | undefined {
-  const span = findMember(bytes, key);
-  return span && bytes[span.start] === 0x22 ? readString(bytes, span.start + 1, span.end - 1) : undefined;
+  const value = memberBytes(bytes, key);
+  return value && stringOf(value);
 }
+
+/** What the text of one value stands for, when it is a string. */
+export const stringOf = (value: Buffer): string | undefined =>
+  value[0] === 0x22 ? readString(value, 1, value.length - 1) : undefined;
 
 /** A view of the value of `key`. */
 export function memberBytes(bytes: Buffer, key: string): Buffer | undefined {

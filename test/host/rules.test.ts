@@ -7,6 +7,7 @@ import { embedder, type HostConfig } from '../../src/host/host-interface.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import type { Principal } from '../../src/policy/call.js';
+import { failureOf } from '../fakes/policy-call.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
 
 const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
@@ -87,6 +88,19 @@ describe('roles', () => {
     expect(await codeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
     expect(await codeOf(host.call('git', 'push', {}, { principal: { ...embedder } }))).toBe('denied');
     expect(await codeOf(host.spawn({ name: 'late', ...server }, { lazy: true }))).toBe('done');
+  });
+
+  test('X9 nobody else goes by the id of the embedder, with roles or without, also where guards are set', async () => {
+    await open({});
+    const likeness = { principal: { ...embedder } };
+    for (const guard of [[], [() => ({ allow: true }) as const]]) {
+      host.setAllowlist(...guard);
+      const error = await failureOf(host.call('git', 'log', {}, likeness));
+      expect([error.code, error.message]).toEqual(['denied', expect.stringContaining("'embedder' is reserved")]);
+      expect(await codeOf(host.list('git', 'tools/list', likeness))).toBe('denied');
+      expect(await codeOf(host.read('git', 'a:b', likeness))).toBe('denied');
+      expect(await codeOf(host.call('git', 'log'))).toBe('server_not_found');
+    }
   });
 
   test('guards of the embedder come on top, and taking them back leaves the roles', async () => {

@@ -1,0 +1,19 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { quietly, type Report } from './problems.js';
+
+test('a report that throws or rejects is nobody’s problem, and is made once', async () => {
+  const unhandled: unknown[] = [];
+  const note = (error: unknown) => unhandled.push(error);
+  process.on('unhandledRejection', note);
+  onTestFinished(() => void process.off('unhandledRejection', note));
+  const told: unknown[] = [];
+  const failing = (error: unknown) => {
+    told.push(error);
+    throw new Error('full disk');
+  };
+  quietly(failing)(1);
+  const later: unknown = async (error: unknown) => failing(error);
+  quietly(later as Report)(2);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([told, unhandled]).toEqual([[1, 2], []]);
+});

@@ -1,0 +1,42 @@
+/**
+ * Takes one of the server's places before a list or a resource is read, as concurrency.ts does for calls: whoever reads a lot
+ * waits in the same queue as whoever calls a lot.
+ * Invariant: each place that is taken is given back once, whatever the reading ends with.
+ */
+import type { Call } from './call.js';
+import type { CallSlots } from './concurrency.js';
+import type { ListQuestion } from './list-cache.js';
+
+export interface SlotLimits {
+  readonly deadlineAtMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export function throughSlot<T>(
+  slots: CallSlots,
+  question: ListQuestion,
+  limits: SlotLimits,
+  run: () => Promise<T>,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    slots.take(asCall(question, limits), (refusal) => {
+      if (refusal) return reject(refusal);
+      run()
+        .finally(() => slots.give())
+        .then(resolve, reject);
+    });
+  });
+}
+
+/** What the queue knows of it. */
+const asCall = ({ server, method, principal }: ListQuestion, limits: SlotLimits): Call => ({
+  ...limits,
+  requestId: '',
+  principal,
+  server,
+  tool: method,
+  args: '{}',
+  idempotencyKey: undefined,
+  onProgress: undefined,
+  attempt: 0,
+});

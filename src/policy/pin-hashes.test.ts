@@ -1,0 +1,106 @@
+import { describe, expect, test } from 'vitest';
+import { pinHash } from './pin-hash.js';
+import { PinHashes, type PinItem } from './pin-hashes.js';
+
+const item = (key: string, description = ''): PinItem => ({
+  key,
+  raw: Buffer.from(JSON.stringify({ name: key, description })),
+});
+const many = (count: number, bytes: number, mark = '') =>
+  Array.from({ length: count }, (_, i) => item(`t${i}`, `${mark}${'x'.repeat(bytes)}`));
+
+function setUp() {
+  const made: Buffer[] = [];
+  const hashes = new PinHashes('tool', (kind, raw) => {
+    made.push(raw);
+    return pinHash(kind, raw);
+  });
+  const list = (...items: PinItem[]) =>
+    [...hashes.ofList('s', items)].map(([name, { hashes: own }]) => [name, own?.hash] as const);
+  return { hashes, made, list };
+}
+
+const hashOf = ({ raw }: PinItem) => pinHash('tool', raw)?.hash;
+
+describe('a list', () => {
+  test('X18 whose bytes are those of the one before costs no hash, and what changed costs one', () => {
+    const { made, list } = setUp();
+    const first = list(item('a'), item('b'));
+    expect(list(item('b'), item('a')).toReversed()).toEqual(first);
+    expect(made.length).toBe(2);
+    expect(list(item('a'), item('b', 'other'))).toEqual([
+      ['a', hashOf(item('a'))],
+      ['b', hashOf(item('b', 'other'))],
+    ]);
+    expect(made.length).toBe(3);
+  });
+
+  test('is compared with the one before it only, and with none of another server', () => {
+    const { hashes, made, list } = setUp();
+    list(item('a'));
+    list(item('b'));
+    list(item('a'));
+    hashes.ofList('other', [item('a')]);
+    hashes.forget('s');
+    list(item('a'));
+    expect(made.length).toBe(5);
+  });
+
+  test('that has a name twice has no hash for it, the list after has again', () => {
+    const { list } = setUp();
+    expect(list(item('a'), item('a'))).toEqual([['a', undefined]]);
+    expect(list(item('a'))).toEqual([['a', hashOf(item('a'))]]);
+    expect(list(item(''), item('a', 'x'))).toEqual([['a', hashOf(item('a', 'x'))]]);
+  });
+
+  test('an item under another name is another one', () => {
+    const { made, list } = setUp();
+    const { raw } = item('a');
+    list({ key: 'a', raw });
+    list({ key: 'b', raw });
+    expect(made.length).toBe(2);
+  });
+});
+
+describe('ahead of a list', () => {
+  test('X18 little is left for when it is judged, much is done in slices, and either once', async () => {
+    const { hashes, made, list } = setUp();
+    expect(hashes.ahead('s', many(10, 1_000))).toBeUndefined();
+    expect(made.length).toBe(0);
+    // Items of 32 KiB: after every second one others get their turn.
+    const large = many(64, 32 * 1024);
+    let turns = 0;
+    let isDone = false;
+    const others = () => {
+      turns++;
+      if (!isDone) setImmediate(others);
+    };
+    setImmediate(others);
+    await hashes.ahead('s', large);
+    isDone = true;
+    expect([made.length, turns]).toEqual([64, expect.toSatisfy((n: number) => n >= 32)]);
+    expect(list(...large)).toEqual(large.map((each) => [each.key, hashOf(each)]));
+    expect(made.length).toBe(64);
+  });
+
+  test('many small items are much too', () => {
+    const { hashes } = setUp();
+    expect(hashes.ahead('s', many(129, 1))).toBeInstanceOf(Promise);
+  });
+
+  test('what is known from the list before is not done again', async () => {
+    const { hashes, made, list } = setUp();
+    list(...many(64, 32 * 1024));
+    expect(hashes.ahead('s', many(64, 32 * 1024))).toBeUndefined();
+    await hashes.ahead('s', many(64, 32 * 1024, 'y'));
+    expect(made.length).toBe(128);
+  });
+
+  test('two lists under way do not mix', async () => {
+    const { hashes, list } = setUp();
+    const [one, two] = [many(16, 32 * 1024, 'one'), many(16, 32 * 1024, 'two')];
+    await Promise.all([hashes.ahead('s', one), hashes.ahead('s', two)]);
+    expect(list(...two)).toEqual(two.map((each) => [each.key, hashOf(each)]));
+    expect(list(...one)).toEqual(one.map((each) => [each.key, hashOf(each)]));
+  });
+});
