@@ -4,9 +4,11 @@
  * Invariant: whatever a caller hands in, it gets one promise, which settles once.
  */
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
+import { LIMITS } from '../kernel/limits.js';
 import { newId } from '../kernel/random.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { allow, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
@@ -14,12 +16,13 @@ import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js'
 import { budget, type CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
-import { pinned } from '../policy/pin-stage.js';
+import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/frame.js';
+import { checkObject } from '../wire/json-check.js';
 import type { Audit } from './audit.js';
 import { dispatch } from './dispatch.js';
 import { embedder, type HostCallOptions, type ToolResult } from './host-interface.js';
@@ -34,6 +37,7 @@ export interface CallerParts {
   readonly throttle: ToolThrottle;
   /** Throws for a name that is not there. */
   readonly serverOf: (name: string) => ManagedServer;
+  readonly findServer: (name: string) => ManagedServer | undefined;
   /** Throws once the host is closed. */
   readonly mustBeOpen: (server: string) => void;
   readonly clean: (text: string) => string;
@@ -41,7 +45,8 @@ export interface CallerParts {
   readonly alive: KeepAlive;
 }
 
-const callDeadlineMs = 60_000;
+/** Without a deadline of the caller's own. How long a server may be silent is for its definition to say. */
+const callDeadlineMs = 10 * 60_000;
 
 export class Caller {
   readonly #parts: CallerParts;
@@ -51,50 +56,62 @@ export class Caller {
   #calls = 0;
 
   constructor(parts: CallerParts) {
-    const { clock, guards, pins, budgets, cache, serverOf, clean, audit } = parts;
+    const { clock, guards, pins, budgets, cache, serverOf, findServer, clean, audit } = parts;
     this.#parts = parts;
     // The order is part of the contract: who is refused early changes nothing that comes later.
+    const facts: PinFacts = {
+      statusOf: (server, tool) => pins.statusOf(server, tool),
+      policyOf: (server) => serverOf(server).definition.pins,
+      hashesOf: (server, tool) => pins.hashesOf(server, tool),
+    };
     this.#send = pipeline(
       allow(guards),
-      pinned(
-        (server, tool) => pins.statusOf(server, tool),
-        (server) => serverOf(server).definition.pins,
-      ),
+      pinned(facts),
       budget(budgets),
       cached({
         cache,
         flights: new SingleFlight(clock),
         mayCache: ({ server }) => serverOf(server).definition.cache === 'on',
-        fingerprintOf: ({ server }) => serverOf(server).fingerprint,
+        // Asked again when the answer is in: by then the server may be gone, and its answer is not kept.
+        fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
       }),
       throttle(parts.throttle),
       gate((server) => serverOf(server).breaker, clock),
       concurrency((server) => serverOf(server).slots),
-    )(dispatch(serverOf, clock, clean, audit.replayed));
+    )(
+      dispatch({
+        serverOf,
+        clock,
+        clean,
+        pinRefusal: (server, tool) => quarantine(facts, server, tool),
+        onReplay: audit.replayed,
+      }),
+    );
   }
 
   call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
     const { clock, audit, alive, mustBeOpen } = this.#parts;
     const requestId = `${this.#id}-${++this.#calls}`;
     const watch = audit.begin(requestId, server, tool);
-    const text = textOf(args, server, tool);
-    const call: Call = {
-      requestId,
-      principal: options.principal ?? embedder,
-      server,
-      tool,
-      args: text instanceof HostError ? '{}' : text,
-      deadlineAtMs: clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
-      signal: options.signal,
-      idempotencyKey: options.idempotencyKey,
-      onProgress: options.onProgress,
-      attempt: options.attempt ?? 0,
-      trail: watch,
-    };
+    const text = invalidRequest(server, tool, options) ?? textOf(args, server, tool);
     // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
     alive.hold();
     return new Promise((resolve, reject) => {
+      const call: Call = {
+        requestId,
+        principal: options.principal ?? embedder,
+        server,
+        tool,
+        args: text instanceof HostError ? '{}' : text,
+        deadlineAtMs: clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
+        signal: options.signal,
+        idempotencyKey: options.idempotencyKey,
+        onProgress: options.onProgress,
+        attempt: options.attempt ?? 0,
+        trail: watch,
+        abandon: reject,
+      };
       const done = (outcome: Outcome) => {
         alive.letGo();
         const own = audit.ended(call, outcome, watch);
@@ -102,7 +119,6 @@ export class Caller {
         else resolve(own);
       };
       if (text instanceof HostError) return done(text);
-      if (Number.isNaN(call.deadlineAtMs)) return done(noDeadline(server, tool));
       try {
         mustBeOpen(server);
         this.#send(call, done);
@@ -113,14 +129,18 @@ export class Caller {
   }
 }
 
-/** Text is taken as it is: whoever sends it checks that it is one JSON object. */
+/** Checked here, before anything is charged or started; nobody looks into it again. Bytes must stay as they are until then. */
 function textOf(args: ToolArguments, server: string, tool: string): JsonText | HostError {
-  if (typeof args === 'string' || args instanceof Uint8Array) return args;
   try {
+    if (typeof args === 'string' || args instanceof Uint8Array) {
+      checkObject(args, 'arguments');
+      return args;
+    }
     // Undefined for what JSON has no word for, such as a function.
-    return JSON.stringify(args) ?? unwritable(server, tool);
-  } catch (cause) {
-    return unwritable(server, tool, cause);
+    const text = JSON.stringify(args) as string | undefined;
+    return text?.startsWith('{') ? text : unwritable(server, tool);
+  } catch (error) {
+    return isHostError(error) ? error : unwritable(server, tool, error);
   }
 }
 
@@ -136,11 +156,24 @@ const unwritable = (server: string, tool: string, cause?: unknown): HostError =>
     ...(cause === undefined ? {} : { cause }),
   });
 
-const noDeadline = (server: string, tool: string): HostError =>
-  new HostError('invalid_request', `server '${server}': deadlineMs is not a number`, {
-    ...unsent,
-    server,
-    tool,
-    field: 'deadlineMs',
-    hint: 'give the milliseconds the call may take, or leave it out for 60 s',
-  });
+/** What an embedder without types can get wrong, before it gets any further. */
+function invalidRequest(server: string, tool: string, options: HostCallOptions): HostError | undefined {
+  const { deadlineMs, signal } = options;
+  const wrong = (field: string, what: string, hint: string): HostError =>
+    new HostError(
+      'invalid_request',
+      `server '${neutraliseLine(String(server), LIMITS.quotedChars)}': ${field} ${what}`,
+      {
+        ...unsent,
+        field,
+        hint,
+      },
+    );
+  if (typeof server !== 'string') return wrong('server', 'is not a string', 'give the name of a server');
+  if (typeof tool !== 'string') return wrong('tool', 'is not a string', 'give the name of a tool');
+  if (deadlineMs !== undefined && !(typeof deadlineMs === 'number' && !Number.isNaN(deadlineMs)))
+    return wrong('deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    return wrong('signal', 'is not an AbortSignal', 'give the signal of an AbortController');
+  return undefined;
+}

@@ -5,6 +5,8 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Call, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
 import type { ReplayReason } from '../policy/call-events.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
@@ -18,26 +20,33 @@ import { MENTIONS_ERROR, MENTIONS_TTL, mentionedKeys } from '../wire/result-keys
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
-/** Redacts and neutralises what a server said before it is quoted. */
-type Clean = (text: string) => string;
-
 /** Progress may keep a call going, but not for longer than this. */
 const callMsMax = 10 * 60_000;
 
 /** A call is about to be sent again; `error` is what the attempt before ended with. */
 export type Replayed = (call: Call, attempt: number, reason: ReplayReason, error: HostError) => void;
 
+export interface DispatchParts {
+  readonly serverOf: (name: string) => ManagedServer;
+  readonly clock: Clock;
+  /** Redacts and neutralises what a server said before it is quoted. */
+  readonly clean: (text: string) => string;
+  /** Asked again for each attempt: what a server lists may have changed while the call waited, or with the run. */
+  readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
+  readonly onReplay: Replayed;
+}
+
 export const dispatch =
-  (serverOf: (name: string) => ManagedServer, clock: Clock, clean: Clean, onReplay: Replayed = () => {}): Send =>
+  (parts: DispatchParts): Send =>
   (call, done) => {
     let server: ManagedServer;
     try {
-      server = serverOf(call.server);
+      server = parts.serverOf(call.server);
     } catch (error) {
       // It was removed while the call waited for its turn.
       return done(error as Error);
     }
-    new Dispatch(server, call, done, clock, clean, onReplay).attempt();
+    new Dispatch(server, call, done, parts).attempt();
   };
 
 /** One call on its way to a server and back, as often as that takes. */
@@ -45,22 +54,18 @@ class Dispatch {
   readonly #server: ManagedServer;
   readonly #call: Call;
   readonly #done: Done;
-  readonly #clock: Clock;
-  readonly #clean: Clean;
-  readonly #onReplay: Replayed;
+  readonly #parts: DispatchParts;
   #attempts = 0;
   #mayHaveRun = false;
   #paid: (() => void) | undefined;
   /** Once per call: another token is worth one more try, which nobody pays for. */
   #isReauthorized = false;
 
-  constructor(server: ManagedServer, call: Call, done: Done, clock: Clock, clean: Clean, onReplay: Replayed) {
+  constructor(server: ManagedServer, call: Call, done: Done, parts: DispatchParts) {
     this.#server = server;
     this.#call = call;
     this.#done = done;
-    this.#clock = clock;
-    this.#clean = clean;
-    this.#onReplay = onReplay;
+    this.#parts = parts;
     server.enter();
   }
 
@@ -76,20 +81,22 @@ class Dispatch {
 
   #send(acquired: Acquired<Session>): void {
     const { connection, run } = acquired;
-    const { tool, args, deadlineAtMs, signal, onProgress, trail } = this.#call;
+    const { server, tool, args, deadlineAtMs, signal, onProgress, trail } = this.#call;
+    const quarantined = this.#parts.pinRefusal(server, tool);
+    if (quarantined) return this.#over(quarantined);
     if (trail) {
       trail.attempts++;
       trail.run = run;
     }
     const { callMs } = this.#server.definition.timeouts;
-    const nowMs = this.#clock.nowMs();
+    const nowMs = this.#parts.clock.nowMs();
     const options = {
       deadlineAtMs: Math.min(deadlineAtMs, nowMs + callMs),
       signal,
       onProgress,
       extend: { byMs: callMs, untilMs: Math.min(deadlineAtMs, nowMs + callMsMax) },
     };
-    connection.tellTool(tool, args, options, (outcome) => {
+    connection.askTool(tool, args, options, (outcome) => {
       if (!(outcome instanceof Error)) this.#over(this.#answered(outcome, connection, run));
       else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
       else this.#over(outcome);
@@ -106,8 +113,9 @@ class Dispatch {
   }
 
   #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
+    // The server is alive, but an error is no success: only what it can do proves it.
+    if (kind === 'error') return rejectedByServer(this.#call, bytes, this.#parts.clean);
     this.#server.supervisor.succeeded(run, heardAtMs);
-    if (kind === 'error') return refused(this.#call, bytes, this.#clean);
     const mentioned = mentionedKeys(bytes);
     const isError = (mentioned & MENTIONS_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
     return new CallResult(bytes, isError, run, (mentioned & MENTIONS_TTL) !== 0);
@@ -129,20 +137,26 @@ class Dispatch {
   #again(error: HostError): boolean {
     const { retries } = this.#server;
     const { deadlineAtMs, attempt: callerAttempt } = this.#call;
-    if (error.code === 'timeout') retries.timedOut();
-    const deadlineLeftMs = deadlineAtMs - this.#clock.nowMs();
+    const deadlineLeftMs = deadlineAtMs - this.#parts.clock.nowMs();
+    // A caller whose own time ran out is no sign of a server that cannot keep up.
+    if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.#attempts++;
     const reason = replayReason({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs });
     this.#paid = reason && retries.take();
     if (!reason || !this.#paid) return false;
     this.#mayHaveRun ||= error.details.execution !== 'not_executed';
-    this.#onReplay(this.#call, attempt + 2, reason, error);
+    this.#parts.onReplay(this.#call, attempt + 2, reason, error);
     return true;
   }
 
   #end(outcome: Outcome): void {
     this.#server.leave();
-    this.#done(outcome);
+    try {
+      this.#done(outcome);
+    } catch (error) {
+      // A mistake of ours on the way back. The caller must not wait for ever because of it.
+      this.#call.abandon?.(error as Error);
+    }
   }
 
   #traits() {
@@ -161,11 +175,11 @@ function uncertain(error: HostError): HostError {
 const invalidParams = -32602;
 
 /** The server answered, if only with an error: it is alive, and the call is over. */
-function refused({ server, tool }: Call, bytes: Buffer, clean: Clean): HostError {
+function rejectedByServer({ server, tool }: Call, bytes: Buffer, clean: DispatchParts['clean']): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
     code === invalidParams ? 'invalid_arguments' : 'tool_error',
-    `${server}/${tool}: ${quote(message, clean)}`,
+    `${neutraliseLine(`${server}/${tool}`, LIMITS.quotedChars)}: ${quote(message, clean)}`,
     {
       server,
       tool,

@@ -49,7 +49,7 @@ export interface HostOptions {
 export interface HostCallOptions {
   readonly principal?: Principal;
   readonly signal?: AbortSignal;
-  /** How long it may take from now, waiting included; 60 s when absent. */
+  /** How long it may take from now, waiting included. Absent: as long as its server may be silent, progress moving that, at most 10 min. */
   readonly deadlineMs?: number;
   readonly idempotencyKey?: string;
   readonly onProgress?: (params: Buffer) => void;

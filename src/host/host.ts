@@ -150,6 +150,7 @@ export class Host {
       cache: this.#cache,
       throttle: this.#throttle,
       serverOf,
+      findServer: (name) => this.#servers.find(name),
       mustBeOpen: (server) => this.#servers.mustBeOpen(server),
       clean: this.#connector.clean,
       audit: this.#audit,
@@ -264,7 +265,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#servers.get(server);
-    managed.breaker.reset();
+    managed.forgetCircuit();
     this.#throttle.forget(server);
     this.#forget(server);
     await managed.supervisor.reload();

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
-import { Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
+import { Breaker, type Circuit, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
@@ -20,12 +20,13 @@ export class ManagedServer {
   readonly supervisor: Supervisor<Session>;
   /** Of a server over HTTP. */
   readonly auth: AuthRecovery | undefined;
-  readonly breaker: Breaker;
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
   readonly #hold: CallHold;
   readonly #clock: Clock;
+  readonly #onCircuit: CircuitChanged | undefined;
   // Made for the first call: most servers of a large host are at rest, and each empty table would cost as much as a full one.
+  #breaker: Breaker | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
   #traits = noTraits;
@@ -39,15 +40,30 @@ export class ManagedServer {
     auth?: AuthRecovery,
     onCircuit?: CircuitChanged,
   ) {
-    const { breaker } = definition;
     this.definition = definition;
     this.supervisor = supervisor;
     this.auth = auth;
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
-    const plan = { ...defaultBreakerPlan, threshold: breaker.threshold, resetMs: breaker.resetMs };
-    this.breaker = new Breaker(plan, onCircuit);
+    this.#onCircuit = onCircuit;
     this.#clock = clock;
+  }
+
+  get breaker(): Breaker {
+    this.#breaker ??= new Breaker({ ...defaultBreakerPlan, ...this.definition.breaker }, this.#onCircuit);
+    return this.#breaker;
+  }
+
+  /** What its breaker says, if it was ever asked. */
+  circuit(nowMs: number): { readonly circuit: Circuit; readonly failures: number } {
+    // The failures of a probe whose time is over are counted by asking.
+    const circuit = this.#breaker?.circuit(nowMs) ?? 'closed';
+    return { circuit, failures: this.#breaker?.failures ?? 0 };
+  }
+
+  /** A new run, or none: what calls found out about the one before counts no more. */
+  forgetCircuit(): void {
+    this.#breaker?.reset();
   }
 
   get slots(): CallSlots {

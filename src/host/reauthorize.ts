@@ -22,7 +22,7 @@ export async function reauthorize(
   if (outcome === 'cancelled') return ended(call, 'cancelled', 'the caller cancelled it');
   if (outcome === 'refused') return unauthorized(server, acquired, refused);
   // A server that answers is reachable, whatever becomes of the call.
-  server.breaker.reset();
+  server.forgetCircuit();
   return undefined;
 }
 

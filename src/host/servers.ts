@@ -102,9 +102,11 @@ export class Servers {
     if (event.kind !== 'state') return;
     if (event.to === 'ready') {
       // The handshake of a new run was the probe.
-      this.find(server)?.breaker.reset();
+      this.find(server)?.forgetCircuit();
       this.registry.opened(server);
     } else if ((event.from === 'ready' || event.from === 'suspect') && event.to !== 'suspect') {
+      // Who is not running is not judged by calls: whether it can be had is for its supervisor to say.
+      this.find(server)?.forgetCircuit();
       this.registry.closed(server);
     }
   }

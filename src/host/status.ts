@@ -98,9 +98,10 @@ export function statusRows(sources: StatusSources): StatusRow[] {
 
 function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
   const managed = sources.serverOf(name);
-  const { supervisor, breaker, load, tools, definition } = managed;
+  const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
   const { nowMs } = instant;
+  const { circuit, failures } = managed.circuit(nowMs);
   const snapshot = supervisor.snapshot();
   const { lastError, lastSuccessAtMs, nextProbeAtMs } = snapshot;
   const current = supervisor.current;
@@ -121,8 +122,8 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     running: load.running,
     queue: load.waiting,
     restart_count: snapshot.restarts,
-    consecutive_failures: breaker.failures,
-    circuit: breaker.circuit(nowMs),
+    consecutive_failures: failures,
+    circuit,
     ejected: snapshot.ejected,
     nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),

@@ -67,6 +67,11 @@ export interface ErrorDetails {
   readonly execution?: Execution;
   readonly retryAfterMs?: number;
   readonly field?: string;
+  /** Of a denied caller. */
+  readonly role?: string;
+  /** Of a tool's definition: the one that was agreed to, and the one that is listed. */
+  readonly oldHash?: string;
+  readonly newHash?: string;
   readonly limit?: number;
   readonly actual?: number;
   readonly exitCode?: number;

@@ -52,12 +52,18 @@ export const allow =
     return error ? done(error) : next(call, done);
   };
 
-function denied({ server, tool, action }: GuardRequest, reason: string, hint?: string, cause?: unknown): HostError {
+function denied(
+  { principal, server, tool, action }: GuardRequest,
+  reason: string,
+  hint?: string,
+  cause?: unknown,
+): HostError {
   const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
   const what = tool === undefined ? action : `${action} of ${shown(`${server}/${tool}`)}`;
   return new HostError('denied', `server '${shown(server)}': ${what} denied by allowlist: ${shown(reason)}`, {
     server,
     ...(tool === undefined ? {} : { tool }),
+    ...(principal.role === undefined ? {} : { role: shown(principal.role) }),
     reason: 'allowlist',
     phase: 'queued',
     execution: 'not_executed',

@@ -21,7 +21,7 @@ export interface CacheStageParts {
   /** False when the cache is off for the server, or the call continues an exchange of several rounds: it then goes past all of this. */
   readonly mayCache: (call: Call) => boolean;
   /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
-  readonly fingerprintOf: (call: Call) => string;
+  readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
 }
 
@@ -35,7 +35,7 @@ export const cached =
     };
     return (call, done) => {
       if (!mayCache(call)) return next(call, done);
-      const question = new AskedBy(call, fingerprintOf(call));
+      const question = new AskedBy(call, fingerprintOf(call) ?? '');
       const bytes = cache.get(question);
       if (bytes) return done(new CallResult(bytes, false, 0));
 

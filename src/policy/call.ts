@@ -42,6 +42,8 @@ export interface Call {
   readonly onProgress: ((params: Buffer) => void) | undefined;
   /** How often the caller itself has sent this call before; above 0 nothing is repeated here. */
   readonly attempt: number;
+  /** Ends the call as it stands, past all stages: only for when telling its outcome failed. */
+  readonly abandon?: ((error: Error) => void) | undefined;
   /** Written by whoever sends it; undefined when nobody wants to know. */
   readonly trail?: CallTrail | undefined;
 }

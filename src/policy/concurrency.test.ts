@@ -10,7 +10,7 @@ const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 /** A server that answers when told. */
 function setUp(runningMax: number, waitingMax: number) {
   const clock = new FakeClock();
-  const slots = new CallSlots(clock, { runningMax, waitingMax });
+  const slots = new CallSlots(clock, { runningMax, waitingMax, waitMsMax: 60_000 });
   const started: Call[] = [];
   const open: Done[] = [];
   const send = promised(
@@ -44,7 +44,7 @@ test('as many calls run as there are places, the next ones wait, and what is pas
 });
 
 test('the default is 64 running and 1,024 waiting', () => {
-  expect(defaultConcurrencyPlan).toEqual({ runningMax: 64, waitingMax: 1_024 });
+  expect(defaultConcurrencyPlan).toEqual({ runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 });
 });
 
 test('a call that fails gives its place back', async () => {
@@ -103,6 +103,14 @@ describe('a call that waits', () => {
     expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
   });
 
+  test('leaves after a minute, however long it may take in all', async () => {
+    const { clock, from } = setUp(1, 10);
+    void from('a');
+    const waiting = failureOf(from('b'));
+    clock.advance(60_000);
+    expect((await waiting).details).toMatchObject({ reason: 'queue', execution: 'not_executed' });
+  });
+
   test('leaves when its caller does and was not sent', async () => {
     const { clock, slots, started, from } = setUp(1, 10);
     void from('a');
@@ -124,7 +132,7 @@ describe('a call that waits', () => {
   });
 
   test('and a thousand like it that fail at once are over in one go, not one within the other', async () => {
-    const slots = new CallSlots(new FakeClock(), { runningMax: 1, waitingMax: 1_024 });
+    const slots = new CallSlots(new FakeClock(), { runningMax: 1, waitingMax: 1_024, waitMsMax: 60_000 });
     let depth = 0;
     let deepest = 0;
     let first: Done = () => {};
@@ -151,7 +159,7 @@ describe('a call that waits', () => {
   test('is not sent after its deadline, even if the timer is late', async () => {
     const clock = new FakeClock();
     const late = { nowMs: () => clock.nowMs(), date: () => clock.date(), at: () => () => undefined };
-    const slots = new CallSlots(late, { runningMax: 1, waitingMax: 10 });
+    const slots = new CallSlots(late, { runningMax: 1, waitingMax: 10, waitMsMax: 60_000 });
     const told: (string | undefined)[] = [];
     for (const deadlineAtMs of [200, 100, 200]) {
       slots.take(fakeCall({ deadlineAtMs }), (refusal) => told.push(refusal?.code));

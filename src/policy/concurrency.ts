@@ -14,9 +14,11 @@ import { FairQueue } from './fair-queue.js';
 export interface ConcurrencyPlan {
   readonly runningMax: number;
   readonly waitingMax: number;
+  /** A call that may take long need not wait for its turn as long. */
+  readonly waitMsMax: number;
 }
 
-export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024 };
+export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
 
 interface Waiter {
   readonly call: Call;
@@ -102,7 +104,8 @@ export class CallSlots {
     };
     const admittance = this.#queue.push(party, waiter);
     if (!admittance.admitted) return settle(full(call, this.#plan));
-    cancelTimer = this.#clock.at(call.deadlineAtMs, () => leave(tooLate(call)));
+    const untilMs = Math.min(call.deadlineAtMs, this.#clock.nowMs() + this.#plan.waitMsMax);
+    cancelTimer = this.#clock.at(untilMs, () => leave(tooLate(call)));
     call.signal?.addEventListener('abort', abort, { once: true });
     const { displaced } = admittance;
     displaced?.stopWatching();

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
-import type { Breaker, Ticket } from './breaker.js';
-import type { Call, Stage } from './call.js';
+import type { Admission, Breaker, Ticket } from './breaker.js';
+import type { Stage } from './call.js';
 
 /** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
 const strikes: ReadonlySet<ErrorCode> = new Set([
@@ -31,36 +31,43 @@ export const gate =
     const breaker = breakerOf(call.server);
     // A closed breaker does not look at the time, and this is the path of nearly every call.
     const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs(), call.deadlineAtMs);
-    if (!admission.admitted) {
-      return done(refused(call, admission.failures, admission.retryAfterMs, admission.probeInProgress));
-    }
+    if (!admission.admitted) return done(circuitOpen(call.server, admission, call.tool));
     const { ticket } = admission;
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
     next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs }, (outcome) => {
-      report(breaker, ticket, outcome, clock);
+      report(breaker, ticket, outcome, call.deadlineAtMs, clock);
       done(outcome);
     });
   };
 
-/** What the outcome of an admitted call says about its server. */
-export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, clock: Clock): void {
+/**
+ * What the outcome of an admitted request says about its server. One whose caller ran out of time says nothing: whoever
+ * allows it a few milliseconds could otherwise shut the server to everybody.
+ */
+export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, deadlineAtMs: number, clock: Clock): void {
   const isFailure = outcome instanceof Error;
   if (!isFailure && breaker.isClosed && breaker.failures === 0) return;
   const nowMs = clock.nowMs();
   if (!isFailure) breaker.succeeded(ticket, nowMs);
-  else if (speaksAgainstServer(outcome)) breaker.failed(ticket, nowMs);
+  else if (speaksAgainstServer(outcome) && nowMs < deadlineAtMs) breaker.failed(ticket, nowMs);
   else breaker.released(ticket, nowMs);
 }
 
-function refused({ server, tool }: Call, failures: number, retryAfterMs: number, probeInProgress: boolean): HostError {
+/** For a call, or for a list (without a tool). */
+export function circuitOpen(
+  server: string,
+  refused: Extract<Admission, { admitted: false }>,
+  tool?: string,
+): HostError {
+  const { failures, retryAfterMs, probeInProgress } = refused;
   const why = probeInProgress ? 'one call is trying it now' : `it failed ${failures} times in a row`;
   return new HostError('circuit_open', `server '${server}' is unreachable: ${why}`, {
     server,
-    tool,
+    ...(tool === undefined ? {} : { tool }),
     retryAfterMs,
     phase: 'queued',
     execution: 'not_executed',
-    hint: `do not call it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
+    hint: `do not ${tool === undefined ? 'ask' : 'call'} it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
   });
 }

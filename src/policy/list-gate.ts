@@ -4,9 +4,11 @@
  * fails speaks against the server as a call would.
  */
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
 import type { Breaker } from './breaker.js';
-import { speaksAgainstServer } from './gate.js';
+import { circuitOpen, report } from './gate.js';
+
+/** A server that has not listed anything by then is to blame, whatever its caller allowed. */
+const fairMs = 10_000;
 
 export async function throughGate<T>(
   server: string,
@@ -15,30 +17,20 @@ export async function throughGate<T>(
   deadlineAtMs: number,
   run: (deadlineAtMs: number) => Promise<T>,
 ): Promise<T> {
-  const admission = breaker.admit(clock.nowMs(), deadlineAtMs);
-  if (!admission.admitted) throw refused(server, admission);
+  const startedMs = clock.nowMs();
+  const admission = breaker.admit(startedMs, deadlineAtMs);
+  if (!admission.admitted) throw circuitOpen(server, admission);
   const { ticket } = admission;
+  const tell = (outcome: unknown) => {
+    const isFair = clock.nowMs() >= startedMs + fairMs;
+    report(breaker, ticket, outcome, isFair ? Number.POSITIVE_INFINITY : deadlineAtMs, clock);
+  };
   try {
     const result = await run(Math.min(deadlineAtMs, ticket.probeUntilMs ?? deadlineAtMs));
-    if (ticket.isProbe) breaker.succeeded(ticket, clock.nowMs());
+    if (ticket.isProbe) tell(result);
     return result;
   } catch (error) {
-    if (speaksAgainstServer(error)) breaker.failed(ticket, clock.nowMs());
-    else breaker.released(ticket, clock.nowMs());
+    tell(error);
     throw error;
   }
-}
-
-function refused(
-  server: string,
-  { failures, retryAfterMs, probeInProgress }: { failures: number; retryAfterMs: number; probeInProgress: boolean },
-): HostError {
-  const why = probeInProgress ? 'one call is trying it now' : `it failed ${failures} times in a row`;
-  return new HostError('circuit_open', `server '${server}' is unreachable: ${why}`, {
-    server,
-    retryAfterMs,
-    phase: 'queued',
-    execution: 'not_executed',
-    hint: `do not ask it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
-  });
 }

@@ -17,10 +17,7 @@ function staged(statusOf: (server: string, tool: string) => PinStatus, policy: P
     charged.push(charge);
     next(charge, done);
   };
-  const send = pipeline(
-    pinned(statusOf, () => policy),
-    budget,
-  )((_call, done) => done(result));
+  const send = pipeline(pinned({ statusOf, policyOf: () => policy }), budget)((_call, done) => done(result));
   return { send: promised(send), charged };
 }
 

@@ -30,14 +30,27 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
   }
 }
 
-/** Both are asked at each call, so that a list or a change of the configuration counts from the next call on. */
+/** What is known of a tool at this instant. */
+export interface PinFacts {
+  readonly statusOf: (server: string, tool: string) => PinStatus;
+  readonly policyOf: (server: string) => PinPolicy;
+  /** Of the version that was agreed to and the one that is listed; for the error alone. */
+  readonly hashesOf?: (server: string, tool: string) => { readonly oldHash?: string; readonly newHash?: string };
+}
+
+/** The error a call of this tool is refused with now; undefined when it passes. */
+export function quarantine(facts: PinFacts, server: string, tool: string): HostError | undefined {
+  const reason = pinRefusal(facts.statusOf(server, tool), facts.policyOf(server));
+  return reason === undefined ? undefined : refusal(server, tool, reason, facts.hashesOf?.(server, tool));
+}
+
+/** Asked at each call, so that a list or a change of the configuration counts from the next call on. */
 export const pinned =
-  (statusOf: (server: string, tool: string) => PinStatus, policyOf: (server: string) => PinPolicy): Stage =>
+  (facts: PinFacts): Stage =>
   (next) =>
   (call, done) => {
-    const { server, tool } = call;
-    const reason = pinRefusal(statusOf(server, tool), policyOf(server));
-    return reason === undefined ? next(call, done) : done(refusal(server, tool, reason));
+    const error = quarantine(facts, call.server, call.tool);
+    return error ? done(error) : next(call, done);
   };
 
 const stories: Readonly<Record<PinRefusal, string>> = {
@@ -46,12 +59,18 @@ const stories: Readonly<Record<PinRefusal, string>> = {
   renamed: 'is a known tool under another name',
 };
 
-function refusal(server: string, tool: string, reason: PinRefusal): HostError {
+function refusal(
+  server: string,
+  tool: string,
+  reason: PinRefusal,
+  hashes: { readonly oldHash?: string; readonly newHash?: string } = {},
+): HostError {
   const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
   return new HostError('schema_changed', `server '${shown(server)}': tool '${shown(tool)}' ${stories[reason]}`, {
     server,
     tool,
     reason,
+    ...hashes,
     phase: 'queued',
     execution: 'not_executed',
     hint: "ask the operator to compare the tool's definitions and approve the hash that is listed now",

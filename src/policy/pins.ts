@@ -173,6 +173,15 @@ export class Pins {
     return this.#recordsOf(server)?.get(tool);
   }
 
+  /** Of the version that was agreed to, and of the one that waits for it. */
+  hashesOf(server: string, tool: string): { readonly oldHash?: string; readonly newHash?: string } {
+    const { approved, pending } = this.recordOf(server, tool) ?? {};
+    return {
+      ...(approved === undefined ? {} : { oldHash: approved.hash }),
+      ...(pending === undefined ? {} : { newHash: pending.hash }),
+    };
+  }
+
   #recordsOf(server: string): Records | undefined {
     const held = this.#byServer.get(server);
     if (held) return held;

@@ -55,10 +55,31 @@ interface Entry<Spec> {
   cancelIdle: Cancel | undefined;
 }
 
+class EntryHold<Spec> implements CallHold {
+  readonly #entry: Entry<Spec>;
+  readonly #rest: (entry: Entry<Spec>) => void;
+
+  constructor(entry: Entry<Spec>, rest: (entry: Entry<Spec>) => void) {
+    this.#entry = entry;
+    this.#rest = rest;
+  }
+
+  enter(): void {
+    this.#entry.held.call++;
+  }
+
+  leave(): void {
+    this.#entry.held.call--;
+    this.#rest(this.#entry);
+  }
+}
+
 export class Registry<Spec> {
   readonly #options: RegistryOptions;
   readonly #serversMax: number;
   readonly #entries = new Map<string, Entry<Spec>>();
+  /** One function for all servers: thousands may be at rest. */
+  readonly #rest = (entry: Entry<Spec>): void => this.#restTimer(entry);
 
   constructor(options: RegistryOptions) {
     this.#options = options;
@@ -130,16 +151,7 @@ export class Registry<Spec> {
   }
 
   callHold(name: string): CallHold {
-    const entry = this.#entry(name);
-    return {
-      enter: () => {
-        entry.held.call++;
-      },
-      leave: () => {
-        entry.held.call--;
-        this.#restTimer(entry);
-      },
-    };
+    return new EntryHold(this.#entry(name), this.#rest);
   }
 
   held(name: string): Readonly<Record<LeaseKind, number>> {

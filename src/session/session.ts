@@ -134,30 +134,30 @@ export class Session {
   /** Calls a tool. Arguments given as text are checked to be one JSON object and passed on as they are. */
   callTool(name: string, args: ToolArguments | undefined, options: CallOptions): Promise<Answer> {
     try {
-      const text = argumentsText(args);
-      const sent = this.#sendCall(name, text, options);
-      return this.#mirrors ? this.#orWithHeaders(sent, () => this.#sendCall(name, text, options), options) : sent;
+      return this.#callChecked(name, argumentsText(args), options);
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  /** As `callTool`. The outcome is told once, in the tick it comes in where nothing stands in between. */
-  tellTool(
-    name: string,
-    args: ToolArguments | undefined,
-    options: CallOptions,
-    done: (outcome: Answer | Error) => void,
-  ) {
-    if (this.#isHttp) return void this.callTool(name, args, options).then(done, done);
+  /**
+   * As `callTool`, for arguments that were checked to be one JSON object. The outcome is told once, in the tick it comes in
+   * where nothing stands in between.
+   */
+  askTool(name: string, args: JsonText, options: CallOptions, done: (outcome: Answer | Error) => void): void {
     try {
-      const token = this.#tokenFor(options);
-      const params = callParams(name, argumentsText(args), this.#metaMembers(token));
+      if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
+      const params = callParams(name, args, this.#metaMembers(this.#tokenFor(options)));
       this.#liveness.owing();
       this.#peer.ask('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
     }
+  }
+
+  #callChecked(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
+    const sent = this.#sendCall(name, args, options);
+    return this.#mirrors ? this.#orWithHeaders(sent, () => this.#sendCall(name, args, options), options) : sent;
   }
 
   /** When a server refuses a call because its schema asks for other headers than we knew: learns them, asks once more. */

@@ -258,6 +258,22 @@ describe('progress', () => {
 });
 
 describe('loss of the connection', () => {
+  test('tells each call once, also one that is given up by who heard of another', () => {
+    const { channel, peer, clock } = connect();
+    const told: string[] = [];
+    const second = new AbortController();
+    const options = { deadlineAtMs: clock.nowMs() + 1_000 };
+    peer.ask('a', '{}', options, (outcome) => {
+      told.push(`a ${(outcome as HostError).code}`);
+      second.abort();
+    });
+    peer.ask('b', '{}', { ...options, signal: second.signal }, (outcome) =>
+      told.push(`b ${(outcome as HostError).code}`),
+    );
+    channel.lose(new HostError('transport', 'gone'));
+    expect(told).toEqual(['a transport', 'b cancelled']);
+  });
+
   test('settles every call by its own phase, and later calls at once', async () => {
     const { channel, ask } = connect();
     const written = failureOf(ask());

@@ -231,6 +231,8 @@ export class Peer implements ChannelListener {
     this.#deadlines.stop();
     const orphans = [...this.#pending.values()];
     for (const pending of orphans) {
+      // Whoever heard of another's end may have given this one up.
+      if (this.#pending.get(pending.frame.id as number) !== pending) continue;
       this.#forget(pending.frame.id as number, pending);
       this.#tell(pending, lost(this.#server, error, pending.frame));
     }

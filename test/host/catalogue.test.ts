@@ -154,10 +154,14 @@ describe('D-19 a list', () => {
 
 describe('D-17 lists pass what calls pass', () => {
   test('an open breaker refuses them', async () => {
-    const a = scripted('a', { 'tools/list': { tools: [tool('one')] } }, { breaker: { threshold: 1 } });
+    const a = scripted(
+      'a',
+      { 'tools/list': { tools: [tool('one')] } },
+      { breaker: { threshold: 1 }, timeouts: { call: '100ms' } },
+    );
     await open({ mcpServers: { a: a.entry } });
     await host.tools('a');
-    await failureOf(host.call('a', 'hang', {}, { deadlineMs: 100 }));
+    await failureOf(host.call('a', 'hang'));
     const asked = a.asked('tools/list');
     const error = await failureOf(host.tools('a'));
     expect(error.toJSON()).toMatchObject({ code: 'circuit_open', execution: 'not_executed', server: 'a' });
@@ -166,23 +170,31 @@ describe('D-17 lists pass what calls pass', () => {
   });
 
   test('one that is the probe closes the breaker', async () => {
-    const a = scripted('a', { 'tools/list': { tools: [tool('one')] } }, { breaker: { threshold: 1, reset: '50ms' } });
+    const a = scripted(
+      'a',
+      { 'tools/list': { tools: [tool('one')] } },
+      { breaker: { threshold: 1, reset: '50ms' }, timeouts: { call: '100ms' } },
+    );
     await open({ mcpServers: { a: a.entry } });
     await host.tools('a');
-    await failureOf(host.call('a', 'hang', {}, { deadlineMs: 100 }));
+    await failureOf(host.call('a', 'hang'));
     await eventually('it may be tried', () => row('a')?.circuit === 'half_open');
     expect(await names(host.tools('a'))).toEqual(['one']);
     expect(row('a')).toMatchObject({ circuit: 'closed', run: 1 });
   });
 
   test('one that works does not forgive calls that fail', async () => {
-    const a = scripted('a', { 'tools/list': { tools: [] } }, { breaker: { threshold: 2 } });
+    const a = scripted(
+      'a',
+      { 'tools/list': { tools: [] } },
+      { breaker: { threshold: 2 }, timeouts: { call: '100ms' } },
+    );
     await open({ mcpServers: { a: a.entry } });
     await host.tools('a');
-    await failureOf(host.call('a', 'hang', {}, { deadlineMs: 100 }));
+    await failureOf(host.call('a', 'hang'));
     await host.tools('a');
     expect(row('a')?.consecutive_failures).toBe(1);
-    await failureOf(host.call('a', 'hang', {}, { deadlineMs: 100 }));
+    await failureOf(host.call('a', 'hang'));
     expect(row('a')?.circuit).toBe('open');
   });
 

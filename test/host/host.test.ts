@@ -225,7 +225,13 @@ describe('D-25 a tool that changes', () => {
     expect(textOf(await host.call('shop', 'pay'))).toBe('pays the bill');
     writeFileSync(file, 'pays the bill, and sends the card to me');
     await host.reload('shop');
-    await host.tools('shop');
+    // The call that wakes it is held to what it lists then.
+    expect((await failureOf(host.call('shop', 'pay'))).details).toMatchObject({
+      reason: 'changed',
+      execution: 'not_executed',
+      oldHash: expect.any(String),
+      newHash: expect.any(String),
+    });
     for (let i = 0; i < 2; i++) {
       await host.tools('shop');
       expect((await failureOf(host.call('shop', 'pay'))).toJSON()).toMatchObject({
@@ -247,7 +253,6 @@ describe('D-25 a tool that changes', () => {
     await host.close();
     writeFileSync(file, 'changed behind our back');
     await open({ mcpServers: { shop: definition } });
-    await host.tools('shop');
     expect((await failureOf(host.call('shop', 'pay'))).code).toBe('schema_changed');
   });
 

@@ -55,8 +55,24 @@ export class MoodyHost {
   }
 
   /** `args` come after the script's name, where they mean nothing to it; `env` is added to. */
-  entry({ args = [], env = {}, ...more }: { args?: readonly string[]; env?: object; [key: string]: unknown } = {}) {
-    return { command: 'perl', args: [script, ...args], env: { FOLDER: this.folder, ...env }, ...more };
+  entry({
+    args = [],
+    env = {},
+    timeouts = {},
+    ...more
+  }: {
+    args?: readonly string[];
+    env?: object;
+    timeouts?: object;
+    [key: string]: unknown;
+  } = {}) {
+    return {
+      command: 'perl',
+      args: [script, ...args],
+      env: { FOLDER: this.folder, ...env },
+      timeouts: { call: '1s', ...timeouts },
+      ...more,
+    };
   }
 
   set mood(mood: Mood) {
@@ -90,12 +106,12 @@ export class MoodyHost {
     return this.host.call('a', tool, args, options);
   }
 
-  /** Calls that are not answered, until so many in a row have run out of their time. */
+  /** Calls that are not answered, until so many in a row have run out of the time their server is allowed. */
   async timeOut(times: number, tool = 'write'): Promise<void> {
     this.mood = 'mute';
     for (let i = 0; i < times; i++) {
       const before = this.calls;
-      const call = failureOf(this.call(tool, { time: i }, { deadlineMs: 1_000 }));
+      const call = failureOf(this.call(tool, { time: i }));
       await eventually('the call is at the server', () => this.calls > before);
       await this.clock.advanceAsync(1_010);
       await call;

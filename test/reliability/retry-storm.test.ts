@@ -37,7 +37,7 @@ class FailingSession {
     this.#failsAfterMs = failsAfterMs;
   }
 
-  tellTool(_tool: string, _args: unknown, _options: unknown, done: (outcome: Answer | Error) => void): void {
+  askTool(_tool: string, _args: unknown, _options: unknown, done: (outcome: Answer | Error) => void): void {
     this.#answer().then(done, done);
   }
 
@@ -74,11 +74,13 @@ function setUp(failsAfterMs: number) {
   const managed = new ManagedServer(definition, supervisor, { enter() {}, leave() {} }, clock);
   const raw = Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}');
   managed.learn([{ key: 'read', raw }], () => true);
-  const send = dispatch(
-    () => managed,
+  const send = dispatch({
+    serverOf: () => managed,
     clock,
-    (text) => text,
-  );
+    clean: (text) => text,
+    pinRefusal: () => undefined,
+    onReplay: () => {},
+  });
   const call = () => {
     const asked = fakeCall({ server: 'storm', tool: 'read', deadlineAtMs: clock.nowMs() + 30_000 });
     return sent(send, asked).then(

@@ -87,11 +87,13 @@ export class SimulatedHost {
       gate((server) => this.member(server).managed.breaker, clock),
       concurrency((server) => this.member(server).managed.slots),
     )(
-      dispatch(
-        (server) => this.member(server).managed,
+      dispatch({
+        serverOf: (server) => this.member(server).managed,
         clock,
-        (text) => text,
-      ),
+        clean: (text) => text,
+        pinRefusal: () => undefined,
+        onReplay: () => {},
+      }),
     );
   }
 

@@ -162,7 +162,7 @@ export class SimulatedSession {
     return this.#owe(nonce, options);
   }
 
-  tellTool(...[tool, args, options, done]: Parameters<Session['tellTool']>): void {
+  askTool(...[tool, args, options, done]: Parameters<Session['askTool']>): void {
     this.callTool(tool, args, options).then(done, done);
   }
 
