@@ -36,7 +36,7 @@ export type { BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
 export type { Lease } from './registry/lease.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
-export type { AuthLimits, AuthRecovery, RecoveryOutcome } from './session/auth-recovery.js';
+export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth-recovery.js';
 export type { ClientIdentity } from './session/client-identity.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';

@@ -111,6 +111,23 @@ describe('what concerns one entry is told, and costs nobody else', () => {
     expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd']);
   });
 
+  test.each(['isolation', 'tools'])('a server with %s, which nothing acts on yet, is left out', (key) => {
+    const { settings, told, fields } = parse({ mcpServers: { early: { ...server, [key]: {} }, good: server } });
+    expect([[...settings.mcpServers.keys()], fields]).toEqual([['good'], [`mcpServers.early.${key}`]]);
+    expect(told[0]?.message).toContain('this version does not know it yet');
+  });
+
+  test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
+    'a server with %s is told that it is used as written',
+    (value) => {
+      const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
+      expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);
+      expect(told.map(({ message }) => message)).toEqual([
+        'mcpServers.a: has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+      ]);
+    },
+  );
+
   test.each([
     [5, 'roles.dev'],
     [{}, 'roles.dev.allow'],

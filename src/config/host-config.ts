@@ -42,6 +42,7 @@ export interface HostSettings {
 export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'telemetry'] as const;
 /** They will come; until something acts on them they are refused, with words of their own. */
 const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log']);
+const serverKeysToCome: ReadonlySet<string> = new Set(['isolation', 'tools']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;
@@ -95,7 +96,11 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
   const servers = new Map<string, ServerDefinition>();
   for (const [name, entry] of Object.entries(written)) {
     try {
-      servers.set(name, parseServerDefinition(name, entry, true));
+      const [toCome] = Object.keys(Object(entry)).filter((key) => serverKeysToCome.has(key));
+      if (toCome !== undefined) throw notYet(`mcpServers.${shown(name)}.${toCome}`);
+      const definition = parseServerDefinition(name, entry, true);
+      if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
+      servers.set(name, definition);
     } catch (error) {
       if (!isHostError(error)) throw error;
       onProblem(error);
@@ -253,9 +258,21 @@ function firstIssue(at: string, { issues: [issue] }: z.ZodError): { field: strin
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
+const notYet = (field: string): HostError =>
+  invalid(field, 'this version does not know it yet', 'take it out; nothing would act on it');
+
+/** What will stand for a variable or a file one day. */
+const placeholder = /\$\{(?:env|file):/;
+const notReplaced = (server: string): HostError =>
+  invalid(
+    `mcpServers.${shown(server)}`,
+    'has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+    'fill in the value before the configuration is handed over',
+  );
+
 const unknownKey = (key: string): HostError =>
   keysToCome.has(key)
-    ? invalid(key, 'this version does not know it yet', 'take it out; nothing would act on it')
+    ? notYet(key)
     : invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
 
 function invalid(field: string, what: string, hint = 'correct the configuration and try again'): HostError {

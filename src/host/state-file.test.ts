@@ -184,7 +184,8 @@ describe('manifests', () => {
     manifests.save('a', 'f', [tool('t')]);
     // Three bytes and one character each.
     manifests.save('a', 'f', [tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]);
-    expect(manifests.load('a', 'f')).toEqual([]);
+    // The number only: a failed comparison of so much would never be shown.
+    expect(manifests.load('a', 'f').length).toBe(0);
     manifests.save('a', 'f', [tool('t', '9007199254740993')]);
     expect(manifests.load('a', 'f')).toEqual([tool('t', '9007199254740993')]);
   });

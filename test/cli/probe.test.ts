@@ -8,7 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 import { httpFixtures, stdioFixtures } from '../fixtures/fixture-servers.js';
 
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));

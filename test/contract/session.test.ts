@@ -6,10 +6,10 @@ import { isHostError } from '../../src/kernel/errors.js';
 import type { CallOptions, Session } from '../../src/session/session.js';
 import type { InboundRequest } from '../../src/wire/inbound-request.js';
 import type { Answer, InboundNotification } from '../../src/wire/peer.js';
+import { eventually } from '../eventually.js';
 import { tools as fixtureTools } from '../fixtures/servers/behaviour.mjs';
 import { rawTools } from '../fixtures/servers/raw-texts.mjs';
 import { type Bench, cells } from './cells.js';
-import { eventually } from './eventually.js';
 
 const within = (ms = 20_000): CallOptions => ({ deadlineAtMs: performance.now() + ms });
 const parse = (answer: Answer) => JSON.parse(answer.bytes.toString()) as Record<string, never>;

@@ -1,8 +1,9 @@
 /**
- * The tables of docs/events.md list the kinds of events that there are, and the fields of the record of a call.
+ * The tables of docs/events.md list the kinds of events that there are, and the fields of a call's record and of a status row.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { createHost } from '../../src/host/host.js';
 import { hostEventKinds } from '../../src/host/host-events.js';
 
 const text = readFileSync(new URL('../../docs/events.md', import.meta.url), 'utf8');
@@ -17,6 +18,15 @@ const table = (title: string) => {
 
 test('every kind of event has one row, in the order of the stream’s own list', () => {
   expect(table('kind')).toEqual(hostEventKinds);
+});
+
+test('a status row is described field by field, in its order', async () => {
+  const host = await createHost({ mcpServers: { resting: { command: 'node' } } });
+  try {
+    expect(table('status field')).toEqual(Object.keys(host.status()[0] ?? {}));
+  } finally {
+    await host.close();
+  }
 });
 
 test('the record of a call is described field by field', () => {

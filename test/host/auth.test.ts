@@ -9,13 +9,13 @@ import { createHost, type Host } from '../../src/host/host.js';
 import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostOptions } from '../../src/host/host-interface.js';
 import type { Clock } from '../../src/kernel/clock.js';
-import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import type { Era } from '../../src/wire/channel.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 import { bearer, FakeAuthProvider } from '../fakes/auth-provider.js';
 import { GuardedServer } from '../fakes/guarded-server.js';
 import { json, result } from '../fakes/http-server.js';
+import { failureOf } from './harness.js';
 
 const closers: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -74,15 +74,6 @@ async function setup({ era = 'modern', clock, entry = {}, options = {}, good = f
     },
   };
 }
-
-const failureOf = async (promise: Promise<unknown>): Promise<HostError> => {
-  const error = await promise.then(
-    () => new Error('it succeeded'),
-    (thrown: unknown) => thrown,
-  );
-  if (!isHostError(error)) throw error;
-  return error;
-};
 
 const nonces = (count: number) => Array.from({ length: count }, (_, i) => `nonce-${i}`);
 

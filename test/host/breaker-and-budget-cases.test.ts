@@ -3,8 +3,9 @@
  * 3 failures and 60 seconds, a budget that ejects, roles that are open unless listed.
  */
 import { describe, expect, test } from 'vitest';
-import { eventually } from '../contract/eventually.js';
-import { failureOf, MoodyHost, outcomeOf } from './moody-host.js';
+import { eventually } from '../eventually.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { MoodyHost } from './moody-host.js';
 
 const breaker = { threshold: 3, reset: '60s' };
 

@@ -9,10 +9,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { Discovered, HostConfig, HostOptions } from '../../src/host/host-interface.js';
 import type { HostError } from '../../src/kernel/errors.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 import { json, startServer, type TestServer } from '../fakes/http-server.js';
-import { failureOf } from '../fakes/policy-call.js';
 import { httpFixtures, type RunningFixture } from '../fixtures/fixture-servers.js';
+import { failureOf } from './harness.js';
 
 let folder: string;
 let host: Host;

@@ -10,9 +10,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostConfig } from '../../src/host/host-interface.js';
-import { HostError, isHostError } from '../../src/kernel/errors.js';
-import { eventually } from '../contract/eventually.js';
+import { HostError } from '../../src/kernel/errors.js';
+import { eventually } from '../eventually.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
+import { failureOf } from './harness.js';
 
 const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
 if (!raw) throw new Error('no fixture');
@@ -40,15 +41,6 @@ const open = async (config: HostConfig = {}) => {
 };
 const row = (name: string) => host.status().find((each) => each.name === name);
 const textOf = (result: { json(): unknown }) => (result.json() as { content: { text: string }[] }).content[0]?.text;
-const failureOf = async (promise: Promise<unknown>): Promise<HostError> => {
-  const error = await promise.then(
-    () => new Error('it succeeded'),
-    (thrown: unknown) => thrown,
-  );
-  if (!isHostError(error)) throw error;
-  return error;
-};
-
 beforeEach(() => {
   folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-host-'));
   problems.length = 0;

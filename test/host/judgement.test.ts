@@ -4,8 +4,9 @@
  */
 import { expect, test } from 'vitest';
 import type { HostCallOptions } from '../../src/host/host-interface.js';
-import { eventually } from '../contract/eventually.js';
-import { failureOf, MoodyHost, outcomeOf } from './moody-host.js';
+import { eventually } from '../eventually.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { MoodyHost } from './moody-host.js';
 
 const mallory = { id: 'mallory', role: undefined, scopes: [] };
 

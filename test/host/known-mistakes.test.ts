@@ -10,9 +10,10 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { HostError } from '../../src/kernel/errors.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 import { json, result, rpcError, startServer } from '../fakes/http-server.js';
-import { failureOf, MoodyHost, outcomeOf } from './moody-host.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { MoodyHost } from './moody-host.js';
 
 describe('D-01 one trial', () => {
   const breaker = { threshold: 3, reset: '60s' };

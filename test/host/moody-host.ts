@@ -9,33 +9,14 @@ import { onTestFinished } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostEvent } from '../../src/host/host-events.js';
 import type { HostCallOptions, HostConfig } from '../../src/host/host-interface.js';
-import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
+import { failureOf } from './harness.js';
 
 export type Mood = 'well' | 'mute' | 'held' | 'dying' | 'stillborn' | 'silent';
 
 const script = fileURLToPath(new URL('../fakes/moody-server.pl', import.meta.url));
-
-/** `well` where the call was answered, else the code of the failure. */
-export const outcomeOf = (call: Promise<unknown>): Promise<string> =>
-  call.then(
-    () => 'ok',
-    (error: unknown) => {
-      if (!isHostError(error)) throw error;
-      return error.code;
-    },
-  );
-
-export const failureOf = async (call: Promise<unknown>): Promise<HostError> => {
-  const error = await call.then(
-    () => new Error('it succeeded'),
-    (thrown: unknown) => thrown,
-  );
-  if (!isHostError(error)) throw error;
-  return error;
-};
 
 export class MoodyHost {
   readonly clock = new FakeClock();

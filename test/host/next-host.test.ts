@@ -14,7 +14,7 @@ import { createHost, type Host } from '../../src/host/host.js';
 import type { HostConfig } from '../../src/host/host-interface.js';
 import { isHostError } from '../../src/kernel/errors.js';
 import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 
 /** Comes as far as the question for its tools: one that exits earlier is started twice each time, to be asked in both eras. */
 const script = `

@@ -4,11 +4,12 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import { embedder, type HostConfig } from '../../src/host/host-interface.js';
-import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import type { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import type { Principal } from '../../src/policy/call.js';
 import { failureOf } from '../fakes/policy-call.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
+import { outcomeOf } from './harness.js';
 
 const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
 if (!raw) throw new Error('no fixture');
@@ -23,15 +24,6 @@ const open = async (config: HostConfig, clock?: FakeClock) => {
   return host;
 };
 const as = (id: string, role?: string): { principal: Principal } => ({ principal: { id, role, scopes: [] } });
-/** The code of the refusal; what is not there is found only by who may look. */
-const codeOf = (promise: Promise<unknown>) =>
-  promise.then(
-    () => 'done',
-    (error: unknown) => {
-      if (!isHostError(error)) throw error;
-      return error.code;
-    },
-  );
 
 describe('roles', () => {
   const roles = { dev: { allow: ['git/log', 'web/*'] }, none: { allow: [] } };
@@ -40,9 +32,9 @@ describe('roles', () => {
     await open({ mcpServers: { a: server, b: server }, roles: { dev: { allow: ['a/echo', 'a/no_such'] } } });
     const dev = as('ada', 'dev');
     expect((await host.tools('a', dev)).map(({ name }) => name)).toEqual(['echo']);
-    expect(await codeOf(host.tools('b', dev))).toBe('denied');
-    expect(await codeOf(host.call('a', 'echo', { text: 'x' }, dev))).toBe('done');
-    expect(await codeOf(host.call('a', 'add', { a: 1, b: 1 }, dev))).toBe('denied');
+    expect(await outcomeOf(host.tools('b', dev))).toBe('denied');
+    expect(await outcomeOf(host.call('a', 'echo', { text: 'x' }, dev))).toBe('ok');
+    expect(await outcomeOf(host.call('a', 'add', { a: 1, b: 1 }, dev))).toBe('denied');
     const found = await host.discover({ ...dev, wake: true });
     expect(found.map((each) => ('tool' in each ? `${each.server}/${each.tool}` : each.server))).toEqual(['a/echo']);
   });
@@ -54,13 +46,13 @@ describe('roles', () => {
       told.push([of, action, tool, id, requestId !== undefined]),
     );
     const dev = as('ada', 'dev');
-    await codeOf(host.call('b', 'echo', {}, dev));
-    await codeOf(host.list('b', 'prompts/list', dev));
-    await codeOf(host.read('a', 'file:///x', dev));
+    await outcomeOf(host.call('b', 'echo', {}, dev));
+    await outcomeOf(host.list('b', 'prompts/list', dev));
+    await outcomeOf(host.read('a', 'file:///x', dev));
     await host.discover(dev);
     await host.discover({ ...dev, wake: true });
     host.setAllowlist(({ action }) => (action === 'spawn' ? { allow: false, reason: 'closed' } : { allow: true }));
-    await codeOf(host.spawn({ name: 'c', ...server }));
+    await outcomeOf(host.spawn({ name: 'c', ...server }));
     expect(told).toEqual([
       ['b', 'call', 'echo', 'ada', true],
       ['b', 'list', undefined, 'ada', false],
@@ -79,15 +71,15 @@ describe('roles', () => {
     [undefined, 'git', 'log', 'denied'],
   ])('role %s calling %s/%s: %s', async (role, name, tool, code) => {
     await open({ roles });
-    expect(await codeOf(host.call(name, tool, {}, as('ada', role)))).toBe(code);
+    expect(await outcomeOf(host.call(name, tool, {}, as('ada', role)))).toBe(code);
   });
 
   test('AC-H8 the embedder itself is under no role, whoever it names is, also under its own name', async () => {
     await open({ roles, unlistedRole: 'deny' });
-    expect(await codeOf(host.call('git', 'push'))).toBe('server_not_found');
-    expect(await codeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
-    expect(await codeOf(host.call('git', 'push', {}, { principal: { ...embedder } }))).toBe('denied');
-    expect(await codeOf(host.spawn({ name: 'late', ...server }, { lazy: true }))).toBe('done');
+    expect(await outcomeOf(host.call('git', 'push'))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'push', {}, { principal: { ...embedder } }))).toBe('denied');
+    expect(await outcomeOf(host.spawn({ name: 'late', ...server }, { lazy: true }))).toBe('ok');
   });
 
   test('X9 nobody else goes by the id of the embedder, with roles or without, also where guards are set', async () => {
@@ -107,29 +99,29 @@ describe('roles', () => {
     await open({ roles });
     const dev = as('ada', 'dev');
     host.setAllowlist(({ tool }) => (tool === 'log' ? { allow: false, reason: 'not today' } : { allow: true }));
-    expect(await codeOf(host.call('git', 'log', {}, dev))).toBe('denied');
-    expect(await codeOf(host.call('git', 'log'))).toBe('denied');
-    expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
-    expect(await codeOf(host.call('web', 'get', {}, dev))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'log', {}, dev))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'log'))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'push', {}, dev))).toBe('denied');
+    expect(await outcomeOf(host.call('web', 'get', {}, dev))).toBe('server_not_found');
     host.setAllowlist();
-    expect(await codeOf(host.call('git', 'log', {}, dev))).toBe('server_not_found');
-    expect(await codeOf(host.call('git', 'push', {}, dev))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'log', {}, dev))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'push', {}, dev))).toBe('denied');
   });
 
   test('without roles and without a word on unlisted ones only who names a role is refused', async () => {
     await open({});
-    expect(await codeOf(host.call('git', 'log', {}, as('ada')))).toBe('server_not_found');
-    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'log', {}, as('ada')))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
     host.setAllowlist(() => ({ allow: true }));
-    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
     await host.close();
     await open({ unlistedRole: 'allow' });
-    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
+    expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('server_not_found');
   });
 
   test('unlistedRole alone counts too', async () => {
     await open({ unlistedRole: 'deny' });
-    expect(await codeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
+    expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');
   });
 });
 
@@ -148,9 +140,9 @@ describe('budgets', () => {
     );
     const three = async (who: { principal: Principal }) =>
       [
-        await codeOf(host.call('x', 'y', {}, who)),
-        await codeOf(host.call('x', 'y', {}, who)),
-        await codeOf(host.call('x', 'y', {}, who)),
+        await outcomeOf(host.call('x', 'y', {}, who)),
+        await outcomeOf(host.call('x', 'y', {}, who)),
+        await outcomeOf(host.call('x', 'y', {}, who)),
       ].filter((code) => code === 'budget_exceeded').length;
     expect([await three(as('ada', 'dev')), await three(as('bob', 'dev')), await three(as('eve'))]).toEqual([2, 1, 0]);
     clock.advance(10_000);
@@ -165,9 +157,9 @@ describe('budgets', () => {
       roles: { dev: { allow: ['x/y'] } },
       budgets: { roles: { dev: { calls: 1, window: '1m' } } },
     });
-    expect(await codeOf(host.call('x', 'z', {}, as('ada', 'dev')))).toBe('denied');
-    expect(await codeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('server_disabled');
-    expect(await codeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('budget_exceeded');
+    expect(await outcomeOf(host.call('x', 'z', {}, as('ada', 'dev')))).toBe('denied');
+    expect(await outcomeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('server_disabled');
+    expect(await outcomeOf(host.call('x', 'y', {}, as('ada', 'dev')))).toBe('budget_exceeded');
   });
 });
 

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { parseServerSpec } from '../../src/config/server-spec.js';
 import { isHostError } from '../../src/kernel/errors.js';
 import { Connector } from '../../src/session/connector.js';
-import { eventually } from '../contract/eventually.js';
+import { eventually } from '../eventually.js';
 
 interface Message {
   readonly id?: number;

@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest';
+import { parseServerDefinition } from '../config/server-definition.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { Session } from '../session/session.js';
+import type { Snapshot } from '../supervisor/snapshot.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
+import { ManagedServer } from './managed-server.js';
+import { type StatusRow, statusRows } from './status.js';
+
+const resting: Snapshot = {
+  ...{ server: 'a', state: 'registered', sinceMs: 0, run: 0, restarts: 0, reason: undefined },
+  ...{ nextProbeAtMs: undefined, retryAtMs: undefined, ejected: false, isProven: false, waiting: 0 },
+  ...{ lastError: undefined, lastSuccessAtMs: undefined },
+};
+
+/** The row of a server of which only this is known, 10 s after the clock began at noon. */
+function rowOf(part: Partial<Snapshot>, openSinceMs?: number): StatusRow {
+  const clock = new FakeClock(0, new Date('2026-01-01T12:00:00Z'));
+  clock.advance(10_000);
+  const connection = { channel: { kind: 'memory', counters: {} }, facts: { version: '2025-11-25' } };
+  const supervisor = {
+    snapshot: () => ({ ...resting, ...part }),
+    current: openSinceMs === undefined ? undefined : { connection, run: 1, sinceMs: openSinceMs },
+  } as unknown as Supervisor<Session>;
+  const hold = { enter() {}, leave() {} };
+  const managed = new ManagedServer(parseServerDefinition('a', { command: 'a' }, true), supervisor, hold, clock);
+  const [row] = statusRows({
+    clock,
+    registry: {
+      snapshot: () => [{ name: 'a', ref_count: 3 } as never],
+      held: () => ({ binding: 1, call: 2 }),
+    },
+    serverOf: () => managed,
+    cache: { entriesOf: () => 0 },
+    pins: { differingOf: () => 0 },
+    connector: { escapedOf: () => 0, clean: (text) => text },
+  });
+  return row as StatusRow;
+}
+
+test('times are given by the wall, and as how long ago on our own clock', () => {
+  const row = rowOf(
+    {
+      ...{ state: 'ready', sinceMs: 4_000, run: 1, lastSuccessAtMs: 9_500 },
+      lastError: { code: 'transport', message: 'gone', atMs: 1_000 },
+    },
+    3_000,
+  );
+  expect(row).toMatchObject({
+    ...{ since: '2026-01-01T12:00:04.000Z', forMs: 6_000, uptimeMs: 7_000, active: true },
+    ...{ lastSuccessAt: '2026-01-01T12:00:09.500Z', lastSuccessAgoMs: 500, protocolVersion: '2025-11-25' },
+    lastError: { code: 'transport', message: 'gone', at: '2026-01-01T12:00:01.000Z', agoMs: 9_000 },
+    ...{ ref_count: 3, leases: { bindings: 1, calls: 2 } },
+  });
+});
+
+test('the next probe is told by the wall and from now, and is never in the past', () => {
+  expect(rowOf({ state: 'parked', ejected: true, nextProbeAtMs: 70_000 })).toMatchObject({
+    ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: true, active: false },
+  });
+  expect(rowOf({ state: 'parked', nextProbeAtMs: 9_000 })).toMatchObject({
+    ...{ nextProbeAt: '2026-01-01T12:00:09.000Z', nextProbeInMs: 0 },
+  });
+});
+
+test('what is not known, and what belongs to a run when there is none, is undefined', () => {
+  const { uptimeMs, protocolVersion, pid, stderrTail, nextProbeAt, nextProbeInMs, lastError, lastSuccessAt, ...row } =
+    rowOf({});
+  expect([uptimeMs, protocolVersion, pid, stderrTail, nextProbeAt, nextProbeInMs, lastError, lastSuccessAt]).toEqual(
+    Array(8).fill(undefined),
+  );
+  expect(row).toMatchObject({ state: 'registered', transport: 'stdio', authIdentity: undefined, running: 0, queue: 0 });
+});
