@@ -79,7 +79,7 @@ export class Discovery {
     const { clock, serverOf, onProblem } = this.#parts;
     try {
       const managed = serverOf(name);
-      const untilMs = clock.nowMs() + managed.definition.timeouts.startMs;
+      const untilMs = clock.nowMs() + managed.startMs;
       // A server is ready when its tools are known. Its start may take longer than a caller would wait.
       await managed.whileHeld(async () => {
         while (!(await isReady(managed, untilMs, clock)));

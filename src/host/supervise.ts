@@ -15,8 +15,8 @@ import type { Connector } from '../session/connector.js';
 import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { defaultPlan, type RestartPlan } from '../supervisor/restart-plan.js';
-import { StartGate } from '../supervisor/start-gate.js';
+import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
+import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import type { HistoryKeeper } from './history-keeper.js';
@@ -45,17 +45,29 @@ export interface Supervised {
   readonly auth: AuthRecovery | undefined;
 }
 
+/** What came before a server that is put in the place of another. */
+export interface Predecessor {
+  /** Settles when nothing of it runs; nothing is started before. */
+  readonly gone: Promise<void>;
+  /** What is held against the server that comes back. */
+  readonly ledger?: Ledger | undefined;
+}
+
+export type Supervise = (definition: ServerDefinition, predecessor?: Predecessor) => Supervised;
+
 const listChanged = 'notifications/tools/list_changed';
 
-export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
+export function createSupervise(parts: SuperviseParts): Supervise {
   const { clock, random, connector, events, reading, heard, onProblem, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
-  return (definition) => {
+  return (definition, predecessor) => {
     const { name, spec, restart, timeouts, isLazy, isEnabled } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
-    const history = histories?.of(name, fingerprintOf(definition), plan);
+    const kept = histories?.of(name, fingerprintOf(definition), plan);
+    const ledger = predecessor?.ledger ?? kept?.ledger;
+    const history = ledger && { ledger, remember: kept?.remember ?? (() => {}) };
     const auth = authOf(definition, parts);
     const connect = async (deadlineAtMs: number, signal: AbortSignal, onLost: (error: HostError) => void) => {
       const learner = new ToolLearner(clock, () => reading(name), onProblem);
@@ -80,11 +92,11 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       isUp = true;
       return session;
     };
-    const supervisor = new Supervisor<Session>({
+    const supervisor: Supervisor<Session> = new Supervisor({
       name,
       clock,
       random,
-      gate,
+      gate: predecessor ? gateAfter(predecessor.gone, gate) : gate,
       guard,
       events,
       isLazy,
@@ -93,7 +105,8 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       plan,
       ...(history === undefined ? {} : { history }),
       connect: (_run, signal, onLost) => {
-        const deadlineAtMs = clock.nowMs() + timeouts.startMs;
+        const startMs = supervisor.isFirstStart ? timeouts.firstStartMs : timeouts.startMs;
+        const deadlineAtMs = clock.nowMs() + startMs;
         const once = () => connect(deadlineAtMs, signal, onLost);
         return auth ? auth.withRenewal({ deadlineAtMs, signal }, once) : once();
       },
