@@ -44,6 +44,9 @@ async function heldCall(moody: MoodyHost, mood: 'held' | 'mute' = 'held') {
   return outcome;
 }
 
+/** Long enough for a server whose input has ended to be gone, and for another to be up: what must not happen had its time. */
+const slowly = () => new Promise((resolve) => setTimeout(resolve, 300));
+
 describe('D-14 one name', () => {
   test('many replaces at once leave one process, that of the last', async () => {
     const moody = await empty();
@@ -124,6 +127,7 @@ describe('D-14 one name', () => {
     await eventually('the call is at the server', () => moody.calls === 1);
     const replaced = spawn(moody, other(1), replacing);
     const call = outcomeOf(moody.call());
+    await slowly();
     // The old one has not finished: nothing else runs under its name.
     expect([moody.row.state, moody.starts]).toEqual(['connecting', 1]);
     moody.mood = 'well';
@@ -176,8 +180,7 @@ describe('D-12 calls under way', () => {
     await eventually('the call is at the server', () => moody.calls === 1);
     const done = how === 'close' ? moody.host.close() : moody.host[how]('a');
     if (how !== 'reload') expect(await outcomeOf(moody.call())).toBe('server_stopped');
-    // A real server would be gone some milliseconds after its input ended.
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await slowly();
     expect(alive(moody).length).toBe(1);
     moody.mood = 'well';
     expect(await held).toBe('ok');
@@ -191,6 +194,7 @@ describe('D-12 calls under way', () => {
     await eventually('the call is at the server', () => moody.calls === 1);
     const stopped = moody.host.stop('a');
     await moody.clock.advanceAsync(drainMsMax - 1);
+    await slowly();
     expect([moody.row.state, alive(moody).length]).toEqual(['stopping', 1]);
     await moody.clock.advanceAsync(1);
     expect(await hanging).toBe('outcome_uncertain');
