@@ -12,7 +12,7 @@ test('a plain entry has every default', () => {
     keepAliveMs: 600_000,
     restart: { max: 5, windowMs: 300_000, onExhausted: 'park' },
     breaker: { threshold: 5, resetMs: 30_000 },
-    timeouts: { startMs: 30_000, callMs: 60_000 },
+    timeouts: { firstStartMs: 30_000, startMs: 30_000, callMs: 60_000 },
     concurrency: 64,
     cache: 'on',
     pins: { onFirstSight: 'warn', onChange: 'block' },
@@ -20,9 +20,14 @@ test('a plain entry has every default', () => {
   });
 });
 
-test('a package runner has longer to start', () => {
+test('a package runner has longer for its first start, unless the entry says how long', () => {
   const npx = parse({ command: '/usr/bin/npx', args: ['-y', 'server'] });
-  expect([isPackageRunner(npx.spec), npx.timeouts.startMs]).toEqual([true, 120_000]);
+  expect(isPackageRunner(npx.spec)).toBe(true);
+  expect(npx.timeouts).toMatchObject({ firstStartMs: 120_000, startMs: 30_000 });
+  expect(parse({ command: 'npx', timeouts: { start: '9s' } }).timeouts).toMatchObject({
+    firstStartMs: 9_000,
+    startMs: 9_000,
+  });
 });
 
 test('durations are texts or numbers, and 0 keeps a server for ever', () => {

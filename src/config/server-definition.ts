@@ -18,7 +18,13 @@ export interface ServerDefinition {
   readonly keepAliveMs: number;
   readonly restart: { readonly max: number; readonly windowMs: number; readonly onExhausted: 'park' | 'eject' };
   readonly breaker: { readonly threshold: number; readonly resetMs: number };
-  readonly timeouts: { readonly startMs: number; readonly callMs: number };
+  readonly timeouts: {
+    /** For the very first start, which may have to download a package. */
+    readonly firstStartMs: number;
+    /** For every other one. */
+    readonly startMs: number;
+    readonly callMs: number;
+  };
   readonly concurrency: number;
   /** Whether answers that the server allows to keep are kept. */
   readonly cache: 'on' | 'off';
@@ -29,6 +35,21 @@ export interface ServerDefinition {
   /** Where the server's card lies: a URL, or a path. */
   readonly card: string | undefined;
 }
+
+/** Where an entry stands, for errors about it. */
+export interface EntryPlace {
+  /** A field of the entry, by the name under which whoever wrote it finds it; `''` is the entry itself. */
+  readonly fieldOf: (field: string) => string;
+  /** How a message that is about such a field begins. */
+  readonly wordsOf: (path: string) => string;
+  readonly hint: string;
+}
+
+const inConfiguration = (name: string): EntryPlace => ({
+  fieldOf: (field) => (field === '' ? `mcpServers.${name}` : `mcpServers.${name}.${field}`),
+  wordsOf: (path) => path,
+  hint: 'correct this entry; the other servers are not affected',
+});
 
 const count = (min: number, max: number) =>
   z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
@@ -71,20 +92,29 @@ const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/
 export const isPackageRunner = (spec: ServerSpec): boolean =>
   isStdio(spec) && packageRunner.test(spec.command.split(/[\\/]/).at(-1) ?? '');
 
-/** `lazyByDefault`: servers of the configuration are started when they are first needed, spawned ones at once. */
-export function parseServerDefinition(name: string, entry: unknown, lazyByDefault: boolean): ServerDefinition {
-  if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object');
+/**
+ * `lazyByDefault`: servers of the configuration are started when they are first needed, spawned ones at once. `place`: where
+ * the entry stands, which errors name.
+ */
+export function parseServerDefinition(
+  name: string,
+  entry: unknown,
+  lazyByDefault: boolean,
+  place: EntryPlace = inConfiguration(name),
+): ServerDefinition {
+  if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object', place);
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
-  const spec = within(name, () => parseServerSpec({ ...reach, name }));
+  const spec = within(name, place, () => parseServerSpec({ ...reach, name }));
   const parsed = treatment.safeParse(Object.fromEntries(own));
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid');
+    throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid', place);
   }
   const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;
-  const ms = (value: string | number, field: string) => within(name, () => parseDuration(value, field));
+  const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
+  const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
   return Object.freeze({
     name,
     spec,
@@ -98,7 +128,8 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
     }),
     breaker: Object.freeze({ threshold: breaker.threshold, resetMs: ms(breaker.reset, 'breaker.reset') }),
     timeouts: Object.freeze({
-      startMs: ms(timeouts.start ?? (isPackageRunner(spec) ? '120s' : '30s'), 'timeouts.start'),
+      firstStartMs: timeouts.start === undefined && isPackageRunner(spec) ? 120_000 : startMs,
+      startMs,
       callMs: ms(timeouts.call, 'timeouts.call'),
     }),
     concurrency,
@@ -109,24 +140,24 @@ export function parseServerDefinition(name: string, entry: unknown, lazyByDefaul
   });
 }
 
-/** The same error, its field given as a path from the top of the configuration. */
-function within<T>(name: string, parse: () => T): T {
+/** The same error, its field given as seen from where the entry stands. */
+function within<T>(name: string, place: EntryPlace, parse: () => T): T {
   try {
     return parse();
   } catch (error) {
     if (isHostError(error) && error.code === 'invalid_spec')
-      throw invalid(name, error.details.field ?? '', error.message);
+      throw invalid(name, error.details.field ?? '', error.message, place);
     throw error;
   }
 }
 
-function invalid(name: string, field: string, problem: string): HostError {
-  const path = field === '' ? `mcpServers.${name}` : `mcpServers.${name}.${field}`;
+function invalid(name: string, field: string, problem: string, { fieldOf, wordsOf, hint }: EntryPlace): HostError {
   const text = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
-  return new HostError('invalid_spec', `${path}: ${text}`, {
+  const path = fieldOf(field);
+  return new HostError('invalid_spec', `${wordsOf(path)}: ${text}`, {
     server: name,
     field: path,
     execution: 'not_executed',
-    hint: 'correct this entry; the other servers are not affected',
+    hint,
   });
 }

@@ -36,7 +36,8 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
     Object.entries(fakes).map(([name, { state = 'ready', tools = [], card, refusal, acquire }]) => [
       name,
       {
-        definition: { name, card, isEnabled: true, timeouts: { startMs: 30_000 } },
+        definition: { name, card, isEnabled: true },
+        startMs: 30_000,
         tools: tools.map(item),
         whileHeld: async (run: () => Promise<void>) => {
           counts.heldMax = Math.max(counts.heldMax, ++counts.held);

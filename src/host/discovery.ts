@@ -86,10 +86,11 @@ export class Discovery {
     const { clock, serverOf, onProblem } = this.#parts;
     try {
       const managed = serverOf(name);
-      const untilMs = clock.nowMs() + managed.definition.timeouts.startMs;
+      const untilMs = clock.nowMs() + managed.startMs;
       // A server is ready when its tools are known. Its start may take longer than a caller would wait.
       await managed.whileHeld(async () => {
-        while (!(await isReady(managed, untilMs, clock)));
+        // Asked for each time: another one may have taken the name.
+        while (!(await isReady(serverOf(name), untilMs, clock)));
       });
     } catch (error) {
       // Stopped meanwhile, or the host was closed: nobody wants to know.

@@ -3,10 +3,8 @@
  * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
  */
 import { parseHostConfig } from '../config/host-config.js';
-import { parseServerDefinition } from '../config/server-definition.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { Listener } from '../kernel/emitter.js';
-import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -45,7 +43,7 @@ import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
-import { type SpawnOptions, treatmentOf } from './spawn-options.js';
+import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
@@ -168,33 +166,19 @@ export class Host {
     this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
     this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const definition of settings.mcpServers.values())
-      await this.#servers.add(definition, false).catch(this.#onProblem);
+    for (const definition of settings.mcpServers.values()) this.#servers.declare(definition, this.#onProblem);
     if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
   }
 
   /**
-   * Adds a server and, unless it is lazy, waits until it is ready. When it does not become ready nothing of it stays.
-   * The same definition again is no error; another one needs `replace`.
+   * Adds a server and, unless it is lazy, waits until it is ready. When it does not become ready nothing of it stays, and one
+   * that it was to replace is back. The same definition again is no error, and starts a server that was stopped; another one
+   * needs `replace`.
    */
-  async spawn(
-    entry: { readonly name: string } & Readonly<Record<string, unknown>>,
-    options: SpawnOptions = {},
-  ): Promise<string> {
-    const { name, ...rest } = entry;
-    if (typeof name !== 'string' || name === '') {
-      throw new HostError('invalid_spec', 'a server needs a name', { field: 'name', hint: 'give it as "name"' });
-    }
+  async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
+    const name = spawnName(entry);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    const definition = parseServerDefinition(name, { ...rest, ...treatmentOf(options) }, false);
-    const isNew = await this.#servers.add(definition, options.replace ?? false);
-    if (definition.isLazy || !definition.isEnabled) return name;
-    try {
-      await this.#servers.ready(name);
-    } catch (error) {
-      if (isNew) await this.#servers.remove(name);
-      throw error;
-    }
+    await this.#servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
     return name;
   }
 

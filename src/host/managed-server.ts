@@ -97,10 +97,16 @@ export class ManagedServer {
     return this.auth ? this.auth.withRenewal(limits, attempt) : attempt();
   }
 
-  /** Ends it for good; resolves when nothing of it runs. */
-  dispose(): Promise<void> {
+  /** How long the start that is under way, or else the next one, may take. */
+  get startMs(): number {
+    const { firstStartMs, startMs } = this.definition.timeouts;
+    return this.supervisor.isFirstStart ? firstStartMs : startMs;
+  }
+
+  /** Ends it for good; resolves when nothing of it runs. `isReplaced`: another one takes its name. */
+  dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
-    return this.supervisor.dispose();
+    return this.supervisor.dispose(isReplaced);
   }
 
   /** The same for work that is not on the path of every call. */

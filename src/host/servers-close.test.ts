@@ -23,7 +23,7 @@ test('a server whose end fails, at once or later, is told when all the others ha
     forget: () => {},
     recall: () => {},
   });
-  for (const name of Object.keys(ends)) await servers.add(parseServerDefinition(name, { command: name }, true), false);
+  for (const name of Object.keys(ends)) servers.declare(parseServerDefinition(name, { command: name }, true), () => {});
   await expect(servers.close()).rejects.toThrow('at once');
   expect(ended).toEqual(['c']);
 });

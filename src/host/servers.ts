@@ -2,7 +2,8 @@
  * The servers of a host by name: what is registered, and the one that runs under each name.
  * Not here: keeping one running (supervisor/), who needs it (registry/), what is known of its lists (catalogue.ts).
  *
- * Invariant: there are never two servers under one name; the old one is gone before the new one starts.
+ * Invariants: there are never two servers under one name: the old one is gone before the new one starts; a name is registered
+ * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
  */
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
@@ -10,14 +11,16 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
-import { Registry } from '../registry/registry.js';
+import { notFound, Registry } from '../registry/registry.js';
+import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { ManagedServer } from './managed-server.js';
-import type { Supervised } from './supervise.js';
+import type { Predecessor, Supervise } from './supervise.js';
+import { Turns } from './turns.js';
 
 export interface ServersParts {
   readonly clock: Clock;
-  readonly supervise: (definition: ServerDefinition) => Supervised;
+  readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
   /** Nothing that it answered before counts any more. */
   readonly forget: (server: string) => void;
@@ -29,6 +32,7 @@ export class Servers {
   readonly registry: Registry<ServerDefinition>;
   readonly #parts: ServersParts;
   readonly #byName = new Map<string, ManagedServer>();
+  readonly #turns = new Turns();
   #isClosed = false;
 
   constructor(parts: ServersParts) {
@@ -49,9 +53,8 @@ export class Servers {
   get(name: string): ManagedServer {
     this.mustBeOpen(name);
     const managed = this.#byName.get(name);
-    if (managed) return managed;
-    this.registry.get(name);
-    throw new HostError('server_not_found', `no server named '${name}'`, { server: name });
+    if (!managed) throw notFound(name);
+    return managed;
   }
 
   mustBeOpen(server: string): void {
@@ -67,37 +70,103 @@ export class Servers {
   /** Resolves with the server when it is ready; starting it may take all of its start time. */
   async ready(name: string): Promise<ManagedServer> {
     const managed = this.get(name);
-    const { startMs } = managed.definition.timeouts;
-    await managed.supervisor.acquire(this.#parts.clock.nowMs() + startMs, undefined, startMs);
+    await this.#ready(managed);
     return managed;
   }
 
-  /** False: it was there already, with the same definition. */
-  async add(definition: ServerDefinition, replace: boolean): Promise<boolean> {
-    const { name, isLazy, isEnabled, keepAliveMs, card } = definition;
-    const { supervise, onCircuit, forget, recall, clock } = this.#parts;
-    const outcome = this.registry.register(
-      { name, spec: definition, isLazy, keepAliveMs, origin: 'spawned', card },
-      { replace },
-    );
-    if (outcome === 'unchanged') return false;
-    forget(name);
-    await this.#byName.get(name)?.dispose();
-    const hold = this.registry.callHold(name);
-    const { supervisor, auth } = supervise(definition);
-    const managed = new ManagedServer(definition, supervisor, hold, clock, auth, onCircuit(name));
-    this.#byName.set(name, managed);
-    recall(managed);
-    if (!isLazy && isEnabled) supervisor.begin();
-    return outcome === 'added';
+  async #ready({ supervisor, startMs }: ManagedServer): Promise<void> {
+    await supervisor.acquire(this.#parts.clock.nowMs() + startMs, undefined, startMs);
   }
 
-  async remove(name: string): Promise<void> {
-    const managed = this.#byName.get(name);
-    this.#byName.delete(name);
-    this.registry.remove(name);
-    this.#parts.forget(name);
-    await managed?.dispose();
+  /** One of the configuration: nobody waits for it, and a failure is told. */
+  declare(definition: ServerDefinition, onProblem: (error: unknown) => void): void {
+    try {
+      this.mustBeOpen(definition.name);
+      if (this.#register(definition, false) === 'unchanged') return;
+      begin(this.#put(definition));
+    } catch (error) {
+      onProblem(error);
+    }
+  }
+
+  /**
+   * Resolves when it is ready, or if it is lazy when it may be started. Otherwise all is as it was before: what it was to
+   * replace is there again, and runs if it did.
+   */
+  spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
+    return this.#turns.take(definition.name, () => this.#spawn(definition, replace));
+  }
+
+  async #spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
+    const { name } = definition;
+    this.mustBeOpen(name);
+    const before = this.find(name);
+    const outcome = this.#register(definition, replace);
+    if (before && outcome === 'unchanged') {
+      if (isStopped(before)) await unstop(before);
+      return this.#up(before);
+    }
+    // No wait up to here and none before the new one has its place: nobody ever finds the name without a server.
+    const earlier = before && earlierOf(before);
+    const gone = before?.dispose(true);
+    const managed = this.#put(definition, gone === undefined ? undefined : { gone });
+    try {
+      begin(managed);
+      await gone;
+      this.mustBeOpen(name);
+      await this.#up(managed);
+    } catch (error) {
+      await this.#takeBack(managed, earlier);
+      throw error;
+    }
+  }
+
+  async #up(managed: ManagedServer): Promise<void> {
+    if (isEager(managed)) await this.#ready(managed);
+  }
+
+  /** The new one failed: removes it and brings back what was there before. */
+  async #takeBack(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
+    const { name } = failed.definition;
+    // Whoever stopped the new one did not ask for the old one to run.
+    const wasStopped = isStopped(failed);
+    const gone = failed.dispose(earlier !== undefined);
+    if (!this.#isClosed && earlier) {
+      const { definition, ledger } = earlier;
+      this.#register(definition, true);
+      const { supervisor } = this.#put(definition, { gone, ledger });
+      if (earlier.was === 'stopped' || wasStopped) void supervisor.stop();
+      else if (earlier.was === 'running') supervisor.begin();
+    } else if (!this.#isClosed) {
+      this.#byName.delete(name);
+      this.registry.remove(name);
+      this.#parts.forget(name);
+    }
+    await gone;
+  }
+
+  #register(definition: ServerDefinition, replace: boolean): 'added' | 'unchanged' | 'replaced' {
+    const { name, isLazy, keepAliveMs, card } = definition;
+    return this.registry.register({ name, spec: definition, isLazy, keepAliveMs, card }, { replace });
+  }
+
+  /** Gives the registered name to a new server, which starts nothing before its predecessor is gone. */
+  #put(definition: ServerDefinition, predecessor?: Predecessor): ManagedServer {
+    const { name } = definition;
+    const { supervise, onCircuit, forget, recall, clock } = this.#parts;
+    forget(name);
+    const { supervisor, auth } = supervise(definition, predecessor);
+    const managed = new ManagedServer(
+      definition,
+      supervisor,
+      this.registry.callHold(name),
+      clock,
+      auth,
+      onCircuit(name),
+    );
+    this.#byName.set(name, managed);
+    recall(managed);
+    return managed;
   }
 
   /** What the state of a server means for those who count on it. */
@@ -114,12 +183,43 @@ export class Servers {
     }
   }
 
-  /** Nobody gets a server from here on. Rejects when the end of one failed, once all of them have ended. */
+  /** Nobody gets a server from here on, and nothing is started; resolves when nothing runs, replaced ones included. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
+    await this.#turns.over();
+    // Whatever is wrong with one of them, all have ended before it is told.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
+}
+
+/** What must be known of a server to bring it back. */
+interface Earlier {
+  readonly definition: ServerDefinition;
+  readonly ledger: Ledger;
+  readonly was: 'stopped' | 'running' | 'at rest';
+}
+
+function earlierOf(managed: ManagedServer): Earlier {
+  const { definition, supervisor } = managed;
+  const { state } = supervisor.snapshot();
+  const isAtRest = state === 'registered' || state === 'disabled';
+  const was = isStopped(managed) ? 'stopped' : isAtRest ? 'at rest' : 'running';
+  return { definition, ledger: supervisor.ledger, was };
+}
+
+const isEager = ({ definition }: ManagedServer): boolean => !definition.isLazy && definition.isEnabled;
+
+function begin(managed: ManagedServer): void {
+  if (isEager(managed)) managed.supervisor.begin();
+}
+
+const isStopped = ({ supervisor }: ManagedServer): boolean => supervisor.refusal()?.code === 'server_stopped';
+
+/** A lazy one may be started again, any other is. */
+async function unstop({ definition, supervisor }: ManagedServer): Promise<void> {
+  if (definition.isLazy) await supervisor.reload();
+  else supervisor.start();
 }
 
 const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';

@@ -5,6 +5,7 @@
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isStdio } from '../config/server-spec.js';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Emitter } from '../kernel/emitter.js';
 import type { HostError } from '../kernel/errors.js';
@@ -15,8 +16,8 @@ import type { Connector } from '../session/connector.js';
 import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { defaultPlan, type RestartPlan } from '../supervisor/restart-plan.js';
-import { StartGate } from '../supervisor/start-gate.js';
+import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
+import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import type { HistoryKeeper } from './history-keeper.js';
@@ -51,21 +52,35 @@ const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> 
 
 const listChanged = 'notifications/tools/list_changed';
 
-export function createSupervise(parts: SuperviseParts): (definition: ServerDefinition) => Supervised {
+/** What came before a server that is put in the place of another. */
+export interface Predecessor {
+  /** Settles when nothing of it runs; nothing is started before. */
+  readonly gone: Promise<void>;
+  /** What is held against the server that comes back. */
+  readonly ledger?: Ledger | undefined;
+}
+
+export type Supervise = (definition: ServerDefinition, predecessor?: Predecessor) => Supervised;
+
+export function createSupervise(parts: SuperviseParts): Supervise {
   const { clock, random, events, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
-  return (definition) => {
+  const planOf = sharedPlans();
+  return (definition, predecessor) => {
     const { name, spec, restart, isLazy, isEnabled } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
-    const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
-    const history = histories?.of(name, fingerprintOf(definition), plan);
+    const plan = planOf({ maxRestarts, windowMs, onExhausted });
+    const kept = histories?.of(name, fingerprintOf(definition), plan);
+    // One that comes back goes on with what is held against it, also where nothing outlives the host.
+    const ledger = predecessor?.ledger;
+    const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
     const auth = authOf(definition, parts);
     const supervisor: Supervisor<Session> = new Supervisor<Session>({
       name,
       clock,
       random,
-      gate,
+      gate: predecessor ? gateAfter(predecessor.gone, gate) : gate,
       guard,
       events,
       isLazy,
@@ -75,7 +90,8 @@ export function createSupervise(parts: SuperviseParts): (definition: ServerDefin
       ...(history === undefined ? {} : { history }),
       // The one function that each server at rest keeps: what it needs is made when it is called.
       connect: (run, signal, onLost) => {
-        const limits = { deadlineAtMs: clock.nowMs() + definition.timeouts.startMs, signal };
+        const { startMs, firstStartMs } = definition.timeouts;
+        const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
         const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost });
         return auth ? auth.withRenewal(limits, once) : once();
       },
@@ -135,3 +151,18 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
   }
   return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
 }
+
+/** Most servers have the same plan: they keep one object of it. Its values come from the configuration, so there are few. */
+function sharedPlans(): (own: Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted'>) => RestartPlan {
+  const plans = new Map<string, RestartPlan>();
+  return ({ maxRestarts, windowMs, onExhausted }) => {
+    const key = `${maxRestarts} ${windowMs} ${onExhausted}`;
+    const known = plans.get(key);
+    if (known) return known;
+    const plan: RestartPlan = { ...defaultPlan, maxRestarts, windowMs, onExhausted };
+    setBounded(plans, key, plan, plansMax);
+    return plan;
+  };
+}
+
+const plansMax = 100;

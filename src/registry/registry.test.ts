@@ -20,7 +20,6 @@ function setUp() {
         isLazy: true,
         keepAliveMs: 30_000,
         card: undefined,
-        origin: 'declared',
         ...options,
       },
       { replace },
@@ -75,7 +74,7 @@ describe('registrations', () => {
     const { registry, register } = setUp();
     const args = ['--read-only'];
     expect(register('x', { spec: { command: 'c', args } })).toBe('added');
-    expect(register('x', { spec: { args: [...args], command: 'c' }, origin: 'spawned' })).toBe('unchanged');
+    expect(register('x', { spec: { args: [...args], command: 'c' } })).toBe('unchanged');
     const error = errorOf(() => register('x', { spec: { command: 'd' } }));
     expect([error.code, error.details.server, error.details.field]).toEqual(['invalid_spec', 'x', 'name']);
     expect(registry.get('x').spec).toEqual({ command: 'c', args });
@@ -86,7 +85,7 @@ describe('registrations', () => {
   test('more servers than the registry may hold are refused by name', () => {
     const clock = new FakeClock();
     const registry = new Registry<Spec>({ clock, onIdle: () => {}, serversMax: 1 });
-    const one = { spec: { command: 'c' }, isLazy: false, keepAliveMs: 0, card: undefined, origin: 'spawned' } as const;
+    const one = { spec: { command: 'c' }, isLazy: false, keepAliveMs: 0, card: undefined };
     registry.register({ name: 'a', ...one });
     expect(errorOf(() => registry.register({ name: 'b', ...one })).details).toMatchObject({ server: 'b', limit: 1 });
     registry.clear();

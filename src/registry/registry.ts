@@ -21,8 +21,6 @@ export interface Registration<Spec> {
   /** How long nobody must need it before it is stopped; 0 = it is never stopped. */
   readonly keepAliveMs: number;
   readonly card: string | undefined;
-  /** From the configuration, or by `spawn`. */
-  readonly origin: 'declared' | 'spawned';
 }
 
 export interface RegistryRow {
@@ -125,7 +123,7 @@ export class Registry<Spec> {
       this.#hold(added);
       return 'added';
     }
-    if (isSame(entry.registration, registration)) return 'unchanged';
+    if (isDeepStrictEqual(entry.registration, registration)) return 'unchanged';
     if (!replace) throw taken(name);
     entry.registration = registration;
     this.#hold(entry);
@@ -252,14 +250,10 @@ export class Registry<Spec> {
 
 const countOf = ({ held }: Entry<unknown>): number => held.binding + held.call;
 
-/** Who asked for it first is no part of the definition. */
-const isSame = <Spec>({ origin: _a, ...a }: Registration<Spec>, { origin: _b, ...b }: Registration<Spec>): boolean =>
-  isDeepStrictEqual(a, b);
-
 /** A name may be anything a caller wrote. */
 const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
 
-const notFound = (name: string): HostError =>
+export const notFound = (name: string): HostError =>
   new HostError('server_not_found', `no server named '${shown(name)}'`, {
     server: name,
     execution: 'not_executed',

@@ -217,6 +217,21 @@ export class Session {
     this.#renew(this.#renewals).catch(() => {});
   }
 
+  /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
+  drain(withinMs: number): Promise<void> | undefined {
+    const { clock } = this.#parts;
+    if (this.#peer.owed === 0) return undefined;
+    return new Promise((resolve) => {
+      const over = () => {
+        cancelTimer();
+        this.#peer.onClear = undefined;
+        resolve();
+      };
+      const cancelTimer = clock.at(clock.nowMs() + withinMs, over);
+      this.#peer.onClear = over;
+    });
+  }
+
   async close(): Promise<void> {
     this.#liveness.stop();
     await this.#peer.close();

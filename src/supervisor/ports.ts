@@ -5,10 +5,12 @@
 import { type HostError, isHostError } from '../kernel/errors.js';
 import type { FailureKind } from './server-state.js';
 
-/** The supervisor only closes it; what else it can do is between the host and whoever acquires it. */
+/** The supervisor only drains and closes it; what else it can do is between the host and whoever acquires it. */
 export interface Connection {
   /** Why it is over, once it is. */
   readonly closedBy: HostError | undefined;
+  /** Resolves when every request under way has its outcome, at the latest after `withinMs`. Undefined: none is under way. */
+  drain?(withinMs: number): Promise<void> | undefined;
   /** Must settle, however the server behaves, and only when nothing of it is left: the next run waits for that. */
   close(): Promise<void>;
 }

@@ -56,6 +56,10 @@ export function notYet(state: ServerState, { server, nowMs, lastError }: Refused
 export const cancelled = (server: string): HostError =>
   refuse('cancelled', `the caller gave up while it waited for server '${server}'`, { server });
 
+/** It is gone, and another one is about to have its name. */
+export const replaced = (server: string): HostError =>
+  refuse('reconnecting', `server '${server}' is being replaced`, { server, hint: 'try again in a moment' });
+
 export const tooManyWait = (server: string, limit: number): HostError =>
   refuse('overloaded', `${limit} callers already wait for server '${server}'`, {
     server,

@@ -1,5 +1,6 @@
 /**
- * One run of a server: waits at the gate, connects, is lost or closed.
+ * One run of a server: waits at the gate, connects, is lost or closed. What is closed in good order may first finish what it
+ * was asked.
  * Not here: when to open and when to close (server-state.ts decides, supervisor.ts tells).
  *
  * Invariants: whatever was opened is closed, also what comes up late or dead; `failed` and `closed` are said only when
@@ -7,7 +8,10 @@
  */
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Connect, Connection } from './ports.js';
-import type { StartGate } from './start-gate.js';
+import type { Gate } from './start-gate.js';
+
+/** How long calls under way may go on when their server is stopped. */
+export const drainMsMax = 5_000;
 
 export interface RunListener<C> {
   opened(connection: C): void;
@@ -33,18 +37,19 @@ export class Run<C extends Connection> {
     this.#listener = listener;
   }
 
-  open(run: number, gate: StartGate, connect: Connect<C>): void {
+  open(run: number, gate: Gate, connect: Connect<C>): void {
     this.#withdraw = gate.enter({
       isWanted: () => !this.#isClosing,
       begin: (done) => void this.#connect(run, connect).finally(done),
     });
   }
 
-  close(): void {
+  /** `isOrderly`: nothing is wrong with it, so that what it still owes is worth waiting for. */
+  close(isOrderly: boolean): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
     if (this.#withdraw()) this.#listener.closed();
-    else if (this.#connection) void this.#shut(this.#connection).then(() => this.#listener.closed());
+    else if (this.#connection) void this.#shut(this.#connection, isOrderly).then(() => this.#listener.closed());
     // Otherwise the attempt is under way, and says `closed` itself when it has ended.
     else this.#abort.abort();
   }
@@ -60,7 +65,7 @@ export class Run<C extends Connection> {
     }
     const deadBy = this.#lostBy ?? connection.closedBy;
     if (deadBy || this.#isClosing) {
-      await this.#shut(connection);
+      await this.#shut(connection, false);
       this.#ended(deadBy);
       return;
     }
@@ -79,8 +84,10 @@ export class Run<C extends Connection> {
     else this.#lostBy ??= error;
   }
 
-  async #shut(connection: C): Promise<void> {
+  async #shut(connection: C, isOrderly: boolean): Promise<void> {
     try {
+      const drained = isOrderly ? connection.drain?.(drainMsMax) : undefined;
+      if (drained !== undefined) await drained;
       await connection.close();
     } catch (error) {
       this.#listener.closeFailed(error);

@@ -25,7 +25,12 @@ export interface StartRequest {
   begin(done: () => void): void;
 }
 
-export class StartGate {
+/** Begins a request at once or later. The result withdraws it: true if it had not begun. */
+export interface Gate {
+  enter(request: StartRequest): () => boolean;
+}
+
+export class StartGate implements Gate {
   readonly #clock: Clock;
   readonly #startsPerSecond: number;
   readonly #concurrent: number;
@@ -116,3 +121,18 @@ export class StartGate {
     this.#cancelTimer = undefined;
   }
 }
+
+/** The same gate, for one that must not start before another is gone. Until then it takes no place in the queue. */
+export const gateAfter = (gone: Promise<unknown>, gate: Gate): Gate => ({
+  enter(request) {
+    let isWithdrawn = false;
+    let withdraw = () => {
+      isWithdrawn = true;
+      return true;
+    };
+    void gone.then(() => {
+      if (!isWithdrawn) withdraw = gate.enter(request);
+    });
+    return () => withdraw();
+  },
+});

@@ -7,7 +7,7 @@ import type { Random } from '../kernel/random.js';
 import type { CorrelatedFailures } from './correlated-failures.js';
 import type { Connect, Connection, Verify } from './ports.js';
 import type { Ledger, RestartPlan } from './restart-plan.js';
-import type { StartGate } from './start-gate.js';
+import type { Gate } from './start-gate.js';
 import type { SupervisorEvents } from './supervisor-events.js';
 
 export interface SupervisorOptions<C extends Connection> {
@@ -17,7 +17,7 @@ export interface SupervisorOptions<C extends Connection> {
   readonly clock: Clock;
   readonly random: Random;
   /** Shared by all servers of the host, as are the guard and the events. */
-  readonly gate: StartGate;
+  readonly gate: Gate;
   readonly guard: CorrelatedFailures;
   readonly events: Emitter<SupervisorEvents>;
   readonly plan?: RestartPlan;

@@ -680,7 +680,7 @@ describe('disposing', () => {
 test('AC-R5 two that need a cold server at once hold two leases on one run', async () => {
   const { acquire, server, clock, supervisor } = setUp();
   const registry = new Registry<object>({ clock, onIdle: () => supervisor.idle() });
-  registry.register({ name: 'files', spec: {}, isLazy: true, keepAliveMs: 50, card: undefined, origin: 'spawned' });
+  registry.register({ name: 'files', spec: {}, isLazy: true, keepAliveMs: 50, card: undefined });
   const ensure = async () => {
     const lease = registry.lease('files');
     return { lease, ...(await acquire()) };

@@ -13,8 +13,8 @@ import type { Freeze } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
 import { Narrator } from './narrator.js';
 import { type Connection, classifyFailure } from './ports.js';
-import { cancelled, notYet, type Refused, refusalOf, tooManyWait, unresponsive } from './refusals.js';
-import { defaultPlan, emptyLedger, type RestartPlan, restartsInWindow } from './restart-plan.js';
+import { cancelled, notYet, type Refused, refusalOf, replaced, tooManyWait, unresponsive } from './refusals.js';
+import { defaultPlan, emptyLedger, type Ledger, type RestartPlan, restartsInWindow } from './restart-plan.js';
 import { Run } from './run.js';
 import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
 import { type Snapshot, type SnapshotFacts, snapshotOf } from './snapshot.js';
@@ -46,6 +46,7 @@ export class Supervisor<C extends Connection> {
   /** There only while events are taken. */
   #queue: Queued[] | undefined;
   #isDisposed = false;
+  #isReplaced = false;
   #state: ServerState;
   #run: Run<C> | undefined;
   #acquired: Acquired<C> | undefined;
@@ -92,7 +93,7 @@ export class Supervisor<C extends Connection> {
     else if (acquired && this.#state.kind === 'ready') return Promise.resolve(acquired);
     if (signal?.aborted) return Promise.reject(cancelled(this.name));
     this.#on({ kind: 'wanted' });
-    const refusal = refusalOf(this.#state, this.#refused());
+    const refusal = this.refusal();
     if (refusal) return Promise.reject(refusal);
     if (this.#state.kind === 'suspect' && acquired) this.#verify(acquired);
     this.#waiters ??= this.#waitingRoom();
@@ -101,7 +102,8 @@ export class Supervisor<C extends Connection> {
 
   /** Why nobody can have a connection now; undefined when it is ready or may be soon. Asking wakes nothing. */
   refusal(): HostError | undefined {
-    return refusalOf(this.#state, this.#refused());
+    const refusal = refusalOf(this.#state, this.#refused());
+    return refusal && this.#isReplaced ? replaced(this.name) : refusal;
   }
 
   /** The connection of this run is of no more use. Of an older run: nothing happens. */
@@ -173,6 +175,16 @@ export class Supervisor<C extends Connection> {
     if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
+  /** No start is over yet. What has a history has been started before. */
+  get isFirstStart(): boolean {
+    return this.#state.run <= 1 && this.#state.ledger === emptyLedger;
+  }
+
+  /** What is held against it. */
+  get ledger(): Ledger {
+    return this.#state.ledger;
+  }
+
   snapshot(): Snapshot {
     return snapshotOf(this.#state, {
       server: this.name,
@@ -188,8 +200,12 @@ export class Supervisor<C extends Connection> {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /** Stops it for good. Resolves when nothing of it runs and no timer is left. */
-  dispose(): Promise<void> {
+  /**
+   * Stops it for good. Resolves when nothing of it runs and no timer is left. `isReplaced`: another one takes its name, so
+   * that whoever waits for it should ask again.
+   */
+  dispose(isReplaced = false): Promise<void> {
+    this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });
     this.#isDisposed = true;
     this.#options.guard.forget(this.name);
@@ -233,9 +249,7 @@ export class Supervisor<C extends Connection> {
   #failure({ kind, run, error }: Extract<Queued, { error: HostError }>): RunEvent {
     const { name } = this;
     const failure = classifyFailure(error);
-    // What has a history has been started before.
-    const isFirst = run === 1 && this.#state.ledger === emptyLedger;
-    const isFree = kind === 'open_failed' && isFirst && this.#options.isFirstStartFree === true;
+    const isFree = kind === 'open_failed' && this.isFirstStart && this.#options.isFirstStartFree === true;
     const counts = kind === 'lost' ? this.#acquired?.run === run : this.#state.kind === 'connecting';
     if (counts && run === this.#state.run) {
       this.#lastError = { error, atMs: this.#clock.nowMs() };
@@ -251,7 +265,7 @@ export class Supervisor<C extends Connection> {
         this.#open(effect.run);
         break;
       case 'close':
-        this.#run?.close();
+        this.#run?.close(isOrderly(this.#state));
         break;
       case 'arm':
         this.#cancelTimer?.();
@@ -316,6 +330,8 @@ export class Supervisor<C extends Connection> {
 
   #tellGuard({ kind }: ServerState): void {
     const { guard } = this.#options;
+    // Forgotten already; another one may have the name.
+    if (this.#isDisposed) return;
     if (kind === 'connecting') guard.entered(this.name);
     else if (isAtRest(kind)) guard.left(this.name);
   }
@@ -327,7 +343,7 @@ export class Supervisor<C extends Connection> {
     }
     if (state.kind === 'ready' && this.#acquired) this.#waiters?.resolveAll(this.#acquired);
     if (this.#waiting > 0) {
-      const refusal = refusalOf(state, this.#refused());
+      const refusal = this.refusal();
       if (refusal) this.#waiters?.rejectAll(refusal);
       // It came to rest while somebody waited: they still want it.
       else if (state.kind === 'registered') this.#on({ kind: 'wanted' });
@@ -387,6 +403,10 @@ const wakesAtMs = (state: ServerState): number | undefined =>
 /** Nothing runs and nothing is being brought up. */
 const isAtRest = (kind: ServerState['kind']): boolean =>
   ['registered', 'stopped', 'disabled', 'parked', 'ejected', 'auth_required'].includes(kind);
+
+/** Whether a run is closed because somebody wants it to end, or because nobody needs it; not because it failed. */
+const isOrderly = (state: ServerState): boolean =>
+  state.kind === 'stopping' || (state.kind === 'closing' && state.next.kind === 'registered');
 
 function withResolver(): { promise: Promise<void>; resolve: () => void } {
   let resolve: () => void = () => {};

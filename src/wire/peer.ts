@@ -90,6 +90,8 @@ interface Pending {
 
 export class Peer implements ChannelListener {
   readonly counters: PeerCounters = { late: 0, unknown: 0, forbidden: 0 };
+  /** Told each time the last answer that was owed is in, or given up. */
+  onClear: (() => void) | undefined;
   readonly #server: string;
   readonly #channel: Channel;
   readonly #clock: Clock;
@@ -370,6 +372,7 @@ export class Peer implements ChannelListener {
     this.#pending.delete(id);
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
+    if (this.#pending.size === 0) this.onClear?.();
   }
 
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */

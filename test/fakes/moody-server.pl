@@ -3,7 +3,7 @@
 #   FOLDER        holds `mood` and `log`
 #   DESCRIPTION   of the tool `read`
 #   HINT          members added to every result of a call, such as "ttlMs":60000
-# Moods: well; mute (calls are not answered); held (calls are answered once it is well again); dying (ends at each call);
+# Moods: well; mute (calls are not answered); held (calls are answered once it is well again, unless its input ends before); dying (ends at each call);
 #        stillborn (ends before it speaks); silent (initialize is answered once it is no longer silent)
 # Log:   start PID, call NONCE, cancelled, each on a line of its own.
 # Tools: read (read-only), write; both answer with what "say" asks for, as an error if "fails" is true.
@@ -50,7 +50,11 @@ while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
       note('call ' . ($nonce // ''));
       exit 3 if mood() eq 'dying';
       next if mood() eq 'mute';
-      until_not('held');
+      while (mood() eq 'held') {
+        vec(my $ready = '', fileno(STDIN), 1) = 1;
+        next unless select $ready, undef, undef, 0.002;
+        sysread STDIN, $buffer, 1 << 16, length $buffer or exit 0;
+      }
       $text //= 'ok';
       my $error = $line =~ /"fails":true/ ? ',"isError":true' : '';
       $body = $line =~ /"refuses":true/

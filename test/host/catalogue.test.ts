@@ -338,7 +338,7 @@ describe('server cards', () => {
     expect((await failureOf(host.card('nobody'))).code).toBe('server_not_found');
     expect(
       (await failureOf(host.spawn({ name: 'bad', command: 'x' }, { lazy: true, card: 'ftp://x/y' }))).details.field,
-    ).toBe('mcpServers.bad.card');
+    ).toBe('card');
   });
 });
 

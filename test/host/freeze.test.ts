@@ -6,8 +6,8 @@ import { createHost } from '../../src/host/host.js';
 import type { HostEvent } from '../../src/host/host-events.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { eventually } from '../contract/eventually.js';
-import { outcomeOf } from './moody-host.js';
+import { eventually } from '../eventually.js';
+import { outcomeOf } from './harness.js';
 
 test('S4 four servers that die together freeze the budgets, which is told once', async () => {
   const clock = new FakeClock();

@@ -122,7 +122,7 @@ test('options of spawn are those of a configuration entry, and are checked like 
   await host.spawn({ name: 'a', ...entry() }, options);
   expect(row('a')).toMatchObject({ lazy: true, state: 'registered' });
   expect((await failureOf(host.spawn({ name: 'b', ...entry() }, { circuitThreshold: 0 }))).details.field).toBe(
-    'mcpServers.b.breaker.threshold',
+    'circuitThreshold',
   );
   const heard: string[] = [];
   const off = host.on('state', ({ server }) => heard.push(server));

@@ -11,8 +11,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { eventually } from '../contract/eventually.js';
-import { failureOf, outcomeOf } from './moody-host.js';
+import { eventually } from '../eventually.js';
+import { failureOf, outcomeOf } from './harness.js';
 
 let folder: string;
 let clock: FakeClock;

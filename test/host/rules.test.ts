@@ -89,9 +89,9 @@ describe('roles', () => {
       host.setAllowlist(...guard);
       const error = await failureOf(host.call('git', 'log', {}, likeness));
       expect([error.code, error.message]).toEqual(['denied', expect.stringContaining("'embedder' is reserved")]);
-      expect(await codeOf(host.list('git', 'tools/list', likeness))).toBe('denied');
-      expect(await codeOf(host.read('git', 'a:b', likeness))).toBe('denied');
-      expect(await codeOf(host.call('git', 'log'))).toBe('server_not_found');
+      expect(await outcomeOf(host.list('git', 'tools/list', likeness))).toBe('denied');
+      expect(await outcomeOf(host.read('git', 'a:b', likeness))).toBe('denied');
+      expect(await outcomeOf(host.call('git', 'log'))).toBe('server_not_found');
     }
   });
 

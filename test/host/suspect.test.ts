@@ -3,8 +3,9 @@
  * replaced; one that goes on in time is the run it was before.
  */
 import { expect, onTestFinished, test } from 'vitest';
-import { eventually } from '../contract/eventually.js';
-import { failureOf, MoodyHost, outcomeOf } from './moody-host.js';
+import { eventually } from '../eventually.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { MoodyHost } from './moody-host.js';
 
 /** Lets time pass, as the ladder that ends a child needs it to, until it is so. */
 const inTime = (moody: MoodyHost, what: string, isSo: () => boolean) =>

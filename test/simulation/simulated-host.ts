@@ -120,7 +120,7 @@ export class SimulatedHost {
       startTimeoutMs: timeouts.startMs,
       trace: (line) => this.note(line),
     });
-    this.#registry.register({ name, spec: name, isLazy, keepAliveMs, origin: 'spawned', card: undefined });
+    this.#registry.register({ name, spec: name, isLazy, keepAliveMs, card: undefined });
     const supervisor = new Supervisor<Session>({
       name,
       clock,
