@@ -1,0 +1,171 @@
+/**
+ * Mistakes that hosts like this one have really made, each as a change of a few words in our own source, and the tests that
+ * must go red when it is made. planted-bugs.test.ts holds that each still fits the source; `npm run test:long -- planted-bugs`
+ * plants them one by one and runs those tests.
+ */
+export interface Edit {
+  readonly file: string;
+  /** Stands exactly once in the file. */
+  readonly find: string;
+  readonly replace: string;
+}
+
+export interface PlantedBug {
+  readonly name: string;
+  readonly edits: readonly Edit[];
+  readonly tests: readonly string[];
+}
+
+export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: 'two probes',
+    edits: [
+      {
+        file: 'src/policy/breaker.ts',
+        find: `      this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };\n`,
+        replace: '',
+      },
+    ],
+    tests: ['src/policy/breaker.test.ts', 'src/policy/gate.test.ts'],
+  },
+  {
+    name: 'restart charged per call',
+    edits: [
+      {
+        file: 'src/supervisor/server-state.ts',
+        find: `      return isUp(state) ? lost(state, event, context) : unchanged(state);`,
+        replace: `      if (state.kind === 'closing') {
+        const restartsAtMs = [...state.ledger.restartsAtMs, context.nowMs];
+        return [{ ...state, ledger: { ...state.ledger, restartsAtMs } }, []];
+      }
+      return isUp(state) ? lost(state, event, context) : unchanged(state);`,
+      },
+    ],
+    tests: ['src/supervisor/server-state.test.ts', 'src/supervisor/supervisor.test.ts'],
+  },
+  {
+    name: 'wall clock',
+    edits: [
+      {
+        file: 'src/supervisor/supervisor.ts',
+        find: `    const [after, effects] = step(before, event, {
+      nowMs: this.#clock.nowMs(),`,
+        replace: `    const [after, effects] = step(before, event, {
+      nowMs: this.#clock.date().getTime(),`,
+      },
+    ],
+    tests: ['src/supervisor/supervisor.test.ts', 'src/supervisor/mass-failure.test.ts'],
+  },
+  {
+    name: 'replay after write',
+    edits: [
+      {
+        file: 'src/policy/replay.ts',
+        find: `isLoss(error) && mayRunTwice(traits)`,
+        replace: `isLoss(error)`,
+      },
+    ],
+    tests: ['src/policy/replay.test.ts', 'test/simulation/host-simulation.test.ts'],
+  },
+  {
+    name: 'ack of an older run',
+    edits: [
+      {
+        file: 'src/supervisor/server-state.ts',
+        find: `  if ('run' in event && event.run !== state.run) return unchanged(state);\n`,
+        replace: '',
+      },
+    ],
+    tests: ['src/supervisor/server-state.test.ts', 'src/supervisor/supervisor.property.test.ts'],
+  },
+  {
+    name: 'cache key without principal',
+    edits: [
+      {
+        file: 'src/policy/cache.ts',
+        find: `isPublic ? jointKey(hash, fingerprint)`,
+        replace: `isPublic || principal ? jointKey(hash, fingerprint)`,
+      },
+    ],
+    tests: ['src/policy/cache.test.ts', 'src/policy/cache-stage.test.ts'],
+  },
+  {
+    name: 'budget shared between dispatches',
+    edits: [
+      {
+        file: 'src/policy/call-budget.ts',
+        find: `    return this.#current.run({ calls: plan.calls, spent: 0 }, run);`,
+        replace: `    this.#shared ??= { calls: plan.calls, spent: 0 };
+    return this.#current.run(this.#shared, run);`,
+      },
+      {
+        file: 'src/policy/call-budget.ts',
+        find: `  readonly #current = new AsyncLocalStorage<Spending>();`,
+        replace: `  readonly #current = new AsyncLocalStorage<Spending>();
+  #shared: Spending | undefined;`,
+      },
+    ],
+    tests: ['src/policy/call-budget.test.ts'],
+  },
+  {
+    name: 'pin stored on change',
+    edits: [
+      {
+        file: 'src/policy/pins.ts',
+        find: `    pending: version(hashes, raw, isSame ? pending.at : at),`,
+        replace: `    approved: version(hashes, raw, isSame ? pending.at : at),`,
+      },
+    ],
+    tests: ['src/policy/pins.test.ts', 'src/policy/pin-stage.test.ts'],
+  },
+  {
+    name: 'release instead of invalidate',
+    edits: [
+      {
+        file: 'src/supervisor/supervisor.ts',
+        find: `    if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;\n`,
+        replace: '',
+      },
+    ],
+    tests: [
+      'src/supervisor/supervisor.test.ts',
+      'src/supervisor/supervisor.property.test.ts',
+      'test/host/host.test.ts',
+    ],
+  },
+  {
+    name: 'kill(pid) only',
+    edits: [
+      {
+        file: 'src/transports/stdio/process-group.ts',
+        find: `this.#try(-pid, signal)`,
+        replace: `this.#try(pid, signal)`,
+      },
+    ],
+    tests: ['test/process/wrappers.test.ts', 'src/transports/stdio/process-group.test.ts'],
+  },
+  {
+    name: 'refill on connect',
+    edits: [
+      {
+        file: 'src/supervisor/server-state.ts',
+        find: `  const ready: ServerState = { kind: 'ready', run, ledger, sinceMs: nowMs,`,
+        replace: `  const ready: ServerState = { kind: 'ready', run, ledger: ledger && emptyLedger, sinceMs: nowMs,`,
+      },
+    ],
+    tests: ['src/supervisor/server-state.test.ts', 'src/supervisor/restart-oracle.test.ts'],
+  },
+  {
+    name: 'guard after lookup',
+    edits: [
+      {
+        file: 'src/host/caller.ts',
+        find: `      allow(guards),
+      pinned(facts),`,
+        replace: `      pinned(facts),
+      allow(guards),`,
+      },
+    ],
+    tests: ['test/host/host.test.ts'],
+  },
+];
