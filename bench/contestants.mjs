@@ -1,8 +1,11 @@
 /**
- * The clients that the wire benchmark compares. Each opens a connection to the same echo server and offers `call()`.
- * Not here: counting and timing (one-run.mjs), the comparison (wire.bench.mjs).
+ * The clients that the benchmarks of wire and host compare. Each opens a connection to the same echo server and offers `call()`.
+ * Not here: counting and timing (one-run.mjs), the comparison (wire.bench.mjs, host.bench.mjs).
  */
 import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import process from 'node:process';
 import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client';
 import { StdioClientTransport as Stdio2 } from '@modelcontextprotocol/client/stdio';
@@ -10,10 +13,12 @@ import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as Stdio1 } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Pool } from 'undici';
-import { Connector, parseServerSpec } from '../dist/index.js';
+import { Connector, createHost, parseServerSpec } from '../dist/index.js';
 
 const text = 'x'.repeat(60);
 const args = { text };
+/** As a relay has them. */
+const argsText = JSON.stringify(args);
 const identity = { name: 'bench', version: '1.0.0' };
 
 /** The limit: one line out, one line in, JSON both ways, nothing else. */
@@ -85,7 +90,43 @@ const sdk = (Client, transport) => async (server) => {
   return { call: () => client.callTool({ name: 'echo', arguments: args }), close: () => client.close() };
 };
 
+const stateFolder = () => mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
+
+/** A session as the host would use it, without the host. `options`: what each call asks for beside its deadline. */
+const bareSession =
+  (options = {}) =>
+  async (spec) => {
+    const stateDir = stateFolder();
+    const connector = new Connector({ client: { ...identity, capabilities: {} }, stateDir });
+    const session = await connector.connect(parseServerSpec({ name: 'echo', ...spec }));
+    const call = () => session.callTool('echo', argsText, { deadlineAtMs: performance.now() + 60_000, ...options });
+    return { call, close: () => closeAll(connector, stateDir) };
+  };
+
+/** Every stage on. */
+const host =
+  (more = {}) =>
+  async (spec) => {
+    const stateDir = stateFolder();
+    const opened = await createHost({ mcpServers: { echo: { ...spec, ...more } } }, { stateDir });
+    return { call: () => opened.call('echo', 'echo', argsText), close: () => closeAll(opened, stateDir) };
+  };
+
+async function closeAll(opened, stateDir) {
+  await opened.close();
+  rmSync(stateDir, { recursive: true, force: true });
+}
+
 export const contestants = {
+  host: {
+    'bare session': bareSession(),
+    // As the host does, so that progress can move the deadline. For comparison, not for a bar.
+    'bare session, with a progress token': bareSession({
+      extend: { byMs: 60_000, untilMs: Number.MAX_SAFE_INTEGER },
+    }),
+    host: host(),
+    'host, cache off': host({ cache: 'off' }),
+  },
   stdio: {
     'raw loop': rawStdio,
     hostler: hostler(true),
@@ -104,7 +145,8 @@ export const contestants = {
 
 /** What a contestant's answer must be, whatever form it has. */
 export function checkAnswer(answer) {
-  const result = Buffer.isBuffer(answer) ? JSON.parse(answer.toString()) : answer;
+  const bytes = Buffer.isBuffer(answer) ? answer : answer.bytes;
+  const result = bytes ? JSON.parse(bytes.toString()) : answer;
   if (result.content[0].text !== text) throw new Error(`wrong answer: ${JSON.stringify(result)}`);
 }
 

@@ -9,7 +9,8 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
-import { Connector, createHost, parseServerSpec } from '../dist/index.js';
+import { createHost } from '../dist/index.js';
+import { contestants, echoStdio as echo } from './contestants.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -22,8 +23,6 @@ const rounds = Number(values.rounds);
 const seconds = Number(values.seconds);
 const concurrencies = [16, 64];
 const file = (name) => new URL(name, import.meta.url).pathname;
-const echo = { command: process.execPath, args: [file('./echo-stdio.mjs')] };
-const args = `{"text":"${'x'.repeat(60)}"}`;
 const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
 const lines = [];
@@ -40,58 +39,22 @@ const bar = (what, value, holds, limit) => {
 /** The host keeps no process alive by itself. */
 const alive = setInterval(() => {}, 1_000);
 
-/** `options`: what the call asks for beside its deadline. */
-async function bareSession(options = {}) {
-  const client = { name: 'bench', version: '1.0.0', capabilities: {} };
-  const connector = new Connector({ client, stateDir: mkdtempSync(path.join(folder, 'bare-')) });
-  const session = await connector.connect(parseServerSpec({ name: 'echo', ...echo }));
-  return {
-    call: () => session.callTool('echo', args, { deadlineAtMs: performance.now() + 60_000, ...options }),
-    close: async () => {
-      await session.close();
-      await connector.close();
-    },
-  };
-}
-
-async function host(more) {
-  const opened = await createHost(
-    { mcpServers: { echo: { ...echo, ...more } } },
-    { stateDir: mkdtempSync(path.join(folder, 'host-')) },
-  );
-  return { call: () => opened.call('echo', 'echo', args), close: () => opened.close() };
-}
-
-async function callsPerSecond(call, concurrency, forMs) {
-  const startedMs = performance.now();
-  const untilMs = startedMs + forMs;
-  let calls = 0;
-  const caller = async () => {
-    while (performance.now() < untilMs) {
-      await call();
-      calls++;
-    }
-  };
-  await Promise.all(Array.from({ length: concurrency }, caller));
-  return (calls * 1_000) / (performance.now() - startedMs);
+/** One contestant in a process of its own, as it would be: in one process each would be slowed by the code of the others. */
+function callsPerSecond(name, concurrency) {
+  const args = [file('./one-run.mjs'), 'host', name, String(concurrency), String(seconds)];
+  return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })).callsPerSecond;
 }
 
 /** name → concurrency → calls per second in each round. */
-async function measure(contestants) {
-  const samples = {};
-  for (const concurrency of concurrencies) {
-    for (const { call } of Object.values(contestants)) await callsPerSecond(call, concurrency, seconds * 500);
-    for (let round = 0; round < rounds; round++) {
-      // Who goes first changes, so that nobody always follows the other's garbage.
-      const order = Object.entries(contestants);
-      if (round % 2) order.reverse();
-      for (const [name, { call }] of order) {
-        samples[name] ??= {};
-        samples[name][concurrency] ??= [];
-        samples[name][concurrency].push(await callsPerSecond(call, concurrency, seconds * 1_000));
-      }
-    }
-  }
+function measure(names) {
+  const samples = Object.fromEntries(
+    names.map((name) => [name, Object.fromEntries(concurrencies.map((each) => [each, []]))]),
+  );
+  for (let round = 0; round < rounds; round++)
+    // Who goes first changes, so that a neighbour that comes and goes does not always hit the same.
+    for (const concurrency of concurrencies)
+      for (const name of round % 2 ? [...names].reverse() : names)
+        samples[name][concurrency].push(callsPerSecond(name, concurrency));
   return samples;
 }
 
@@ -143,21 +106,11 @@ say(
   `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} cores, load ${os.loadavg()[0].toFixed(1)} before the run,`,
 );
 say(
-  `median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo over stdio, each client with its own server.`,
+  `median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo over stdio, each client in a process of its own with its own server.`,
 );
 // First of all, when nothing is warm: that is how a host is opened.
 const registerMs = await registerCost();
-const contestants = {
-  'bare session': await bareSession(),
-  // As the host does, so that progress can move the deadline. For comparison, not for a bar.
-  'bare session, with a progress token': await bareSession({
-    extend: { byMs: 60_000, untilMs: Number.MAX_SAFE_INTEGER },
-  }),
-  host: await host({}),
-  'host, cache off': await host({ cache: 'off' }),
-};
-const results = await measure(contestants);
-for (const { close } of Object.values(contestants)) await close();
+const results = measure(Object.keys(contestants.host));
 say(`\n| client | ${concurrencies.map((c) => `calls/s at ${c}`).join(' | ')} |`);
 say(`| --- | ${concurrencies.map(() => '---:').join(' | ')} |`);
 for (const [name, row] of Object.entries(results))

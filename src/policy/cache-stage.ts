@@ -35,12 +35,22 @@ export const cached =
     };
     return (call, done) => {
       if (!mayCache(call)) return next(call, done);
-      const question = new AskedBy(call, fingerprintOf(call) ?? '');
+      const isShared = mayShare(call, traitsOf(call));
+      const fingerprint = fingerprintOf(call) ?? '';
+      const epoch = cache.epochOf(call.server);
+      // Nothing of this tool is kept and nobody may join: the way of nearly every call, with as little as it needs.
+      if (!isShared && cache.missesTool(call.server, call.tool)) {
+        return next(call, (outcome) => {
+          if (outcome instanceof CallResult && outcome.mayHaveTtl)
+            keep(new AskedBy(call, fingerprint), call, outcome, epoch);
+          done(outcome);
+        });
+      }
+      const question = new AskedBy(call, fingerprint);
       const bytes = cache.get(question);
       if (bytes) return done(new CallResult(bytes, false, 0));
 
-      const epoch = cache.epochOf(call.server);
-      const key = mayShare(call, traitsOf(call)) ? flightKey(question, epoch) : undefined;
+      const key = isShared ? flightKey(question, epoch) : undefined;
       const kept = (answered: Done) => (outcome: Outcome) => {
         if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
         answered(outcome);

@@ -94,6 +94,13 @@ export class ResponseCache {
     return this.#epochs.of(server);
   }
 
+  /** True: nothing of the tool is kept, and that was a miss. */
+  missesTool(server: string, tool: string): boolean {
+    if (this.#servers.get(server)?.has(tool)) return false;
+    this.#misses++;
+    return true;
+  }
+
   /** A copy. The principal's own answer goes before the public one. */
   get(question: Question): Buffer | undefined {
     const bucket = this.#servers.get(question.server)?.get(question.tool);

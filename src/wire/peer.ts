@@ -14,6 +14,7 @@ import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } fr
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
+import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests } from './inbound-requests.js';
 import { findMember, memberText } from './json-members.js';
@@ -96,7 +97,7 @@ export class Peer implements ChannelListener {
   readonly #channel: Channel;
   readonly #clock: Clock;
   readonly #handlers: PeerHandlers;
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending = new IdTable<Pending>();
   /** By a progress token that is not the id of its request. */
   readonly #byToken = new Map<number, Pending>();
   readonly #inbound: InboundRequests;
@@ -231,8 +232,7 @@ export class Peer implements ChannelListener {
     if (this.#closed) return;
     this.#closed = error;
     this.#deadlines.stop();
-    const orphans = [...this.#pending.values()];
-    for (const pending of orphans) {
+    for (const pending of this.#pending.values()) {
       // Whoever heard of another's end may have given this one up.
       if (this.#pending.get(pending.frame.id as number) !== pending) continue;
       this.#forget(pending.frame.id as number, pending);

@@ -32,8 +32,12 @@ export class OutboundQueue {
   readonly #server: string;
   readonly #stream: Writable;
   readonly #onBroken: (error: Error) => void;
-  /** A set keeps the order and forgets any frame in constant time, also when ten thousand calls time out at once. */
-  readonly #queued = new Set<OutboundFrame>();
+  /** A list, because a set that is filled and emptied without end leaves copies behind (wire/id-table.ts). */
+  #queued: OutboundFrame[] = [];
+  /** Those before it are gone. */
+  #first = 0;
+  /** Still in the list, to be passed over: so any frame is forgotten in constant time, though ten thousand time out at once. */
+  readonly #withdrawn = new Set<OutboundFrame>();
   /** One entry for each write not confirmed yet, oldest first: those the system took in this tick, and one it has not. */
   #inFlight: OutboundFrame[][] = [];
   #queuedBytes = 0;
@@ -55,10 +59,10 @@ export class OutboundQueue {
   send(frame: OutboundFrame): HostError | undefined {
     if (this.bytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.bytes);
     frame.phase = 'queued';
-    this.#queued.add(frame);
+    this.#queued.push(frame);
     this.#queuedBytes += frame.bytes;
     // Otherwise at the end of the tick. By then the server would have nothing to do, and the two would wait in turns.
-    if (this.#queued.size >= frame.batch) {
+    if (this.#waiting >= frame.batch) {
       this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
@@ -69,17 +73,22 @@ export class OutboundQueue {
 
   /** True when the frame was still here and will now never be written. */
   withdraw(frame: OutboundFrame): boolean {
-    if (!this.#queued.delete(frame)) return false;
+    // Once it is no longer queued, or was withdrawn before, it is not here.
+    if (frame.phase !== 'queued' || this.#withdrawn.has(frame) || !this.#open) return false;
+    this.#withdrawn.add(frame);
     this.#queuedBytes -= frame.bytes;
     return true;
   }
 
   /** Gives up: returns every frame that was not completely written, oldest first, and writes no more. */
   abandon(): { readonly writing: OutboundFrame[]; readonly queued: OutboundFrame[] } {
-    const left = { writing: this.#inFlight.flat(), queued: [...this.#queued] };
+    const queued = this.#queued.slice(this.#first).filter((frame) => !this.#withdrawn.has(frame));
+    const left = { writing: this.#inFlight.flat(), queued };
     this.#open = false;
     this.#inFlight = [];
-    this.#queued.clear();
+    this.#queued = [];
+    this.#first = 0;
+    this.#withdrawn.clear();
     this.#queuedBytes = this.#writingBytes = 0;
     return left;
   }
@@ -90,24 +99,39 @@ export class OutboundQueue {
   };
 
   #flush(): void {
-    if (!this.#open || this.#queued.size === 0 || this.#stream.writableLength > 0) return;
+    if (!this.#open || this.#waiting === 0 || this.#stream.writableLength > 0) return;
     const batch: OutboundFrame[] = [];
     let bytes = 0;
     let allText = true;
-    for (const frame of this.#queued) {
+    for (; this.#first < this.#queued.length; this.#first++) {
+      const frame = this.#queued[this.#first] as OutboundFrame;
+      if (this.#withdrawn.size > 0 && this.#withdrawn.delete(frame)) continue;
       // A frame larger than a batch goes alone.
       if (bytes + frame.bytes > batchBytesMax && bytes > 0) break;
       bytes += frame.bytes;
       if (typeof frame.payload !== 'string') allText = false;
-      this.#queued.delete(frame);
       frame.phase = 'writing';
       batch.push(frame);
     }
+    this.#dropGone();
     this.#inFlight.push(batch);
     this.#queuedBytes -= bytes;
     this.#writingBytes += bytes;
     if (allText) this.#stream.write(joinText(batch), 'utf8', this.#written);
     else this.#stream.write(joinBytes(batch, bytes), this.#written);
+  }
+
+  /** Frames that are to be written. */
+  get #waiting(): number {
+    return this.#queued.length - this.#first - this.#withdrawn.size;
+  }
+
+  /** All at once when all are gone, else when they are most of the list: each is moved at most once on average. */
+  #dropGone(): void {
+    if (this.#first === this.#queued.length) this.#queued.length = 0;
+    else if (this.#first * 2 > this.#queued.length) this.#queued.splice(0, this.#first);
+    else return;
+    this.#first = 0;
   }
 
   readonly #written = (error?: Error | null): void => {
