@@ -13,6 +13,7 @@ import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
@@ -71,7 +72,11 @@ function setUp(entry: Record<string, unknown> = {}) {
 }
 
 const minute = 60_000;
-const ok = (text = '{"content":[]}'): Answer => ({ kind: 'result', bytes: Buffer.from(text) });
+const ok = (text = '{"content":[]}'): Answer => ({
+  kind: 'result',
+  bytes: Buffer.from(text),
+  mayHold: text.includes('ttlMs') ? MAY_HOLD_TTL : 0,
+});
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test('without a deadline of its caller, a call has the time its server is allowed, and progress moves that to ten minutes', async () => {

@@ -15,8 +15,8 @@ import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
+import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer.js';
-import { MENTIONS_ERROR, MENTIONS_TTL, mentionedKeys } from '../wire/result-keys.js';
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
@@ -112,7 +112,7 @@ class Dispatch {
     );
   }
 
-  #answered({ kind, bytes }: Answer, { heardAtMs }: Session, run: number): Outcome {
+  #answered({ kind, bytes, mayHold }: Answer, { heardAtMs }: Session, run: number): Outcome {
     const { supervisor } = this.#server;
     if (kind === 'error') {
       // It is alive, but an error is no success: only what a server can do proves it.
@@ -120,9 +120,8 @@ class Dispatch {
       return rejectedByServer(this.#call, bytes, this.#parts.clean);
     }
     supervisor.succeeded(run, heardAtMs);
-    const mentioned = mentionedKeys(bytes);
-    const isError = (mentioned & MENTIONS_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
-    return new CallResult(bytes, isError, run, (mentioned & MENTIONS_TTL) !== 0);
+    const isError = (mayHold & MAY_HOLD_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
+    return new CallResult(bytes, isError, run, (mayHold & MAY_HOLD_TTL) !== 0);
   }
 
   #over(outcome: Outcome): void {

@@ -11,8 +11,10 @@ import type { CallCeilings } from '../policy/call-budget.js';
 import { embedder } from './host-interface.js';
 
 export class HostRules {
-  #configured: Guard = noRoles;
-  #guards: readonly Guard[] = [noImpostor, noRoles];
+  /** Comes before the embedder's own. */
+  #configured = forOthers(noRoles);
+  #own: readonly Guard[] = [];
+  #guards: readonly Guard[] = [this.#configured];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
 
@@ -29,31 +31,30 @@ export class HostRules {
     return this.#guards;
   }
 
-  configure(settings: HostSettings): void {
-    this.#configured = configuredGuard(settings);
-    this.#ceilings = settings.budgets;
-    this.#groups = settings.groups;
-    this.#guards = [noImpostor, this.#configured, ...this.#guards.slice(fixedGuards)];
+  configure({ roles, unlistedRole, budgets, groups }: HostSettings): void {
+    this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
+    this.#ceilings = budgets;
+    this.#groups = groups;
+    this.setOwn(this.#own);
   }
 
   setOwn(guards: readonly Guard[]): void {
-    this.#guards = [noImpostor, this.#configured, ...guards];
+    this.#own = guards;
+    this.#guards = [this.#configured, ...guards];
   }
 }
-
-/** Before the embedder's own. */
-const fixedGuards = 2;
 
 const allowed = { allow: true } as const;
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
-/** The object itself is meant, not its likeness. */
-const noImpostor: Guard = ({ principal }) =>
-  principal.id === embedder.id && principal !== embedder ? impostor : allowed;
-
-function configuredGuard({ roles, unlistedRole }: HostSettings): Guard {
-  if (unlistedRole === undefined) return noRoles;
-  const guard = roleGuard(roles ?? new Map(), unlistedRole);
-  // Who holds the host could as well change its rules: it is under no role.
-  return (request) => (request.principal === embedder ? allowed : guard(request));
-}
+/**
+ * Who holds the host could as well change its rules: it is under no role, and the first to be asked about. The object itself
+ * is meant, not its likeness.
+ */
+const forOthers =
+  (guard: Guard): Guard =>
+  (request) => {
+    const { principal } = request;
+    if (principal === embedder) return allowed;
+    return principal.id === embedder.id ? impostor : guard(request);
+  };

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Envelope, scanEnvelope } from './envelope.js';
+import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from './json-scan.js';
 
 function scan(text: string | Buffer) {
   const bytes = Buffer.from(text as string);
@@ -112,4 +113,19 @@ describe('what is no message', () => {
   test('a vendor key at the top level is tolerated, __proto__ too', () => {
     expect(scan('{"jsonrpc":"2.0","id":1,"result":{},"__proto__":{"id":2},"vendor":1}')).toMatchObject({ id: '1' });
   });
+});
+
+test.each([
+  ['{"content":[]}', 0],
+  ['{"content":[],"isError":true}', MAY_HOLD_ERROR],
+  ['{"ttlMs":1,"content":[]}', MAY_HOLD_TTL],
+  ['{"content":[{"ttlMs" : 1,"isError":false}]}', MAY_HOLD_ERROR + MAY_HOLD_TTL],
+  ['{"isErrors":1,"ttl":1,"text":"\\"isError\\" \\"ttlMs\\""}', 0],
+] as const)('says which keys that policy looks for may be in %s', (result, mayHold) => {
+  const text = Buffer.from(`{"jsonrpc":"2.0","id":1,"result":${result}}`);
+  const envelope = new Envelope();
+  // What an earlier message held is forgotten.
+  scanEnvelope(Buffer.from('{"jsonrpc":"2.0","id":1,"result":{"isError":1,"ttlMs":1}}'), 0, 57, envelope);
+  expect(scanEnvelope(text, 0, text.length, envelope)).toBeUndefined();
+  expect(envelope.mayHold).toBe(mayHold);
 });

@@ -52,6 +52,8 @@ export class Envelope {
   methodEnd = NONE;
   payloadStart = NONE;
   payloadEnd = NONE;
+  /** Of `MAY_HOLD_ERROR` and `MAY_HOLD_TTL`: what is not in it is not in the message. */
+  mayHold = 0;
   /** True when there are bytes above 0x7f, whose UTF-8 nobody has checked yet. */
   hasHighBytes = false;
 
@@ -141,6 +143,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   out.idStart = out.methodStart = out.payloadStart = NONE;
   scanFacts.sawHighByte = false;
   scanFacts.tooDeep = false;
+  scanFacts.mayHold = 0;
 
   const after = eachMember(bytes, start, end, 0, (member) => {
     const { valueStart, valueEnd } = member;
@@ -183,6 +186,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   if (ambiguous) return 'ambiguous';
   if (wrong || (seen & JSONRPC) === 0) return 'not_rpc';
   out.hasHighBytes = scanFacts.sawHighByte;
+  out.mayHold = scanFacts.mayHold;
   return classify(seen, idIsNull, out);
 }
 

@@ -31,7 +31,23 @@ const IN_ARRAY = 2;
 const containers = new Uint8Array(LIMITS.depth + 2);
 
 /** Facts about the last walk that its return value has no room for. Valid until the next call. */
-export const scanFacts = { sawHighByte: false, tooDeep: false };
+export const scanFacts = {
+  sawHighByte: false,
+  tooDeep: false,
+  /** Sum of the keys below that may have been among those walked over, at any depth. Never reset here. */
+  mayHold: 0,
+};
+
+/** The two members of a result that policy looks for. Nearly none has them, and the walk passes every key anyway. */
+export const MAY_HOLD_ERROR = 1;
+export const MAY_HOLD_TTL = 2;
+
+/** By length and two letters, which is enough to be worth a look. A key in escapes is for its reader to find. */
+function noteKey(bytes: Uint8Array, start: number, length: number): void {
+  if (length === 7) {
+    if (bytes[start] === 0x69 && bytes[start + 2] === 0x45) scanFacts.mayHold |= MAY_HOLD_ERROR;
+  } else if (length === 5 && bytes[start] === 0x74 && bytes[start + 3] === 0x4d) scanFacts.mayHold |= MAY_HOLD_TTL;
+}
 
 export function skipSpace(bytes: Uint8Array, from: number, end: number): number {
   let i = from;
@@ -135,6 +151,7 @@ function skipKey(bytes: Uint8Array, from: number, end: number): number {
   if (from >= end || bytes[from] !== QUOTE) return -1;
   const after = skipString(bytes, from + 1, end);
   if (after < 0) return -1;
+  noteKey(bytes, from + 1, after - from - 2);
   const colon = skipSpace(bytes, after, end);
   return colon < end && bytes[colon] === COLON ? colon + 1 : -1;
 }

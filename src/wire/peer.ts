@@ -25,6 +25,8 @@ export interface Answer {
   readonly kind: 'result' | 'error';
   /** The result or error object as the server wrote it. A view: copy it to keep it for long. */
   readonly bytes: Buffer;
+  /** Keys that may be in it (json-scan.ts). */
+  readonly mayHold: number;
 }
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
@@ -259,7 +261,8 @@ export class Peer implements ChannelListener {
     }
     frame.phase = 'answered';
     this.#forget(id, pending);
-    this.#tell(pending, { kind: envelope.kind as Answer['kind'], bytes: envelope.payload() as Buffer });
+    const { kind, mayHold } = envelope;
+    this.#tell(pending, { kind: kind as Answer['kind'], bytes: envelope.payload() as Buffer, mayHold });
   }
 
   #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {

@@ -45,7 +45,7 @@ class FailingSession {
     this.sent++;
     if (this.isWell) {
       await sleep(this.#clock, 2);
-      return { kind: 'result', bytes: Buffer.from('{"content":[]}') };
+      return { kind: 'result', bytes: Buffer.from('{"content":[]}'), mayHold: 0 };
     }
     if (this.#failsAfterMs > 0) await sleep(this.#clock, this.#failsAfterMs);
     throw new HostError('transport', 'the stream ended', { reason: 'reset', phase: 'written', execution: 'uncertain' });

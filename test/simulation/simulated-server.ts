@@ -2,6 +2,7 @@
  * A server that exists only on a FakeClock: it starts, answers, hangs, answers late, dies and comes back, as chance has it.
  * It writes every call it executes into a ledger that outlives its runs, so that what callers were told can be checked.
  */
+
 import type { Cancel } from '../../src/kernel/clock.js';
 import { type ErrorCode, HostError } from '../../src/kernel/errors.js';
 import type { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -9,6 +10,7 @@ import { type Random, randomInt } from '../../src/kernel/random.js';
 import type { CallOptions, Session, ToolArguments } from '../../src/session/session.js';
 import type { Connect } from '../../src/supervisor/ports.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
+import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../../src/wire/json-scan.js';
 import type { Answer } from '../../src/wire/peer.js';
 import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
 
@@ -310,7 +312,8 @@ export class SimulatedSession {
 }
 
 function answerOf(fate: Fate, nonce: string): Answer {
-  if (fate === 'refuses') return { kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"no"}') };
+  if (fate === 'refuses') return { kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"no"}'), mayHold: 0 };
   const more = `${fate === 'rejects' ? ',"isError":true' : ''}${nonce.startsWith('shared') ? ',"ttlMs":5000' : ''}`;
-  return { kind: 'result', bytes: Buffer.from(`{"content":[{"type":"text","text":"${nonce}"}]${more}}`) };
+  const bytes = Buffer.from(`{"content":[{"type":"text","text":"${nonce}"}]${more}}`);
+  return { kind: 'result', bytes, mayHold: MAY_HOLD_ERROR + MAY_HOLD_TTL };
 }
