@@ -66,10 +66,12 @@ export class SimulatedHost {
     this.#events.on('supervisor', (event) => {
       if (event.kind !== 'state') return;
       this.note(`${event.server} ${event.from} → ${event.to}`);
-      if (event.to === 'ready') {
-        this.member(event.server).managed.breaker.reset();
+      const isUp = (state: string) => state === 'ready' || state === 'suspect';
+      if (event.to === 'ready' && event.from === 'connecting') {
+        this.member(event.server).managed.forgetCircuit();
         this.#registry.opened(event.server);
-      } else if ((event.from === 'ready' || event.from === 'suspect') && event.to !== 'suspect') {
+      } else if (isUp(event.from) && !isUp(event.to)) {
+        this.member(event.server).managed.forgetCircuit();
         this.#registry.closed(event.server);
       }
     });
