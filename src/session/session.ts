@@ -262,7 +262,10 @@ export class Session {
   ): Promise<Answer> {
     this.#liveness.owing();
     const renewals = this.#renewals;
-    const sent = this.#peer.request(method, params, http ? { ...options, http } : options);
+    const { deadlineAtMs, signal, onProgress, extend } = options;
+    // Written out: a copy of all members would cost more than the rest of this.
+    const withHttp = http ? { deadlineAtMs, signal, onProgress, extend, http } : options;
+    const sent = this.#peer.request(method, params, withHttp);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
       // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.

@@ -337,13 +337,13 @@ export class Peer implements ChannelListener {
   }
 
   /**
-   * Half of what is usually owed: the server works on one half while its callers make the other. Not of what is owed this
+   * A quarter of what is usually owed: the server works on one part while its callers make the next. Not of what is owed this
    * instant: callers who were all answered at once come back one by one, and the first would be sent alone.
    */
   #batch(): number {
     const { size } = this.#pending;
     this.#load = size >= this.#load ? size : this.#load - this.#load * loadDecay;
-    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#load / 2)));
+    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#load / 4)));
   }
 
   // --- giving up
