@@ -23,20 +23,22 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
     expect(speaksAgainstServer(thrown)).toBe(true);
   });
 
-  test.each([
-    ['K3 an error the server answered with', error('tool_error', { reason: 'rpc_error' })],
-    ['K3 bad arguments', error('invalid_arguments', { rpcCode: -32602 })],
-    ['K3 a refused authorization', error('needs_reauth', { httpStatus: 401 })],
-    ['K3 too many requests', error('overloaded', { httpStatus: 429 })],
-    ['K3 a refusal in words of HTTP', error('protocol_error', { httpStatus: 403 })],
-    ['K3 a caller who left', error('cancelled')],
-    ['a caller whose time was up before anything was sent', error('timeout', { phase: 'queued' })],
-    ['D-37 a server that is just reconnecting', error('reconnecting')],
-    ['a server that is parked', error('server_parked')],
-    ['a denial', error('denied')],
-    ['a bug of ours', new Error('could not connect')],
-  ])('%s does not', (_what, thrown) => {
-    expect(speaksAgainstServer(thrown)).toBe(false);
+  describe('K3 an answer, a refusal or a caller who leaves', () => {
+    test.each([
+      ['an error the server answered with', error('tool_error', { reason: 'rpc_error' })],
+      ['bad arguments', error('invalid_arguments', { rpcCode: -32602 })],
+      ['a refused authorization', error('needs_reauth', { httpStatus: 401 })],
+      ['too many requests', error('overloaded', { httpStatus: 429 })],
+      ['a refusal in words of HTTP', error('protocol_error', { httpStatus: 403 })],
+      ['a caller who left', error('cancelled')],
+      ['a caller whose time was up before anything was sent', error('timeout', { phase: 'queued' })],
+      ['D-37 a server that is just reconnecting', error('reconnecting')],
+      ['a server that is parked', error('server_parked')],
+      ['a denial', error('denied')],
+      ['a bug of ours', new Error('could not connect')],
+    ])('%s does not', (_what, thrown) => {
+      expect(speaksAgainstServer(thrown)).toBe(false);
+    });
   });
 });
 
