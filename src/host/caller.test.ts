@@ -109,3 +109,11 @@ test('an answer that may be kept ends its call, though the server was removed me
   expect((await call).json()).toEqual({ content: [], ttlMs: 1_000 });
   expect(held.calls).toBe(0);
 });
+
+test('a call whose server goes while it is being started ends, though nobody can be asked about its tool', async () => {
+  const { asked, caller, held, remove } = setUp();
+  const call = caller.call('a', 'x', {}, {});
+  remove();
+  await expect(call).rejects.toThrow('it is gone');
+  expect([asked, held.calls]).toEqual([[], 0]);
+});

@@ -17,6 +17,7 @@ import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer.js';
+import { RPC } from '../wire/rpc-codes.js';
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
@@ -82,7 +83,7 @@ class Dispatch {
   #send(acquired: Acquired<Session>): void {
     const { connection, run } = acquired;
     const { server, tool, args, deadlineAtMs, signal, onProgress, trail } = this.#call;
-    const quarantined = this.#parts.pinRefusal(server, tool);
+    const quarantined = this.#quarantine(server, tool);
     if (quarantined) return this.#over(quarantined);
     if (trail) {
       trail.attempts++;
@@ -101,6 +102,15 @@ class Dispatch {
       else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
       else this.#over(outcome);
     });
+  }
+
+  /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */
+  #quarantine(server: string, tool: string): Error | undefined {
+    try {
+      return this.#parts.pinRefusal(server, tool);
+    } catch (error) {
+      return error as Error;
+    }
   }
 
   #refused(acquired: Acquired<Session>, refusal: TokenRefused): void {
@@ -169,19 +179,14 @@ class Dispatch {
 
 /** What the last attempt promises is no promise about the ones before. */
 function uncertain(error: HostError): HostError {
-  const { code, message, hint, details } = error;
-  if (details.execution !== 'not_executed') return error;
-  const facts = { ...details, execution: 'uncertain', cause: error } as const;
-  return new HostError(code, message, hint === undefined ? facts : { ...facts, hint });
+  return error.details.execution === 'not_executed' ? error.with({ execution: 'uncertain', cause: error }) : error;
 }
-
-const invalidParams = -32602;
 
 /** The server answered, if only with an error: it is alive, and the call is over. */
 function rejectedByServer({ server, tool }: Call, bytes: Buffer, clean: DispatchParts['clean']): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
-    code === invalidParams ? 'invalid_arguments' : 'tool_error',
+    code === RPC.invalidParams ? 'invalid_arguments' : 'tool_error',
     `${neutraliseLine(`${server}/${tool}`, LIMITS.quotedChars)}: ${quote(message, clean)}`,
     {
       server,
