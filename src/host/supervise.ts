@@ -20,6 +20,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
 import { fingerprintOf } from './managed-server.js';
 import { ToolLearner } from './tool-learner.js';
@@ -49,8 +50,6 @@ export interface Supervised {
 /** What could not even be asked has been silent before, or nobody would want to know. */
 const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> =>
   (await session.probe(deadlineAtMs)) === 'alive';
-
-const listChanged = 'notifications/tools/list_changed';
 
 /** What came before a server that is put in the place of another. */
 export interface Predecessor {
@@ -128,7 +127,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       notification: ({ method, params }) => {
         // What is kept is forgotten first: the learner's own reading is the first of the new one.
         heard(name, method, params);
-        if (method === listChanged) learner.changed();
+        if (method === NOTIFICATION.toolsChanged) learner.changed();
       },
     },
   });

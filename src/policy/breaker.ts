@@ -7,6 +7,8 @@
  * Invariants: at most one probe at a time; what was sent before the breaker opened neither closes nor prolongs it; a probe
  * that never answers is a failure at its own deadline, unless it is told afterwards that it said nothing about the server.
  */
+import { doubledMs } from '../kernel/doubled.js';
+
 export interface BreakerPlan {
   /** Failures in a row that open it; 0 and 1 both mean the first. */
   readonly threshold: number;
@@ -170,7 +172,7 @@ export class Breaker {
   }
 
   #open(failures: number, failedProbes: number, nowMs: number, overdue?: Ticket): void {
-    const resetMs = Math.min(this.#plan.resetMs * 2 ** Math.min(failedProbes, 30), this.#plan.resetMsMax);
+    const resetMs = doubledMs(this.#plan.resetMs, failedProbes, this.#plan.resetMsMax);
     this.#beginPeriod();
     this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs, overdue };
     this.#tell('open');

@@ -12,7 +12,7 @@ import type { Question, ResponseCache } from './cache.js';
 import { cacheHint } from './cache-hint.js';
 import { type Call, CallResult, type Done, type Outcome, type Principal, type Stage, type ToolTraits } from './call.js';
 import { argumentsHash } from './canonical-json.js';
-import { jointKey } from './joint-key.js';
+import { jointKey, principalKey } from './joint-key.js';
 import type { SingleFlight } from './single-flight.js';
 
 export interface CacheStageParts {
@@ -110,6 +110,5 @@ function flightKey(question: Question, epoch: number): string | undefined {
   const hash = question.argumentsHash();
   if (hash === undefined) return undefined;
   const { server, tool, fingerprint, principal } = question;
-  const role = principal.role === undefined ? [] : [principal.role];
-  return jointKey(hash, server, tool, fingerprint, String(epoch), principal.id, ...role);
+  return jointKey(hash, server, tool, fingerprint, String(epoch), principalKey(principal));
 }

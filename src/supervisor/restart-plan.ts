@@ -7,6 +7,7 @@
  * A proven run empties the ledger. So a server that lives just long enough to be proven each time is never parked by either
  * rule: it is of use in between, and is restarted for as long as that goes on.
  */
+import { doubledMs } from '../kernel/doubled.js';
 import type { Random } from '../kernel/random.js';
 
 export interface RestartPlan {
@@ -114,10 +115,10 @@ export function restartDelayMs(
 
 /** Before chance: doubles with each restart in the window, to a limit. */
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
-  Math.min(delayMs * 2 ** Math.max(0, Math.min(restarts - 1, 30)), delayMsMax);
+  doubledMs(delayMs, restarts - 1, delayMsMax);
 
 /** How long a parked server waits for its next probe. */
 export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
-  const full = Math.min(plan.probeMs * 2 ** Math.min(failedProbes, 30), plan.probeMsMax);
+  const full = doubledMs(plan.probeMs, failedProbes, plan.probeMsMax);
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }

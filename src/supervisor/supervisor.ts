@@ -8,6 +8,7 @@
  * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
+import { type Deferred, deferred } from '../kernel/deferred.js';
 import { type HostError, toRemember } from '../kernel/errors.js';
 import type { Freeze } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
@@ -18,6 +19,7 @@ import { defaultPlan, emptyLedger, type Ledger, type RestartPlan, restartsInWind
 import { Run } from './run.js';
 import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
 import { type Snapshot, type SnapshotFacts, snapshotOf } from './snapshot.js';
+import { isAtRest, isOrderly, wakesAtMs } from './state-facts.js';
 import type { SupervisorOptions } from './supervisor-options.js';
 import { Waiters } from './waiters.js';
 
@@ -51,7 +53,7 @@ export class Supervisor<C extends Connection> {
   #run: Run<C> | undefined;
   #acquired: Acquired<C> | undefined;
   #cancelTimer: Cancel | undefined;
-  #stopping: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+  #stopping: Deferred | undefined;
   /** A token came while this run was connecting, up or closing: worth one more try if it ends for want of a token. */
   #newTokenRun: number | undefined;
   /** That one more try. It gets none itself, or a token that is renewed in vain each time would make a loop. */
@@ -374,7 +376,7 @@ export class Supervisor<C extends Connection> {
 
   #stopped(): Promise<void> {
     if (this.#state.kind !== 'stopping') return Promise.resolve();
-    this.#stopping ??= withResolver();
+    this.#stopping ??= deferred();
     return this.#stopping.promise;
   }
 
@@ -394,24 +396,4 @@ export class Supervisor<C extends Connection> {
   #refused(): Refused {
     return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error };
   }
-}
-
-/** When a server that is not up is to be started by its timer. */
-const wakesAtMs = (state: ServerState): number | undefined =>
-  state.kind === 'backing_off' ? state.retryAtMs : 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined;
-
-/** Nothing runs and nothing is being brought up. */
-const isAtRest = (kind: ServerState['kind']): boolean =>
-  ['registered', 'stopped', 'disabled', 'parked', 'ejected', 'auth_required'].includes(kind);
-
-/** Whether a run is closed because somebody wants it to end, or because nobody needs it; not because it failed. */
-const isOrderly = (state: ServerState): boolean =>
-  state.kind === 'stopping' || (state.kind === 'closing' && state.next.kind === 'registered');
-
-function withResolver(): { promise: Promise<void>; resolve: () => void } {
-  let resolve: () => void = () => {};
-  const promise = new Promise<void>((settle) => {
-    resolve = settle;
-  });
-  return { promise, resolve };
 }

@@ -10,6 +10,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import { BatchSize } from './batch-size.js';
 import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } from './channel.js';
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
@@ -75,12 +76,6 @@ export interface PeerCounters {
   forbidden: number;
 }
 
-/** Past it a larger batch saves nothing. */
-const batchFramesMax = 16;
-
-/** Per request: a crowd is forgotten after some hundred calls without it. */
-const loadDecay = 1 / 256;
-
 type Told = (outcome: Answer | HostError) => void;
 
 interface Pending {
@@ -105,8 +100,7 @@ export class Peer implements ChannelListener {
   readonly #inbound: InboundRequests;
   readonly #deadlines: Deadlines;
   #nextId = 1;
-  /** The most requests that were owed at once, of late. */
-  #load = 0;
+  readonly #batch = new BatchSize();
   #era: Agreement['era'] | undefined;
   #closed: HostError | undefined;
   #lastMessageAtMs: number;
@@ -178,7 +172,7 @@ export class Peer implements ChannelListener {
     const pending: Pending = { frame, options, done, onAbort, deadlineAtMs: options.deadlineAtMs };
     this.#pending.set(id, pending);
     if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
-    frame.batch = this.#batch();
+    frame.batch = this.#batch.next(this.#pending.size);
     const refusedNow = this.#send(frame);
     if (refusedNow) {
       this.#forget(id, pending);
@@ -334,16 +328,6 @@ export class Peer implements ChannelListener {
 
   #send(frame: OutboundFrame): HostError | undefined {
     return frame.bytes > LIMITS.frameBytes ? tooLarge(this.#server, frame.bytes) : this.#channel.send(frame);
-  }
-
-  /**
-   * A quarter of what is usually owed: the server works on one part while its callers make the next. Not of what is owed this
-   * instant: callers who were all answered at once come back one by one, and the first would be sent alone.
-   */
-  #batch(): number {
-    const { size } = this.#pending;
-    this.#load = size >= this.#load ? size : this.#load - this.#load * loadDecay;
-    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#load / 4)));
   }
 
   // --- giving up
