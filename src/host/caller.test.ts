@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseServerDefinition } from '../config/server-definition.js';
-import { Emitter } from '../kernel/emitter.js';
+import { managedSession } from '../../test/fakes/managed-session.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { ResponseCache } from '../policy/cache.js';
@@ -9,15 +8,11 @@ import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
-import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { StartGate } from '../supervisor/start-gate.js';
-import { Supervisor } from '../supervisor/supervisor.js';
-import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
-import { ManagedServer } from './managed-server.js';
+import type { ManagedServer } from './managed-server.js';
 
 type Told = (outcome: Answer | Error) => void;
 
@@ -31,22 +26,9 @@ function setUp(entry: Record<string, unknown> = {}) {
     askTool: (_name: string, _args: unknown, options: CallOptions, answer: Told) => asked.push({ options, answer }),
     close: () => Promise.resolve(),
   } as unknown as Session;
-  const supervisor = new Supervisor<Session>({
-    name: 'a',
-    clock,
-    random: () => 0.5,
-    gate: new StartGate(clock),
-    guard: new CorrelatedFailures(clock),
-    events: new Emitter<SupervisorEvents>(),
-    isLazy: true,
-    connect: () => Promise.resolve(session),
-    verify: () => Promise.resolve(true),
-  });
-  const definition = parseServerDefinition('a', { command: 'none', pins: 'off', ...entry }, true);
   const held = { calls: 0 };
   const hold = { enter: () => void held.calls++, leave: () => void held.calls-- };
-  const managed = new ManagedServer(definition, supervisor, hold, clock);
-  let server: ManagedServer | undefined = managed;
+  let server: ManagedServer | undefined = managedSession('a', session, clock, { pins: 'off', ...entry }, hold);
   const alive = new KeepAlive();
   const caller = new Caller({
     clock,

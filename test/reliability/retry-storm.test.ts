@@ -4,20 +4,13 @@
  * Without the breaker, which would refuse most of these calls before a retry is even considered.
  */
 import { describe, expect, test } from 'vitest';
-import { parseServerDefinition } from '../../src/config/server-definition.js';
 import { dispatch } from '../../src/host/dispatch.js';
-import { ManagedServer } from '../../src/host/managed-server.js';
 import { type Clock, sleep } from '../../src/kernel/clock.js';
-import { Emitter } from '../../src/kernel/emitter.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { sent } from '../../src/policy/call.js';
-import type { Session } from '../../src/session/session.js';
-import { CorrelatedFailures } from '../../src/supervisor/correlated-failures.js';
-import { StartGate } from '../../src/supervisor/start-gate.js';
-import { Supervisor } from '../../src/supervisor/supervisor.js';
-import type { SupervisorEvents } from '../../src/supervisor/supervisor-events.js';
 import type { Answer } from '../../src/wire/peer.js';
+import { managedSession } from '../fakes/managed-session.js';
 import { fakeCall } from '../fakes/policy-call.js';
 
 const everyMs = 5;
@@ -59,19 +52,7 @@ class FailingSession {
 function setUp(failsAfterMs: number) {
   const clock = new FakeClock();
   const session = new FailingSession(clock, failsAfterMs);
-  const definition = parseServerDefinition('storm', { url: 'http://127.0.0.1:9/', trustAnnotations: true }, true);
-  const supervisor = new Supervisor<Session>({
-    name: 'storm',
-    clock,
-    random: () => 0.5,
-    gate: new StartGate(clock),
-    guard: new CorrelatedFailures(clock),
-    events: new Emitter<SupervisorEvents>(),
-    isLazy: true,
-    connect: () => Promise.resolve(session as unknown as Session),
-    verify: () => Promise.resolve(true),
-  });
-  const managed = new ManagedServer(definition, supervisor, { enter() {}, leave() {} }, clock);
+  const managed = managedSession('storm', session, clock, { trustAnnotations: true });
   const raw = Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}');
   managed.learn([{ key: 'read', raw }], () => true);
   const send = dispatch({
