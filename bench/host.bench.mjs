@@ -4,32 +4,16 @@
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/host.md.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
-import { parseArgs } from 'node:util';
 import { createHost } from '../dist/index.js';
 import { contestants, echoStdio as echo } from './contestants.mjs';
+import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
 
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '1' },
-    save: { type: 'boolean' },
-  },
-});
-const rounds = Number(values.rounds);
-const seconds = Number(values.seconds);
 const concurrencies = [16, 64];
-const file = (name) => new URL(name, import.meta.url).pathname;
-const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
-const lines = [];
-const say = (line) => {
-  console.log(line);
-  lines.push(line);
-};
 const bars = [];
 const bar = (what, value, holds, limit) => {
   bars.push(holds);
@@ -133,5 +117,5 @@ for (const [what, cost] of Object.entries({ parked, lazy })) {
 }
 clearInterval(alive);
 rmSync(folder, { recursive: true, force: true });
-if (values.save) writeFileSync(new URL('../docs/reports/host.md', import.meta.url), `${lines.join('\n')}\n`);
+saveAs('host');
 process.exit(bars.every(Boolean) ? 0 : 1);

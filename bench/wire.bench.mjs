@@ -5,30 +5,14 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
 import os from 'node:os';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
-import { parseArgs } from 'node:util';
 import { LineFramer } from '../dist/wire/line-framer.js';
 import { contestants } from './contestants.mjs';
+import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
 
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '1' },
-    save: { type: 'boolean' },
-  },
-});
-const rounds = Number(values.rounds);
 const concurrencies = [1, 16, 64];
-const file = (name) => new URL(name, import.meta.url).pathname;
-const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
-const lines = [];
-const say = (line) => {
-  console.log(line);
-  lines.push(line);
-};
 
 async function startHttp() {
   const child = spawn(process.execPath, [file('./echo-http.mjs')], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -42,7 +26,7 @@ function measure(transport, url) {
   for (const concurrency of concurrencies) {
     for (let round = 0; round < rounds; round++) {
       for (const name of Object.keys(contestants[transport])) {
-        const argv = [file('./one-run.mjs'), transport, name, String(concurrency), values.seconds, url ?? ''];
+        const argv = [file('./one-run.mjs'), transport, name, String(concurrency), String(seconds), url ?? ''];
         const result = JSON.parse(
           execFileSync(process.execPath, argv, {
             encoding: 'utf8',
@@ -122,9 +106,7 @@ say('');
 say(
   `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} cores, load ${load} before the run,`,
 );
-say(
-  `median of ${rounds} interleaved rounds of ${values.seconds} s. 60-byte echo; every client gets the same server process.`,
-);
+say(`median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo; every client gets the same server process.`);
 say('The raw loop parses and prints JSON and does nothing else: no deadlines, no checks, no supervision.');
 const stdio = measure('stdio');
 table('stdio', stdio);
@@ -144,5 +126,5 @@ judge('stdio', stdio, 0.7);
 judge('HTTP', overHttp, 0.8);
 say('');
 bar('drip cost at 1 KiB over 8 MiB waiting (1 is flat)', drips[0] / drips.at(-1), 0.5);
-if (values.save) writeFileSync(new URL('../docs/reports/wire.md', import.meta.url), `${lines.join('\n')}\n`);
+saveAs('wire');
 process.exit(bars.every(Boolean) ? 0 : 1);
