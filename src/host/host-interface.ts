@@ -8,6 +8,10 @@ import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
+import type { ListedItem, ListMethod } from '../session/lists.js';
+import type { Era } from '../wire/channel.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
+import type { StatusRow } from './status.js';
 import type { TelemetryConfig } from './tracing.js';
 
 /** As in `hostler.json`, already parsed. */
@@ -46,7 +50,26 @@ export interface HostOptions {
   readonly onProblem?: (error: unknown) => void;
 }
 
-export interface HostCallOptions {
+/**
+ * What a gateway relays beside a request's own words. Texts are JSON written without the braces around it, `"a":1,"b":2`;
+ * whoever hands them over answers for them being that.
+ */
+export interface RelayOptions {
+  /** Members of the caller's `_meta`. The keys of the envelope and `progressToken` are never among them. */
+  readonly meta?: string;
+  /** Further members of `params`, such as `inputResponses` and `requestState`. A call that has any is neither kept nor shared. */
+  readonly members?: string;
+  /** What a modern server is told that its client can do, instead of what this host can: one JSON object. */
+  readonly capabilities?: string;
+  /** The server asks for something, and this request is surely the cause. Whoever is told answers it. */
+  readonly onServerRequest?: (request: InboundRequest) => void;
+  /** What else the server says that surely belongs to this request, such as logs. Progress goes to `onProgress`. */
+  readonly onServerNotification?: (method: string, params: Buffer | undefined) => void;
+  /** Whose own instance is meant, of a server with `isolation: "per-client"`. Ignored by shared ones. */
+  readonly instance?: string;
+}
+
+export interface HostCallOptions extends RelayOptions {
   readonly principal?: Principal;
   readonly signal?: AbortSignal;
   /** How long it may take from now, waiting included. Absent: as long as its server may be silent, progress moving that, at most 10 min. */
@@ -54,6 +77,45 @@ export interface HostCallOptions {
   readonly idempotencyKey?: string;
   readonly onProgress?: (params: Buffer) => void;
   readonly attempt?: number;
+}
+
+/** A request other than a tool call, such as `prompts/get` or `completion/complete`. */
+export interface HostRequestOptions extends RelayOptions {
+  readonly principal?: Principal;
+  readonly signal?: AbortSignal;
+  readonly deadlineMs?: number;
+  readonly onProgress?: (params: Buffer) => void;
+}
+
+/** What a server said of itself when it was last connected. */
+export interface KnownFacts {
+  readonly era: Era;
+  readonly version: string;
+  /** A JSON object. */
+  readonly capabilities: Buffer;
+  readonly serverInfo: Buffer | undefined;
+  readonly instructions: string | undefined;
+}
+
+export interface KnownList {
+  /** As they may be shown: of a tool that changed without approval, the approved text. */
+  readonly items: readonly ListedItem[];
+  readonly ttlMs: number;
+  readonly isPublic: boolean;
+}
+
+/** What can be said of a server at once, whether it runs or not. */
+export interface KnownServer {
+  readonly definition: ServerDefinition;
+  /** As in its status row. */
+  readonly state: StatusRow['state'];
+  readonly isReady: boolean;
+  /** Undefined: it was never seen. */
+  readonly facts: KnownFacts | undefined;
+  /** A list that is not there was never read; an empty one has nothing in it. */
+  readonly lists: ReadonlyMap<ListMethod, KnownList>;
+  /** Counts up with every change of facts or lists. */
+  readonly revision: number;
 }
 
 /** What a tool answered. */

@@ -58,5 +58,11 @@ describe('the checker', () => {
     });
     expect(footprintErrors(some(15))).toEqual([]);
     expect(footprintErrors(some(16))[0]).toMatch(/^16 packages: node_modules\/p0, /);
+    const builds = {
+      'node_modules/x-linux': { optional: true, os: ['linux'] },
+      'node_modules/x-darwin': { optional: true, os: ['darwin'] },
+    };
+    expect(footprintErrors({ packages: { ...some(14).packages, ...builds } })).toEqual([]);
+    expect(footprintErrors({ packages: { ...some(15).packages, ...builds } })).toHaveLength(1);
   });
 });

@@ -1,0 +1,19 @@
+/** Which servers a client sees: all of them, one, or a named group (`/mcp`, `/mcp/<server>`, `/mcp/@<group>`). */
+export type EndpointId =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'server'; readonly server: string }
+  | { readonly kind: 'group'; readonly group: string };
+
+const prefix = '/mcp';
+
+/** Undefined: the path is none of ours. Names are taken as they are: no server has a slash or a percent sign in its name. */
+export function parseEndpointPath(path: string): EndpointId | undefined {
+  if (path === prefix || path === `${prefix}/`) return { kind: 'all' };
+  if (!path.startsWith(`${prefix}/`)) return undefined;
+  const name = path.slice(prefix.length + 1);
+  if (name.includes('/') || name === '' || name === '@') return undefined;
+  return name.startsWith('@') ? { kind: 'group', group: name.slice(1) } : { kind: 'server', server: name };
+}
+
+export const endpointKey = (endpoint: EndpointId): string =>
+  endpoint.kind === 'all' ? '' : endpoint.kind === 'server' ? endpoint.server : `@${endpoint.group}`;

@@ -1,0 +1,107 @@
+/**
+ * The two words that everything in this folder shares: a client, and one request of it on its way.
+ * Ingresses (http/, stdio/) make exchanges and write what they are told; the router answers them. Neither knows the other's
+ * inside.
+ *
+ * Invariant: every exchange is ended exactly once, by `succeed` or `fail`; what is told to it afterwards is dropped, and so
+ * is what is told to one whose client has gone.
+ */
+import type { Principal } from '../policy/call.js';
+import type { Era } from '../wire/channel.js';
+import type { JsonText } from '../wire/frame.js';
+import type { Answer } from '../wire/peer.js';
+import type { EndpointId } from './endpoint-id.js';
+
+/** What a client says it can do, of which servers may make use. */
+export interface ClientCapabilities {
+  /** The object as the client wrote it. */
+  readonly raw: Buffer;
+  readonly elicitation: boolean;
+  /** Elicitation by URL as well as by form. */
+  readonly elicitationUrl: boolean;
+  readonly sampling: boolean;
+  readonly roots: boolean;
+}
+
+/**
+ * Whoever sends requests. Legacy: one session, from `initialize` to its end. Modern: made anew for each request, since
+ * nothing may be inferred from the ones before.
+ */
+export interface Client {
+  /** Names the session (legacy) or the principal (modern). Unguessable for sessions; never shown to other clients. */
+  readonly id: string;
+  readonly principal: Principal;
+  readonly era: Era;
+  readonly version: string;
+  readonly endpoint: EndpointId;
+  readonly capabilities: ClientCapabilities;
+}
+
+/** How a request fails in the protocol's own words. */
+export interface RpcFailure {
+  readonly code: number;
+  readonly message: string;
+  /** One JSON value. */
+  readonly data?: JsonText;
+  /** Of the HTTP answer where there is one and nothing of it was written yet; by the code when absent. */
+  readonly httpStatus?: number;
+}
+
+/** What an ask costs its client at most. */
+export interface AskLimits {
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface Exchange {
+  readonly client: Client;
+  /** As the client wrote it, quotes included. */
+  readonly idText: string;
+  readonly method: string;
+  /** One JSON object; undefined when the request has none. */
+  readonly params: Buffer | undefined;
+  /** When it came in, on the host's clock. */
+  readonly startedAtMs: number;
+  /**
+   * Aborts when nobody waits for the answer any more: cancelled by the client, its stream closed (modern), its session over.
+   * A legacy client's lost stream is no cancel.
+   */
+  readonly signal: AbortSignal;
+  /** Tells the client something that belongs to this request: progress, logs. */
+  notify(method: string, params: JsonText): void;
+  /**
+   * Asks the client something on behalf of this request (legacy: elicitation, sampling, roots). Undefined where a client
+   * cannot be asked: the modern era has no requests to clients. Rejects with a HostError when no answer comes.
+   */
+  readonly ask: ((method: string, params: JsonText | undefined, limits: AskLimits) => Promise<Answer>) | undefined;
+  /** `parts` are joined to the text of one result object. */
+  succeed(...parts: readonly JsonText[]): void;
+  fail(failure: RpcFailure): void;
+}
+
+/** A legacy session as long as it lives: where a client hears what belongs to none of its requests. */
+export interface ClientSession extends Client {
+  readonly signal: AbortSignal;
+  notify(method: string, params: JsonText | undefined): void;
+}
+
+/** What ingresses need of the rest of the gateway. */
+export interface Router {
+  /** Whether there is such an endpoint for this principal; an unknown server or group is a 404 before anything is read. */
+  hasEndpoint(endpoint: EndpointId, principal: Principal): boolean;
+  /** Takes one request. Never throws; the exchange is ended now or later. */
+  handle(exchange: Exchange): void;
+  /** A legacy client finished its handshake; `session.signal` aborts at its end. */
+  opened(session: ClientSession): void;
+  /** A notification of a client, other than `cancelled` and `initialized`, which are the ingress's own business. */
+  notified(client: Client, method: string, params: Buffer | undefined): void;
+  /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */
+  mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
+}
+
+/** An argument that a modern HTTP client repeats in the header `Mcp-Param-<name>`. */
+export interface MirroredHeader {
+  readonly name: string;
+  /** Where the argument lies below `arguments`. */
+  readonly path: readonly string[];
+}
