@@ -1,0 +1,39 @@
+/**
+ * Between the router, which knows where a request goes, and the bridge, which knows how the two eras ask for more: a server
+ * may need something of the client before it can answer.
+ */
+import type { RelayOptions } from '../../host/host-interface.js';
+import type { Era } from '../../wire/channel.js';
+import type { Exchange } from '../exchange.js';
+
+/** What came back, and in which era's words. */
+export interface Relayed {
+  readonly kind: 'result' | 'error';
+  readonly bytes: Buffer;
+  readonly era: Era;
+}
+
+/** What the bridge adds to a request; the router adds the rest. */
+export type BridgeOptions = Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'>;
+
+/** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
+export type SendUpstream = (options: BridgeOptions) => Promise<Relayed>;
+
+export interface BridgedRequest {
+  readonly exchange: Exchange;
+  readonly server: string;
+  readonly send: SendUpstream;
+  /** The bytes that make it this request and no other: method, name or URI, arguments. Only a bridge that seals state asks. */
+  readonly identity: () => Buffer;
+  /** Of a modern client that answers what it was asked; as it wrote them. */
+  readonly inputResponses: Buffer | undefined;
+  readonly requestState: string | undefined;
+}
+
+export interface Bridge {
+  /**
+   * Resolves with what the client is to be told. An `input_required` in it is one that this client can go on from. Rejects
+   * with a HostError.
+   */
+  relay(request: BridgedRequest): Promise<Relayed>;
+}
