@@ -103,14 +103,14 @@ test('an error gets the number of its call and keeps all else', () => {
 test('nothing is kept of a call while nobody wants to know; its error still gets its number', async () => {
   const clock = new FakeClock();
   const silent = new Audit(streamOf({ hearsCalls: false }), clock);
-  expect(silent.begin('r1', 's', 't')).toBeUndefined();
+  expect(silent.begin('r', 1, 's', 't')).toBeUndefined();
   const result = fakeResult();
   expect(silent.ended(call, result, undefined)).toBe(result);
   expect((silent.ended(call, failure('denied'), undefined) as HostError).details.requestId).toBe('r1');
 
   const stream = streamOf();
   const audit = new Audit(stream, clock);
-  const watch = audit.begin('r1', 's', 't');
+  const watch = audit.begin('r', 1, 's', 't');
   await clock.advanceAsync(40);
   audit.replayed(call, 2, 'not_executed', failure('connect_failed'));
   audit.ended(call, result, watch);

@@ -46,9 +46,9 @@ export class Audit {
   }
 
   /** In the tick the call is made in. Undefined: nobody wants to know, and nothing is kept. */
-  begin(requestId: string, server: string, tool: string): CallWatch | undefined {
+  begin(hostId: string, number: number, server: string, tool: string): CallWatch | undefined {
     if (this.tracing === undefined && !this.#stream.hearsCalls) return undefined;
-    const endSpan = this.tracing?.begin(requestId, server, tool);
+    const endSpan = this.tracing?.begin(`${hostId}-${number}`, server, tool);
     return { startedMs: this.#clock.nowMs(), attempts: 0, run: 0, endSpan };
   }
 

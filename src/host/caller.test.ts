@@ -67,7 +67,10 @@ test('without a deadline of its caller, a call has the time its server is allowe
   await settle();
   const { deadlineAtMs, extend } = asked[0]?.options ?? {};
   const nowMs = clock.nowMs();
-  expect([deadlineAtMs, extend]).toEqual([nowMs + 5 * minute, { byMs: 5 * minute, untilMs: nowMs + 10 * minute }]);
+  expect([deadlineAtMs, { byMs: extend?.byMs, untilMs: extend?.untilMs }]).toEqual([
+    nowMs + 5 * minute,
+    { byMs: 5 * minute, untilMs: nowMs + 10 * minute },
+  ]);
   asked[0]?.answer(ok());
   await call;
 });

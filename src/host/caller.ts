@@ -12,7 +12,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { allow, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type Outcome, pipeline, type Send } from '../policy/call.js';
+import { type Call, type Outcome, type Principal, pipeline, type Send } from '../policy/call.js';
 import { budget, type CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -23,7 +23,7 @@ import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject } from '../wire/json-check.js';
-import type { Audit } from './audit.js';
+import type { Audit, CallWatch } from './audit.js';
 import { dispatch } from './dispatch.js';
 import { embedder, type HostCallOptions, type ToolResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
@@ -92,26 +92,23 @@ export class Caller {
 
   call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
     const { clock, audit, alive, mustBeOpen } = this.#parts;
-    const requestId = `${this.#id}-${++this.#calls}`;
-    const watch = audit.begin(requestId, server, tool);
+    const number = ++this.#calls;
+    const watch = audit.begin(this.#id, number, server, tool);
     const text = invalidRequest(server, tool, options) ?? textOf(args, server, tool);
     // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
     alive.hold();
     return new Promise((resolve, reject) => {
-      const call: Call = {
-        requestId,
-        principal: options.principal ?? embedder,
+      const call = new CallUnderWay(
+        this.#id,
+        number,
+        options,
         server,
         tool,
-        args: text instanceof HostError ? '{}' : text,
-        deadlineAtMs: clock.nowMs() + (options.deadlineMs ?? callDeadlineMs),
-        signal: options.signal,
-        idempotencyKey: options.idempotencyKey,
-        onProgress: options.onProgress,
-        attempt: options.attempt ?? 0,
-        trail: watch,
-        abandon: reject,
-      };
+        text instanceof HostError ? '{}' : text,
+        clock.nowMs(),
+        watch,
+        reject,
+      );
       const done = (outcome: Outcome) => {
         alive.letGo();
         const own = audit.ended(call, outcome, watch);
@@ -122,10 +119,61 @@ export class Caller {
       try {
         mustBeOpen(server);
         this.#send(call, done);
+        call.isFresh = false;
       } catch (error) {
         done(error as Error);
       }
     });
+  }
+}
+
+/** Its number is written out only for whoever asks: an error, a record, a span. */
+class CallUnderWay implements Call {
+  readonly hostId: string;
+  readonly number: number;
+  readonly principal: Principal;
+  readonly server: string;
+  readonly tool: string;
+  readonly args: JsonText;
+  readonly deadlineAtMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly idempotencyKey: string | undefined;
+  readonly onProgress: ((params: Buffer) => void) | undefined;
+  readonly attempt: number;
+  readonly madeAtMs: number;
+  isFresh = true;
+  readonly trail: CallWatch | undefined;
+  readonly abandon: (error: Error) => void;
+
+  constructor(
+    hostId: string,
+    number: number,
+    options: HostCallOptions,
+    server: string,
+    tool: string,
+    args: JsonText,
+    madeAtMs: number,
+    trail: CallWatch | undefined,
+    abandon: (error: Error) => void,
+  ) {
+    this.hostId = hostId;
+    this.number = number;
+    this.principal = options.principal ?? embedder;
+    this.server = server;
+    this.tool = tool;
+    this.args = args;
+    this.madeAtMs = madeAtMs;
+    this.deadlineAtMs = madeAtMs + (options.deadlineMs ?? callDeadlineMs);
+    this.signal = options.signal;
+    this.idempotencyKey = options.idempotencyKey;
+    this.onProgress = options.onProgress;
+    this.attempt = options.attempt ?? 0;
+    this.trail = trail;
+    this.abandon = abandon;
+  }
+
+  get requestId(): string {
+    return `${this.hostId}-${this.number}`;
   }
 }
 

@@ -11,12 +11,12 @@ import { type Call, CallResult, type Done, type Outcome, type Send } from '../po
 import type { ReplayReason } from '../policy/call-events.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, readRpcError } from '../session/answers.js';
-import type { Session } from '../session/session.js';
+import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer, DeadlineExtension } from '../wire/peer.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
@@ -51,11 +51,18 @@ export const dispatch =
   };
 
 /** One call on its way to a server and back, as often as that takes. */
-class Dispatch {
+class Dispatch implements CallOptions, DeadlineExtension {
   readonly #server: ManagedServer;
   readonly #call: Call;
   readonly #done: Done;
   readonly #parts: DispatchParts;
+  // What the session is asked with is read from here: it costs no object of its own.
+  deadlineAtMs = 0;
+  readonly signal: AbortSignal | undefined;
+  readonly onProgress: ((params: Buffer) => void) | undefined;
+  nowMs = 0;
+  byMs = 0;
+  untilMs = 0;
   #attempts = 0;
   #mayHaveRun = false;
   #paid: (() => void) | undefined;
@@ -67,7 +74,13 @@ class Dispatch {
     this.#call = call;
     this.#done = done;
     this.#parts = parts;
+    this.signal = call.signal;
+    this.onProgress = call.onProgress;
     server.enter();
+  }
+
+  get extend(): DeadlineExtension {
+    return this;
   }
 
   attempt(): void {
@@ -82,22 +95,20 @@ class Dispatch {
 
   #send(acquired: Acquired<Session>): void {
     const { connection, run } = acquired;
-    const { server, tool, args, deadlineAtMs, signal, onProgress, trail } = this.#call;
-    const quarantined = this.#quarantine(server, tool);
+    const { server, tool, args, deadlineAtMs, trail, isFresh, madeAtMs } = this.#call;
+    const quarantined = isFresh ? undefined : this.#quarantine(server, tool);
     if (quarantined) return this.#over(quarantined);
     if (trail) {
       trail.attempts++;
       trail.run = run;
     }
     const { callMs } = this.#server.definition.timeouts;
-    const nowMs = this.#parts.clock.nowMs();
-    const options = {
-      deadlineAtMs: Math.min(deadlineAtMs, nowMs + callMs),
-      signal,
-      onProgress,
-      extend: { byMs: callMs, untilMs: Math.min(deadlineAtMs, nowMs + callMsMax) },
-    };
-    connection.askTool(tool, args, options, (outcome) => {
+    const nowMs = isFresh ? madeAtMs : this.#parts.clock.nowMs();
+    this.nowMs = nowMs;
+    this.byMs = callMs;
+    this.deadlineAtMs = Math.min(deadlineAtMs, nowMs + callMs);
+    this.untilMs = Math.min(deadlineAtMs, nowMs + callMsMax);
+    connection.askTool(tool, args, this, (outcome) => {
       if (!(outcome instanceof Error)) this.#over(this.#answered(outcome, connection, run));
       else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
       else this.#over(outcome);

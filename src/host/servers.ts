@@ -34,6 +34,8 @@ export class Servers {
   readonly #byName = new Map<string, ManagedServer>();
   readonly #turns = new Turns();
   #isClosed = false;
+  /** The one that was asked for last; none once anything about the names has changed. */
+  #last: ManagedServer | undefined;
 
   constructor(parts: ServersParts) {
     this.#parts = parts;
@@ -46,13 +48,20 @@ export class Servers {
   }
 
   find(name: string): ManagedServer | undefined {
-    return this.#byName.get(name);
+    // Each stage of a call asks for the same server, one right after the other.
+    const last = this.#last;
+    if (last?.definition.name === name) return last;
+    const managed = this.#byName.get(name);
+    if (managed && !this.#isClosed) this.#last = managed;
+    return managed;
   }
 
   /** Throws when it is not there, or the host is closed. */
   get(name: string): ManagedServer {
+    const last = this.#last;
+    if (last?.definition.name === name) return last;
     this.mustBeOpen(name);
-    const managed = this.#byName.get(name);
+    const managed = this.find(name);
     if (!managed) throw notFound(name);
     return managed;
   }
@@ -139,6 +148,7 @@ export class Servers {
       else if (earlier.was === 'running') supervisor.begin();
     } else if (!this.#isClosed) {
       this.#byName.delete(name);
+      this.#last = undefined;
       this.registry.remove(name);
       this.#parts.forget(name);
     }
@@ -165,6 +175,7 @@ export class Servers {
       onCircuit(name),
     );
     this.#byName.set(name, managed);
+    this.#last = undefined;
     recall(managed);
     return managed;
   }
@@ -186,6 +197,7 @@ export class Servers {
   /** Nobody gets a server from here on, and nothing is started; resolves when nothing runs, replaced ones included. */
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#last = undefined;
     const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
     await this.#turns.over();
     // Whatever is wrong with one of them, all have ended before it is told.

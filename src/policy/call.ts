@@ -42,11 +42,26 @@ export interface Call {
   readonly onProgress: ((params: Buffer) => void) | undefined;
   /** How often the caller itself has sent this call before; above 0 nothing is repeated here. */
   readonly attempt: number;
+  /**
+   * True in the tick in which it was made: what was looked at on its way need not be looked at again. Whoever hands on a
+   * copy of a call does not vouch for that.
+   */
+  readonly isFresh: boolean;
+  /** On the host's clock. */
+  readonly madeAtMs: number;
   /** Ends the call as it stands, past all stages: only for when telling its outcome failed. */
   readonly abandon?: ((error: Error) => void) | undefined;
   /** Written by whoever sends it; undefined when nobody wants to know. */
   readonly trail?: CallTrail | undefined;
 }
+
+/** The same call but for these facts. Copied by this alone: some members of a call are worked out only when they are asked for. */
+export const withChanges = (call: Call, changes: Partial<Call>): Call => ({
+  ...call,
+  requestId: call.requestId,
+  isFresh: false,
+  ...changes,
+});
 
 /** What a tool answered. A class, so that the one object made for an answer is also what its caller gets. */
 export class CallResult {

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
-import type { Call, Stage } from './call.js';
+import type { Call, Done, Stage } from './call.js';
 import { FairQueue } from './fair-queue.js';
 
 export interface ConcurrencyPlan {
@@ -49,6 +49,14 @@ export class CallSlots {
     return this.#queue.size;
   }
 
+  /** For a call of this very tick, if a place is free: the way of nearly every call, without a look at the clock. */
+  tryTake(call: Call): boolean {
+    if (!call.isFresh || this.#running >= this.#plan.runningMax) return false;
+    if (call.madeAtMs >= call.deadlineAtMs || call.signal?.aborted) return false;
+    this.#running++;
+    return true;
+  }
+
   /** Tells when the place is taken, at once if one is free; with an error nothing is held. */
   take(call: Call, settle: (refusal?: HostError) => void): void {
     if (call.signal?.aborted) return settle(cancelled(call));
@@ -61,6 +69,7 @@ export class CallSlots {
 
   give(): void {
     this.#running--;
+    if (this.#queue.size === 0) return;
     // A waiter that is over at once gives back in the middle of this: one loop serves them all, however many there are.
     if (this.#isHandingOn) return;
     this.#isHandingOn = true;
@@ -118,13 +127,12 @@ export const concurrency =
   (next) =>
   (call, done) => {
     const slots = slotsOf(call.server);
-    slots.take(call, (refusal) => {
-      if (refusal) return done(refusal);
-      next(call, (outcome) => {
-        slots.give();
-        done(outcome);
-      });
-    });
+    const gone: Done = (outcome) => {
+      slots.give();
+      done(outcome);
+    };
+    if (slots.tryTake(call)) return next(call, gone);
+    slots.take(call, (refusal) => (refusal ? done(refusal) : next(call, gone)));
   };
 
 const unsent = (code: ErrorCode, call: Call, what: string, options: HostErrorOptions): HostError =>

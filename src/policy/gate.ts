@@ -5,7 +5,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
 import type { Admission, Breaker, Ticket } from './breaker.js';
-import type { Stage } from './call.js';
+import { type Stage, withChanges } from './call.js';
 
 /** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
 const strikes: ReadonlySet<ErrorCode> = new Set([
@@ -35,7 +35,7 @@ export const gate =
     const { ticket } = admission;
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
-    next(deadlineAtMs === call.deadlineAtMs ? call : { ...call, deadlineAtMs }, (outcome) => {
+    next(deadlineAtMs === call.deadlineAtMs ? call : withChanges(call, { deadlineAtMs }), (outcome) => {
       report(breaker, ticket, outcome, call.deadlineAtMs, clock);
       done(outcome);
     });

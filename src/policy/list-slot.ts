@@ -39,4 +39,6 @@ const asCall = ({ server, method, principal }: ListQuestion, limits: SlotLimits)
   idempotencyKey: undefined,
   onProgress: undefined,
   attempt: 0,
+  isFresh: false,
+  madeAtMs: 0,
 });

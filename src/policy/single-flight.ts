@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import { type Call, CallResult, type Done, type Outcome, type Send } from './call.js';
+import { type Call, CallResult, type Done, type Outcome, type Send, withChanges } from './call.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
@@ -69,7 +69,7 @@ export class SingleFlight {
     const onProgress = call.onProgress && ((params: Buffer) => tell(flight, params));
     const landed = (outcome: Outcome) => this.#land(flight, outcome);
     try {
-      flight.send({ ...call, signal: flight.abort.signal, onProgress }, landed);
+      flight.send(withChanges(call, { signal: flight.abort.signal, onProgress }), landed);
     } catch (error) {
       landed(error as Error);
     }

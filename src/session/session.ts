@@ -30,6 +30,8 @@ export interface CallOptions {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   /** Lets progress move the deadline. */
   readonly extend?: DeadlineExtension | undefined;
+  /** What the clock says in this very tick, where it was just asked. */
+  readonly nowMs?: number | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
@@ -263,16 +265,16 @@ export class Session {
     this.#liveness.owing();
     const renewals = this.#renewals;
     const { deadlineAtMs, signal, onProgress, extend } = options;
-    // Written out: a copy of all members would cost more than the rest of this.
-    const withHttp = http ? { deadlineAtMs, signal, onProgress, extend, http } : options;
-    const sent = this.#peer.request(method, params, withHttp);
+    // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
+    const own = { deadlineAtMs, signal, onProgress, extend, http };
+    const sent = this.#peer.request(method, params, own);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
       // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.
       const isRefused = isHostError(error) && error.details.reason === 'session_expired';
       if (!isRefused || error.details.execution !== 'not_executed') throw error;
       await this.#renewWithin(options, renewals, method);
-      return this.#peer.request(method, params, { ...options, http, progressToken: token });
+      return this.#peer.request(method, params, { ...own, progressToken: token });
     });
   }
 

@@ -9,8 +9,10 @@ import { readString } from './envelope.js';
 import type { JsonText } from './frame.js';
 import { eachMember, scanFacts, skipSpace, skipValue } from './json-scan.js';
 
-export const toBuffer = (text: JsonText): Buffer =>
-  typeof text === 'string' ? Buffer.from(text) : Buffer.from(text.buffer, text.byteOffset, text.byteLength);
+export function toBuffer(text: JsonText): Buffer {
+  if (typeof text === 'string') return Buffer.from(text);
+  return text instanceof Buffer ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength);
+}
 
 /** Throws unless the text is exactly one JSON value. */
 export function checkValue(text: JsonText, field: string): void {

@@ -46,6 +46,8 @@ export interface RequestOptions {
   /** The token in the params, where it is another: that of an earlier request with the same params. */
   readonly progressToken?: number | undefined;
   readonly http?: HttpFacts | undefined;
+  /** What the clock says in this very tick, where it was just asked. */
+  readonly nowMs?: number | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
   readonly uncancellable?: boolean;
 }
@@ -332,12 +334,15 @@ export class Peer implements ChannelListener {
 
   // --- giving up
 
-  #refusal(method: string, { deadlineAtMs, signal }: RequestOptions): HostError | undefined {
+  #refusal(
+    method: string,
+    { deadlineAtMs, signal, nowMs = this.#clock.nowMs() }: RequestOptions,
+  ): HostError | undefined {
     const server = this.#server;
     if (this.#closed) return lost(server, this.#closed);
     if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
     // Written this way round, a deadline that is no number has passed too.
-    if (!(deadlineAtMs > this.#clock.nowMs())) {
+    if (!(deadlineAtMs > nowMs)) {
       return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
     }
     if (this.#pending.size >= LIMITS.pendingRequests) return tooManyPending(server);

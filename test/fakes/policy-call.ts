@@ -17,6 +17,8 @@ export const fakeCall = (part: Partial<Call> = {}): Call => ({
   idempotencyKey: undefined,
   onProgress: undefined,
   attempt: 0,
+  isFresh: false,
+  madeAtMs: 0,
   ...part,
 });
 
