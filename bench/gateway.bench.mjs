@@ -1,0 +1,162 @@
+/**
+ * The gateway, measured in one run against what it could be at best: a plain relay of the same calls, a server that writes a
+ * constant, a Node that only starts and answers. Everything of Hostler is on: key, policy, cache, metrics, supervision.
+ * Not here: the load (http-load.mjs), the limits (plain-relay.mjs, constant-http.mjs), the pieces it runs (gateway-run.mjs).
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { freePort, hostler, killed, listening, rssBytes, timeToAnswer } from './gateway-run.mjs';
+import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
+
+const concurrencies = [1, 16, 64];
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
+const node = process.execPath;
+const bars = [];
+const bar = (what, value, holds, asked) => {
+  bars.push(holds);
+  say(`- ${holds ? 'holds' : 'MISSED'}: ${what}: ${value} (${asked})`);
+};
+const load = (url, key, what, name, concurrency) =>
+  JSON.parse(
+    execFileSync(node, [file('./http-load.mjs'), url, key, what, name, String(concurrency), String(seconds)], {
+      encoding: 'utf8',
+    }),
+  );
+const middle = (runs, key) => median(runs.map((run) => run[key]));
+
+/** Calls through each contestant in turn, so that a noisy minute hits all of them. */
+async function calls(title, upstream, relayArgs, direct) {
+  const relay = await listening(node, [file('./plain-relay.mjs'), ...relayArgs]);
+  const gateway = await hostler(folder, { echo: upstream });
+  const contestants = {
+    ...(direct ? { direct: { url: direct, key: '' } } : {}),
+    'plain relay': { url: relay.url, key: '' },
+    Hostler: { url: `${gateway.url}/echo`, key: gateway.key },
+  };
+  const results = {};
+  for (const concurrency of concurrencies)
+    for (let round = 0; round < rounds; round++)
+      for (const [name, { url, key }] of Object.entries(contestants)) {
+        results[name] ??= {};
+        results[name][concurrency] ??= [];
+        results[name][concurrency].push(load(url, key, 'call', 'echo', concurrency));
+      }
+  await relay.end();
+  await gateway.end();
+  say(`\n### ${title}\n`);
+  say(`| client | ${concurrencies.map((c) => `calls/s at ${c} | p50 ms at ${c} | p99 ms at ${c}`).join(' | ')} |`);
+  say(`| --- | ${concurrencies.map(() => '---: | ---: | ---:').join(' | ')} |`);
+  for (const [name, row] of Object.entries(results)) {
+    const cells = concurrencies.map((c) =>
+      [
+        Math.round(middle(row[c], 'perSecond')),
+        middle(row[c], 'p50Ms').toFixed(2),
+        middle(row[c], 'p99Ms').toFixed(2),
+      ].join(' | '),
+    );
+    say(`| ${name} | ${cells.join(' | ')} |`);
+  }
+  say('');
+  for (const c of concurrencies) {
+    const ratio = (key) =>
+      median(results.Hostler[c].map((run, round) => run[key] / results['plain relay'][c][round][key]));
+    const rate = ratio('perSecond');
+    const p50 = ratio('p50Ms');
+    bar(`${title}, calls/s of the plain relay's at ${c}`, rate.toFixed(2), rate >= 0.85, 'at least 0.85');
+    bar(`${title}, p50 of the plain relay's at ${c}`, p50.toFixed(2), p50 <= 1.25, 'at most 1.25');
+  }
+}
+
+const fifty = Object.fromEntries(
+  Array.from({ length: 50 }, (_, i) => [
+    `server${String(i).padStart(2, '0')}`,
+    { command: 'perl', args: [file('./twenty-tools.pl')], keepAlive: '1s' },
+  ]),
+);
+
+/** 1,000 tools from prepared bytes, and what fifty servers at rest cost. */
+async function manyServers() {
+  const first = await hostler(folder, fifty, 'fifty');
+  await first.whenResting();
+  await first.end();
+  const gateway = await hostler(folder, fifty, 'fifty');
+  const listed = await gateway.post('tools/list');
+  const bytes = path.join(folder, 'list.json');
+  writeFileSync(bytes, listed);
+  const tools = JSON.parse(listed).result.tools.length;
+  if (tools !== 1_000) throw new Error(`${tools} tools are listed`);
+  const constant = await listening(node, [file('./constant-http.mjs'), bytes]);
+  const rates = [];
+  for (let round = 0; round < rounds; round++) {
+    const limit = load(constant.url, '', 'list', '', 16);
+    rates.push(load(gateway.url, gateway.key, 'list', '', 16).perSecond / limit.perSecond);
+  }
+  const rate = median(rates);
+  await constant.end();
+  await gateway.end();
+  const idle = await hostler(folder, fifty, 'fifty');
+  await idle.post('tools/list');
+  const rss = rssBytes(idle.pid) / 1e6;
+  await idle.end();
+  say(`\n### Fifty servers of twenty tools (${listed.length} bytes of list)\n`);
+  bar('tools/list of 1,000 tools, of a server that writes a constant', rate.toFixed(2), rate >= 0.9, 'at least 0.9');
+  bar('memory with 50 idle servers, MB', rss.toFixed(1), rss <= 90, 'at most 90');
+}
+
+/** From exec to the first answer. */
+async function startUp() {
+  const plain = `require('http').createServer((q,s)=>s.end('{}')).listen(+process.argv[1],'127.0.0.1')`;
+  const times = { node: [], hostler: [] };
+  for (let round = 0; round < rounds; round++) {
+    times.node.push(await timeToAnswer((port) => [node, ['-e', plain, String(port)]]));
+    const gateway = await hostler(folder, fifty, 'fifty', { port: await freePort(), isTimed: true });
+    times.hostler.push(gateway.firstListMs);
+    await gateway.end();
+  }
+  const ratio = median(times.hostler) / median(times.node);
+  say('\n### From exec to the first answer\n');
+  say(
+    `Node alone ${median(times.node).toFixed(0)} ms, Hostler with 1,000 tools ${median(times.hostler).toFixed(0)} ms.\n`,
+  );
+  bar('from exec to the first tools/list, of Node alone', ratio.toFixed(2), ratio <= 2, 'at most 2');
+}
+
+/** kill -9 of a server under load, and of Hostler itself. */
+async function deaths() {
+  const { recoveryMs, startMs, failed, untyped, orphans } = await killed(folder, {
+    command: node,
+    args: [file('./echo-stdio.mjs')],
+  });
+  say('\n### kill -9 under load\n');
+  const over = Math.max(...recoveryMs) - startMs;
+  say(`A start of the server takes ${startMs.toFixed(0)} ms; ${failed} calls in flight failed.\n`);
+  bar('next success after kill -9 of the server, ms over its own start', over.toFixed(0), over <= 150, 'at most 150');
+  bar('failures without a typed outcome', untyped, untyped === 0, 'none');
+  bar('processes left 2 s after kill -9 of Hostler', orphans, orphans === 0, 'none');
+}
+
+say('# The gateway, measured');
+say('');
+say(
+  `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${os.cpus().length} cores, load ${os.loadavg()[0].toFixed(1)} before the run,`,
+);
+say(
+  `median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo, modern era over HTTP, load in a process of its own.`,
+);
+await calls('Over stdio', { command: node, args: [file('./echo-stdio.mjs')] }, [
+  'stdio',
+  node,
+  file('./echo-stdio.mjs'),
+]);
+const echo = await listening(node, [file('./echo-http.mjs')], { END_WITH_STDIN: '1' });
+await calls('Over HTTP', { url: echo.url }, ['http', echo.url], echo.url);
+await echo.end();
+await manyServers();
+await startUp();
+await deaths();
+rmSync(folder, { recursive: true, force: true });
+saveAs('gateway');
+process.exit(bars.every(Boolean) ? 0 : 1);
