@@ -14,7 +14,10 @@ export interface Relayed {
 }
 
 /** What the bridge adds to a request; the router adds the rest. */
-export type BridgeOptions = Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'>;
+export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'> {
+  /** When it is there, this and not the exchange's own ends the call upstream: a parked call outlives its first exchange. */
+  readonly signal?: AbortSignal;
+}
 
 /** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
 export type SendUpstream = (options: BridgeOptions) => Promise<Relayed>;
@@ -28,6 +31,11 @@ export interface BridgedRequest {
   /** Of a modern client that answers what it was asked; as it wrote them. */
   readonly inputResponses: Buffer | undefined;
   readonly requestState: string | undefined;
+  /**
+   * A call that was parked goes on: from now on this exchange waits for it, and progress and logs of the call are its own,
+   * under its own progress token. Called on the request whose `send` is still running, with the exchange that came back.
+   */
+  readonly onMoved?: (exchange: Exchange) => void;
 }
 
 export interface Bridge {
