@@ -1,0 +1,399 @@
+import { describe, expect, test } from 'vitest';
+import {
+  bridged,
+  everything,
+  fakeExchange,
+  inbound,
+  legacyResult,
+  modernResult,
+  parsed,
+  settled,
+} from '../../../test/fakes/bridge-exchange.js';
+import { HostError } from '../../kernel/errors.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { seededRandom } from '../../kernel/random.js';
+import { createBridge } from './bridge.js';
+import type { BridgeOptions, Relayed } from './bridge-ports.js';
+import { ParkedCalls } from './parked-calls.js';
+
+const form = '{"method":"elicitation/create","params":{"message":"who?"}}';
+const formParams = '{"message":"who?"}';
+const asks = (inputRequests: string, state?: string) =>
+  modernResult(
+    `{"resultType":"input_required","inputRequests":{${inputRequests}}${state === undefined ? '' : `,"requestState":${state}`}}`,
+  );
+const done = modernResult('{"resultType":"complete","content":[]}');
+const modern = (more = {}) => fakeExchange('modern', more);
+
+function bench() {
+  const clock = new FakeClock();
+  const calls = new ParkedCalls();
+  return { clock, calls, bridge: createBridge({ clock, random: seededRandom(1), calls }) };
+}
+
+describe('modern client, modern server', () => {
+  test('an answer passes as it is, and the server was told what the client can do', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern(), () => done);
+    expect(await bridge.relay(request)).toBe(done);
+    expect(request.sent).toEqual([expect.objectContaining({ capabilities: everything })]);
+    expect(request.sent[0]).not.toHaveProperty('members');
+  });
+
+  test('state goes out sealed and comes back to the byte, answers untouched', async () => {
+    const { bridge } = bench();
+    const state = '"s\\u0041\\/é"';
+    const first = await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, state)));
+    const { inputRequests, requestState } = parsed(first);
+    expect(inputRequests).toEqual({ k: JSON.parse(form) });
+    expect(requestState).toMatch(/^[\w-]{100,}$/);
+    const inputResponses = Buffer.from('{ "k" : {"action":"accept","n":12345678901234567890}, "extra":1 }');
+    const second = bridged(modern(), () => done, { inputResponses, requestState });
+    expect(await bridge.relay(second)).toBe(done);
+    expect(second.sent[0]?.members).toBe(`"inputResponses":${inputResponses},"requestState":${state}`);
+  });
+
+  test('a server without state is gone on with without one', async () => {
+    const { bridge } = bench();
+    const result = asks(`"k":${form}`);
+    expect(await bridge.relay(bridged(modern(), () => result))).toBe(result);
+    const second = bridged(modern(), () => done, { inputResponses: Buffer.from('{"k":{}}') });
+    await bridge.relay(second);
+    expect(second.sent[0]?.members).toBe('"inputResponses":{"k":{}}');
+  });
+
+  test('state alone, without anything asked, is gone on from too', async () => {
+    const { bridge } = bench();
+    const first = await bridge.relay(
+      bridged(modern(), () => modernResult('{"resultType":"input_required","requestState":"s"}')),
+    );
+    const second = bridged(modern(), () => done, { requestState: parsed(first).requestState });
+    await bridge.relay(second);
+    expect(second.sent[0]?.members).toBe('"requestState":"s"');
+  });
+
+  test.each([
+    ['changed', {}, (state: string) => `${state.slice(0, -1)}${state.endsWith('A') ? 'B' : 'A'}`, 'tampered'],
+    ['not ours', {}, () => 'tampered', 'tampered'],
+    ['of another caller', { principal: 'bob' }, (state: string) => state, 'other_caller'],
+  ])('state that is %s never reaches the server', async (_, client, change, fault) => {
+    const { bridge } = bench();
+    const { requestState } = parsed(await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, '"s"'))));
+    const second = bridged(modern(client), () => done, { requestState: change(requestState) });
+    const told = await bridge.relay(second);
+    expect(told).toMatchObject({ kind: 'error', era: 'modern' });
+    expect(parsed(told)).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state', fault } });
+    expect(second.sent).toEqual([]);
+  });
+
+  test('state of one request is nothing for another, nor after ten minutes', async () => {
+    const { bridge, clock } = bench();
+    const { requestState } = parsed(await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, '"s"'))));
+    const other = bridged(modern(), () => done, { requestState, identity: () => Buffer.from('other') });
+    expect(parsed(await bridge.relay(other))).toMatchObject({ code: -32602, data: { fault: 'other_request' } });
+    clock.advance(600_000);
+    const late = bridged(modern(), () => done, { requestState });
+    expect(parsed(await bridge.relay(late))).toMatchObject({ code: -32602, data: { fault: 'expired' } });
+    expect([...other.sent, ...late.sent]).toEqual([]);
+  });
+
+  test('what the client did not declare does not reach it', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern({ capabilities: '{"elicitation":{}}' }), () =>
+      asks(
+        `"a":${form},"b":{"method":"roots/list"},"c":{"method":"elicitation/create","params":{"mode":"url"}}`,
+        '"s"',
+      ),
+    );
+    const told = await bridge.relay(request);
+    expect(told.kind).toBe('error');
+    expect(parsed(told)).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { elicitation: { url: {} }, roots: {} } },
+    });
+  });
+
+  test("the server's own error for what is missing passes", async () => {
+    const { bridge } = bench();
+    const error: Relayed = { kind: 'error', bytes: Buffer.from('{"code":-32021,"message":"m"}'), era: 'modern' };
+    expect(await bridge.relay(bridged(modern({ capabilities: '{}' }), () => error))).toBe(error);
+    expect(await bridge.relay(bridged(modern(), () => error))).toBe(error);
+  });
+
+  test('what the server cannot mean is an error of the server', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern(), () => modernResult('{"resultType":"input_required"}'));
+    await expect(bridge.relay(request)).rejects.toMatchObject({ code: 'protocol_error' });
+    const plain = bridged(modern({ capabilities: '{}' }), () => modernResult('{"resultType":"input_required"}'));
+    await expect(bridge.relay(plain)).rejects.toMatchObject({ code: 'protocol_error' });
+  });
+
+  test('a client that leaves takes its call with it', async () => {
+    const { bridge, clock } = bench();
+    const exchange = modern();
+    const request = bridged(exchange, () => new Promise<Relayed>(() => {}));
+    const relayed = bridge.relay(request);
+    exchange.leave();
+    await expect(relayed).rejects.toMatchObject({ code: 'cancelled' });
+    expect(request.sent[0]?.signal?.aborted).toBe(true);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+/** A legacy server in the middle of a call: the test asks in its name and lets it finish. */
+function legacyServer() {
+  let finish: (relayed: Relayed) => void = () => {};
+  let fail: (error: unknown) => void = () => {};
+  let options: BridgeOptions = {};
+  const script = (given: BridgeOptions) => {
+    options = given;
+    return new Promise<Relayed>((resolve, reject) => {
+      finish = resolve;
+      fail = reject;
+      given.signal?.addEventListener('abort', () => reject(new HostError('cancelled', 'gone')));
+    });
+  };
+  return {
+    script,
+    ask: (method: string, params?: string, id?: number) => {
+      const asked = inbound(method, params, id);
+      options.onServerRequest?.(asked.request);
+      return asked;
+    },
+    finish: (text = '{"content":[]}') => finish(legacyResult(text)),
+    fail: (error: unknown) => fail(error),
+    isCancelled: () => options.signal?.aborted === true,
+  };
+}
+
+describe('modern client, legacy server that asks in the middle of a call', () => {
+  test('the call is parked, the client answers by coming back, and the server goes on', async () => {
+    const { bridge, clock, calls } = bench();
+    const server = legacyServer();
+    const exchange = modern();
+    const moved: unknown[] = [];
+    const request = bridged(exchange, server.script, { onMoved: (to) => moved.push(to) });
+    const first = bridge.relay(request);
+    const name = server.ask('elicitation/create', formParams, 1);
+    const roots = server.ask('roots/list', undefined, 2);
+    await clock.advanceAsync(5);
+    const asked = parsed(await first);
+    expect(asked).toEqual({
+      resultType: 'input_required',
+      inputRequests: {
+        'ask-1': { method: 'elicitation/create', params: { message: 'who?' } },
+        'ask-2': { method: 'roots/list' },
+      },
+      requestState: expect.stringMatching(/^[\w-]+$/),
+    });
+    exchange.leave();
+    expect(server.isCancelled()).toBe(false);
+    expect(calls.size).toBe(1);
+
+    const inputResponses = Buffer.from('{"ask-1":{"action":"accept","big":12345678901234567890},"ask-2":{"roots":[]}}');
+    const back = modern();
+    const second = bridged(back, () => done, { inputResponses, requestState: asked.requestState });
+    const final = bridge.relay(second);
+    expect(moved).toEqual([back]);
+    expect(name.answers).toHaveLength(1);
+    expect(roots.answers).toEqual([{ jsonrpc: '2.0', id: 2, result: { roots: [] } }]);
+    server.finish('{"content":[{"type":"text","text":"ada"}]}');
+    expect(parsed(await final)).toEqual({ content: [{ type: 'text', text: 'ada' }] });
+    expect([request.sent.length, second.sent.length]).toEqual([1, 0]);
+    expect([calls.size, calls.heldBytes, clock.pendingTimers]).toEqual([0, 0, 0]);
+  });
+
+  test('what was left unanswered is asked again, together with what came since', async () => {
+    const { bridge, clock } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    const one = server.ask('elicitation/create', formParams, 1);
+    const two = server.ask('elicitation/create', '{"message":"two?"}', 2);
+    await clock.advanceAsync(5);
+    const { requestState } = parsed(await first);
+    const three = server.ask('sampling/createMessage', '{"messages":[]}', 3);
+    const inputResponses = Buffer.from('{"ask-1":{"action":"decline"},"ask-2":"no object","ask-3":{"guessed":1}}');
+    const second = bridge.relay(bridged(modern(), () => done, { inputResponses, requestState }));
+    await clock.advanceAsync(5);
+    const again = parsed(await second);
+    expect(Object.keys(again.inputRequests)).toEqual(['ask-2', 'ask-3']);
+    expect([one, two, three].map(({ answers }) => answers.length)).toEqual([1, 0, 0]);
+    expect(again.requestState).not.toBe(requestState);
+
+    const used = await bridge.relay(bridged(modern(), () => done, { inputResponses, requestState }));
+    expect(parsed(used)).toMatchObject({ code: -32602, data: { fault: 'not_waiting' } });
+    expect([two, three].map(({ answers }) => answers.length)).toEqual([0, 0]);
+  });
+
+  test('the server may finish while nobody waits: its answer is kept for who comes back, once', async () => {
+    const { bridge, clock, calls } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    const name = server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const { requestState } = parsed(await first);
+    server.finish();
+    await settled();
+    expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
+    expect(calls.heldBytes).toBe('{"content":[]}'.length);
+    expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toEqual({ content: [] });
+    expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toMatchObject({ code: -32602 });
+    expect([calls.size, calls.heldBytes, clock.pendingTimers]).toEqual([0, 0, 0]);
+  });
+
+  test('a call whose client does not come back is cancelled and forgotten', async () => {
+    const { bridge, clock, calls } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    const name = server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const { requestState } = parsed(await first);
+    await clock.advanceAsync(300_000 - 1);
+    expect(server.isCancelled()).toBe(false);
+    await clock.advanceAsync(1);
+    expect(server.isCancelled()).toBe(true);
+    expect(name.answers).toEqual([expect.objectContaining({ error: expect.anything() })]);
+    expect([calls.size, clock.pendingTimers]).toEqual([0, 0]);
+    expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toMatchObject({ code: -32602 });
+  });
+
+  test('a client that leaves before it was asked, or before it has its answer, takes the call with it', async () => {
+    const { bridge, clock, calls } = bench();
+    const early = legacyServer();
+    const exchange = modern();
+    const first = bridge.relay(bridged(exchange, early.script));
+    const name = early.ask('elicitation/create', formParams);
+    exchange.leave();
+    await expect(first).rejects.toMatchObject({ code: 'cancelled' });
+    expect([early.isCancelled(), name.answers.length, calls.size, clock.pendingTimers]).toEqual([true, 1, 0, 0]);
+
+    const late = legacyServer();
+    const asked = bridge.relay(bridged(modern(), late.script));
+    late.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const back = modern();
+    const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
+    const { requestState } = parsed(await asked);
+    const second = bridge.relay(bridged(back, () => done, { inputResponses, requestState }));
+    expect(late.isCancelled()).toBe(false);
+    back.leave();
+    await expect(second).rejects.toMatchObject({ code: 'cancelled' });
+    expect([late.isCancelled(), calls.size, clock.pendingTimers]).toEqual([true, 0, 0]);
+  });
+
+  test('what the client did not declare is refused, and the call goes on', async () => {
+    const { bridge, clock } = bench();
+    for (const capabilities of ['{}', '{"roots":{}}']) {
+      const server = legacyServer();
+      const relayed = bridge.relay(bridged(modern({ capabilities }), server.script));
+      const { answers } = server.ask('elicitation/create', formParams);
+      expect(answers).toEqual([
+        { jsonrpc: '2.0', id: 7, error: { code: -32601, message: 'the client does not support elicitation' } },
+      ]);
+      expect(server.ask('vendor/ask').answers).toEqual([
+        expect.objectContaining({ error: expect.objectContaining({ code: -32601 }) }),
+      ]);
+      server.finish();
+      expect(parsed(await relayed)).toEqual({ content: [] });
+    }
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('a client that comes back with less declared is not asked again for what it no longer has', async () => {
+    const { bridge, clock } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    const name = server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const { requestState } = parsed(await first);
+    const second = bridge.relay(bridged(modern({ capabilities: '{"roots":{}}' }), () => done, { requestState }));
+    expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32601 }) })]);
+    server.finish();
+    expect(parsed(await second)).toEqual({ content: [] });
+  });
+
+  test('what the server takes back is not asked', async () => {
+    const { bridge, clock } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    server.ask('elicitation/create', formParams).request.cancel();
+    expect(clock.pendingTimers).toBe(0);
+    server.finish();
+    expect(parsed(await first)).toEqual({ content: [] });
+  });
+
+  test('at most 16 calls of one caller are parked and 256 of all; the next ask is refused as overloaded', async () => {
+    const { bridge, clock, calls } = bench();
+    const parkedOf = async (principal: string) => {
+      const server = legacyServer();
+      void bridge.relay(bridged(modern({ principal }), server.script)).catch(() => {});
+      const { answers } = server.ask('elicitation/create', formParams);
+      return { server, answers };
+    };
+    const parkedOnes = [];
+    for (let i = 0; i < 16; i++) parkedOnes.push(await parkedOf('ada'));
+    const overloaded = [
+      expect.objectContaining({
+        error: expect.objectContaining({ code: -31015, message: expect.stringMatching(/^overloaded/) }),
+      }),
+    ];
+    expect((await parkedOf('ada')).answers).toEqual(overloaded);
+    for (let i = 16; i < 256; i++) parkedOnes.push(await parkedOf(`other ${i >> 4}`));
+    expect((await parkedOf('somebody')).answers).toEqual(overloaded);
+    expect(calls.size).toBe(256);
+    expect(parkedOnes.every(({ answers }) => answers.length === 0)).toBe(true);
+    parkedOnes[0]?.server.finish();
+    await settled();
+    expect((await parkedOf('ada')).answers).toEqual([]);
+    await clock.advanceAsync(400_000);
+    expect([calls.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('a failed call is told as it failed', async () => {
+    const { bridge } = bench();
+    const server = legacyServer();
+    const relayed = bridge.relay(bridged(modern(), server.script));
+    const error = new HostError('timeout', 'too slow');
+    server.fail(error);
+    await expect(relayed).rejects.toBe(error);
+  });
+});
+
+describe('modern client, legacy server that wants an address visited first', () => {
+  const required: Relayed = {
+    kind: 'error',
+    bytes: Buffer.from(
+      '{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example","message":"sign in"}]}}',
+    ),
+    era: 'legacy',
+  };
+
+  test('the client is asked, and the request is sent anew when it agreed', async () => {
+    const { bridge } = bench();
+    const { inputRequests, requestState } = parsed(await bridge.relay(bridged(modern(), () => required)));
+    expect(inputRequests).toEqual({
+      'url-1': {
+        method: 'elicitation/create',
+        params: { mode: 'url', elicitationId: 'e', url: 'https://a.example', message: 'sign in' },
+      },
+    });
+    const declined = bridged(modern(), () => done, {
+      requestState,
+      inputResponses: Buffer.from('{"url-1":{"action":"decline"}}'),
+    });
+    expect(parsed(await bridge.relay(declined))).toMatchObject({ code: -32602 });
+    const agreed = bridged(modern(), () => legacyResult('{"content":[]}'), {
+      requestState,
+      inputResponses: Buffer.from('{"url-1":{"action":"accept"}}'),
+    });
+    expect(parsed(await bridge.relay(agreed))).toEqual({ content: [] });
+    expect([declined.sent.length, agreed.sent.length]).toEqual([0, 1]);
+    expect(agreed.sent[0]).not.toHaveProperty('members');
+  });
+
+  test('a client that cannot visit it is told what it lacks, in words of its own era', async () => {
+    const { bridge } = bench();
+    const told = await bridge.relay(bridged(modern({ capabilities: '{"elicitation":{}}' }), () => required));
+    expect(parsed(told)).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } });
+  });
+});
