@@ -222,6 +222,22 @@ describe('legacy client, legacy server', () => {
     expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call is over' } }]);
   });
 
+  test('an answer that comes after the call is not taken for one', async () => {
+    const exchange = fakeExchange('legacy');
+    let answer: () => void = () => {};
+    const ask: typeof exchange.ask = () =>
+      new Promise((resolve) => {
+        answer = () => resolve({ kind: 'result', bytes: Buffer.from('{}'), mayHold: 0 });
+      });
+    const asked = inbound('roots/list');
+    const { relayed, finish } = middle({ ...exchange, ask }, asked);
+    finish();
+    await relayed;
+    answer();
+    await settled();
+    expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call is over' } }]);
+  });
+
   test('a client that gives no answer is told of in words', async () => {
     const exchange = fakeExchange('legacy');
     const asked = inbound('roots/list');

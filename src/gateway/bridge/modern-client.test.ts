@@ -12,6 +12,7 @@ import {
 import { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { seededRandom } from '../../kernel/random.js';
+import { InboundRequest } from '../../wire/inbound-request.js';
 import { createBridge } from './bridge.js';
 import type { BridgeOptions, Relayed } from './bridge-ports.js';
 import { ParkedCalls } from './parked-calls.js';
@@ -347,6 +348,86 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect((await parkedOf('ada')).answers).toEqual([]);
     await clock.advanceAsync(400_000);
     expect([calls.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('places are given back one by one', async () => {
+    const { bridge, calls } = bench();
+    const parked = () => {
+      const server = legacyServer();
+      void bridge.relay(bridged(modern(), server.script));
+      return { server, isRefused: server.ask('elicitation/create', formParams).answers.length > 0 };
+    };
+    const first = Array.from({ length: 16 }, parked);
+    for (const { server } of first.slice(1)) server.finish();
+    await settled();
+    expect(calls.size).toBe(1);
+    expect(Array.from({ length: 16 }, parked).map(({ isRefused }) => isRefused)).toEqual([
+      ...Array(15).fill(false),
+      true,
+    ]);
+  });
+
+  test('once the client came back, the exchange it came with first is nobody to the call', async () => {
+    const { bridge, clock } = bench();
+    const server = legacyServer();
+    const exchange = modern();
+    const first = bridge.relay(bridged(exchange, server.script));
+    server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
+    const { requestState } = parsed(await first);
+    const second = bridge.relay(bridged(modern(), () => done, { inputResponses, requestState }));
+    exchange.leave();
+    expect(server.isCancelled()).toBe(false);
+    server.finish();
+    expect(parsed(await second)).toEqual({ content: [] });
+  });
+
+  test('a client that has left already when it comes back ends the call', async () => {
+    const { bridge, clock, calls } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    server.ask('elicitation/create', formParams);
+    await clock.advanceAsync(5);
+    const { requestState } = parsed(await first);
+    const gone = modern();
+    gone.leave();
+    await expect(bridge.relay(bridged(gone, () => done, { requestState }))).rejects.toMatchObject({
+      code: 'cancelled',
+    });
+    expect([server.isCancelled(), calls.size, clock.pendingTimers]).toEqual([true, 0, 0]);
+  });
+
+  test('a server that acts the moment it is answered finds everything in order', async () => {
+    const { bridge, clock } = bench();
+    let options: BridgeOptions = {};
+    const first = bridge.relay(
+      bridged(modern(), (given) => {
+        options = given;
+        return new Promise<Relayed>(() => {});
+      }),
+    );
+    const other = inbound('roots/list');
+    const hasty = new InboundRequest('1', 'elicitation/create', Buffer.from(formParams), undefined, () =>
+      other.request.cancel(),
+    );
+    options.onServerRequest?.(hasty);
+    options.onServerRequest?.(other.request);
+    await clock.advanceAsync(5);
+    const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
+    const { requestState } = parsed(await first);
+    void bridge.relay(bridged(modern(), () => done, { inputResponses, requestState }));
+    // Nothing is left to ask, so nothing is gathered.
+    expect([clock.pendingTimers, other.answers.length]).toEqual([0, 0]);
+  });
+
+  test('what is asked is kept though its buffer is used for something else', async () => {
+    const { bridge, clock } = bench();
+    const server = legacyServer();
+    const first = bridge.relay(bridged(modern(), server.script));
+    server.ask('elicitation/create', formParams).request.params?.fill(0x20);
+    await clock.advanceAsync(5);
+    expect(parsed(await first).inputRequests['ask-1'].params).toEqual(JSON.parse(formParams));
   });
 
   test('a failed call is told as it failed', async () => {
