@@ -18,7 +18,7 @@ import { isDeclared, wordsFor } from './client-needs.js';
 import { type InputRequest, type InputRequired, readInputRequired } from './input-required.js';
 import { askLimitMs } from './server-asks.js';
 
-const roundsMax = 8;
+export const roundsMax = 8;
 /** A server that only wants to be asked again is not asked in a tight loop. */
 const stateOnlyPauseMs = 250;
 /** What the client said, of one round. */

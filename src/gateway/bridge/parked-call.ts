@@ -16,7 +16,7 @@ import type { BridgedRequest, BridgeOptions, Relayed } from './bridge-ports.js';
 import { cancelled, refuseUndeclared, refuseUnknown } from './bridge-words.js';
 import { isDeclared, type Need, needOf } from './client-needs.js';
 import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from './input-required.js';
-import type { ParkedCalls } from './parked-calls.js';
+import type { ParkedCalls, Resumable } from './parked-calls.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
 /** Requests that a server sends together are asked together. */
@@ -51,7 +51,7 @@ export interface ParkedCallPorts {
   readonly tell: (relayed: Relayed) => Relayed;
 }
 
-export class ParkedCall {
+export class ParkedCall implements Resumable {
   readonly #first: BridgedRequest;
   readonly #ports: ParkedCallPorts;
   readonly #ending = new AbortController();
@@ -82,7 +82,6 @@ export class ParkedCall {
     return waiting;
   }
 
-  /** Undefined: nothing waits for this round. */
   resume(round: number, { exchange, inputResponses }: BridgedRequest): Promise<Relayed> | undefined {
     if (this.#state.kind !== 'asked' || round !== this.#round) return undefined;
     this.#exchange = exchange;

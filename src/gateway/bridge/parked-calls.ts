@@ -3,15 +3,20 @@
  * Not here: what happens to one of them (parked-call.ts).
  */
 import { newId } from '../../kernel/random.js';
-import type { ParkedCall } from './parked-call.js';
+import type { BridgedRequest, Relayed } from './bridge-ports.js';
 
 export const parkedMax = 256;
 export const parkedPerPrincipalMax = 16;
 /** Answers that wait for their client to come back, all together. */
-const heldBytesMax = 64 * 1024 * 1024;
+export const heldBytesMax = 64 * 1024 * 1024;
+
+export interface Resumable {
+  /** Undefined: nothing waits for this round. */
+  resume(round: number, request: BridgedRequest): Promise<Relayed> | undefined;
+}
 
 export class ParkedCalls {
-  readonly #byId = new Map<string, ParkedCall>();
+  readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
   #heldBytes = 0;
 
@@ -24,7 +29,7 @@ export class ParkedCalls {
   }
 
   /** The id of its new place; undefined: there is none left. */
-  add(call: ParkedCall, principal: string): string | undefined {
+  add(call: Resumable, principal: string): string | undefined {
     const own = this.#perPrincipal.get(principal) ?? 0;
     if (this.#byId.size >= parkedMax || own >= parkedPerPrincipalMax) return undefined;
     const id = newId();
@@ -40,7 +45,7 @@ export class ParkedCalls {
     else this.#perPrincipal.delete(principal);
   }
 
-  get(id: string): ParkedCall | undefined {
+  get(id: string): Resumable | undefined {
     return this.#byId.get(id);
   }
 

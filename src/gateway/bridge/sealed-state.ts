@@ -26,7 +26,7 @@ export interface StateOwner {
 
 export type Opened = { readonly kind: StateKind; readonly text: string } | { readonly fault: StateFault };
 
-const stateLifeMs = 10 * 60_000;
+export const stateLifeMs = 10 * 60_000;
 const version = 1;
 const nonceBytes = 12;
 const tagBytes = 16;
