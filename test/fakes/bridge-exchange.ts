@@ -83,7 +83,9 @@ export type Script = (options: BridgeOptions, round: number) => Relayed | Promis
 export function bridged(
   exchange: Exchange,
   script: Script,
-  more: Partial<Pick<BridgedRequest, 'inputResponses' | 'requestState' | 'identity' | 'server' | 'onMoved'>> = {},
+  more: Partial<
+    Pick<BridgedRequest, 'inputResponses' | 'requestState' | 'identity' | 'server' | 'serverEra' | 'onMoved'>
+  > = {},
 ): BridgedRequest & { readonly sent: BridgeOptions[] } {
   const sent: BridgeOptions[] = [];
   return {

@@ -25,6 +25,8 @@ export type SendUpstream = (options: BridgeOptions) => Promise<Relayed>;
 export interface BridgedRequest {
   readonly exchange: Exchange;
   readonly server: string;
+  /** As last known; absent: not known. A modern server never asks in the middle of a call, and nothing is prepared for it. */
+  readonly serverEra?: Era;
   readonly send: SendUpstream;
   /** The bytes that make it this request and no other: method, name or URI, arguments. Only a bridge that seals state asks. */
   readonly identity: () => Buffer;

@@ -129,6 +129,23 @@ describe('modern client, modern server', () => {
     await expect(bridge.relay(plain)).rejects.toMatchObject({ code: 'protocol_error' });
   });
 
+  test('where the server is known to be modern, nothing is prepared for parking', async () => {
+    const { bridge } = bench();
+    const asked = inbound('elicitation/create', formParams);
+    const request = bridged(
+      modern(),
+      (options) => {
+        options.onServerRequest?.(asked.request);
+        return asks(`"k":${form}`, '"s"');
+      },
+      { serverEra: 'modern' },
+    );
+    expect(parsed(await bridge.relay(request)).requestState).toMatch(/^[\w-]{100,}$/);
+    expect(request.sent[0]).not.toHaveProperty('signal');
+    // Should it come up as a legacy one after all, it is refused and not left waiting.
+    expect(asked.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
+  });
+
   test('a client that leaves takes its call with it', async () => {
     const { bridge, clock } = bench();
     const exchange = modern();

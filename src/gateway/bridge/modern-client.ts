@@ -6,7 +6,9 @@
  * only by the same caller with the same request.
  */
 import type { Clock } from '../../kernel/clock.js';
+import type { InboundRequest } from '../../wire/inbound-request.js';
 import { RPC } from '../../wire/rpc-codes.js';
+import type { Client } from '../exchange.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from './bridge-ports.js';
 import { invalidState, missingCapability, refuseUndeclared, refuseUnknown, rpcError } from './bridge-words.js';
 import { carriedCapabilities } from './carried-capabilities.js';
@@ -54,16 +56,19 @@ function sendFirst(request: BridgedRequest, ports: ModernPorts, members: string 
   const options: BridgeOptions = members === undefined ? { capabilities } : { capabilities, members };
   const seal = (kind: StateKind, text: string) => ports.seal.seal(kind, text, ownerOf(request));
   const tell = (relayed: Relayed) => told(request, relayed, seal);
-  // Nothing can be parked that nobody can be asked for: the plain way costs no signal of its own.
-  if (!canBeAsked(client.capabilities)) return request.send({ ...options, onServerRequest: refuseInbound }).then(tell);
+  // Nothing is parked where nobody can be asked or nothing asks: the plain way costs no signal of its own.
+  if (!canBeAsked(client.capabilities) || request.serverEra === 'modern')
+    return request.send({ ...options, onServerRequest: (inbound) => refuse(inbound, client) }).then(tell);
   const { clock, calls } = ports;
   return new ParkedCall(request, { clock, calls, tell, seal: (handle) => seal('parked', handle) }).start(options);
 }
 
-function refuseInbound(inbound: Parameters<NonNullable<BridgeOptions['onServerRequest']>>[0]): void {
+function refuse(inbound: InboundRequest, { capabilities }: Client): void {
   const need = needOf(inbound.method, inbound.params);
-  if (need) refuseUndeclared(inbound, need);
-  else refuseUnknown(inbound);
+  if (!need) refuseUnknown(inbound);
+  else if (!isDeclared(need, capabilities)) refuseUndeclared(inbound, need);
+  // It came up in another era than it was known by, just now: the next call is prepared for it.
+  else inbound.refuse(RPC.internalError, 'the client cannot be asked because of this call');
 }
 
 /** What the client is told of what the server answered. */
