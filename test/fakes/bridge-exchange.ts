@@ -118,5 +118,31 @@ export function inbound(method: string, params?: string, id = 7): { request: Inb
   return { request, answers };
 }
 
+/** A legacy server in the middle of a call: the test asks in its name and lets it finish. */
+export function legacyServer() {
+  let finish: (relayed: Relayed) => void = () => {};
+  let fail: (error: unknown) => void = () => {};
+  let options: BridgeOptions = {};
+  const script = (given: BridgeOptions) => {
+    options = given;
+    return new Promise<Relayed>((resolve, reject) => {
+      finish = resolve;
+      fail = reject;
+      given.signal?.addEventListener('abort', () => reject(new HostError('cancelled', 'gone')));
+    });
+  };
+  return {
+    script,
+    ask: (method: string, params?: string, id?: number) => {
+      const asked = inbound(method, params, id);
+      options.onServerRequest?.(asked.request);
+      return asked;
+    },
+    finish: (text = '{"content":[]}') => finish(legacyResult(text)),
+    fail: (error: unknown) => fail(error),
+    isCancelled: () => options.signal?.aborted === true,
+  };
+}
+
 /** Lets promise reactions run. */
 export const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
