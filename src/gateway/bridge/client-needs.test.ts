@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest';
+import { capabilitiesOf, everything, fakeExchange } from '../../../test/fakes/bridge-exchange.js';
+import { carriedCapabilities } from './carried-capabilities.js';
+import { canBeAsked, isDeclared, type Need, needOf, requiredCapabilities } from './client-needs.js';
+
+describe('what a request needs of a client', () => {
+  test.each([
+    ['elicitation/create', '{"message":"?"}', 'form', '{"elicitation":{}}'],
+    ['elicitation/create', '{"mode":"form"}', 'form', '{"elicitation":{"form":{}}}'],
+    ['elicitation/create', '{"mode":"url"}', 'url', '{"elicitation":{"url":{}}}'],
+    ['sampling/createMessage', '{"messages":[]}', 'sampling', '{"sampling":{}}'],
+    ['sampling/createMessage', '{"toolChoice":{}}', 'samplingTools', '{"sampling":{"tools":{}}}'],
+    ['roots/list', undefined, 'roots', '{"roots":{}}'],
+  ])('%s %s: %s', (method, params, need, declared) => {
+    expect(needOf(method, params === undefined ? undefined : Buffer.from(params))).toBe(need);
+    expect(isDeclared(need as Need, capabilitiesOf(declared))).toBe(true);
+    expect(isDeclared(need as Need, capabilitiesOf('{}'))).toBe(false);
+  });
+
+  test('is nothing that anybody could have, for a method nobody knows', () => {
+    expect(needOf('vendor/ask', undefined)).toBeUndefined();
+  });
+
+  test('is not declared by less than it', () => {
+    expect(isDeclared('url', capabilitiesOf('{"elicitation":{}}'))).toBe(false);
+    expect(isDeclared('samplingTools', capabilitiesOf('{"sampling":{}}'))).toBe(false);
+  });
+
+  test('is told as the protocol has it', () => {
+    expect(requiredCapabilities(new Set(['form', 'url', 'sampling', 'samplingTools', 'roots']))).toBe(
+      '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}',
+    );
+    expect(requiredCapabilities(new Set(['sampling']))).toBe('{"sampling":{}}');
+  });
+
+  test('nobody can be asked who declares nothing', () => {
+    expect(canBeAsked(capabilitiesOf('{"experimental":{}}'))).toBe(false);
+    expect(canBeAsked(capabilitiesOf('{"roots":{}}'))).toBe(true);
+  });
+});
+
+describe('what a server is told of the client', () => {
+  const carried = (raw: string, isReachable = true) =>
+    carriedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
+
+  test('is what the client wrote, as it wrote it', () => {
+    expect(carried(everything)).toBe(everything);
+    expect(carried('{"sampling":{"x": 12345678901234567890}}')).toBe('{"sampling":{"x": 12345678901234567890}}');
+    expect(carried('{}')).toBe('{}');
+  });
+
+  test('is less than it where nobody would route what follows', () => {
+    expect(
+      carried(
+        '{"tasks":{},"roots":{},"vendor":1,"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":1}}}',
+      ),
+    ).toBe('{"roots":{},"extensions":{"io.modelcontextprotocol/ui":{"a":1}}}');
+  });
+
+  test('holds nothing that the client could be asked, when it cannot be reached', () => {
+    expect(carried('{"elicitation":{},"experimental":{"a":1}}', false)).toBe('{"experimental":{"a":1}}');
+  });
+});

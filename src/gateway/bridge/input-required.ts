@@ -1,0 +1,118 @@
+/**
+ * Results by which a modern server says that it needs something of the client first (`resultType: "input_required"`):
+ * whether one is such, what it asks for, and how they are written.
+ * Not here: whom to ask, and what was declared (client-needs.ts).
+ *
+ * Invariants: a result that some reader could take for one of these is one, or is refused; an entry's bytes are the server's.
+ */
+import { readString } from '../../wire/envelope.js';
+import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
+import { eachMember } from '../../wire/json-scan.js';
+import type { Relayed } from './bridge-ports.js';
+import { brokenServer, quoted } from './bridge-words.js';
+import { type Need, needOf } from './client-needs.js';
+
+/** Of one round. */
+export const inputRequestsMax = 32;
+export const inputRequiredBytesMax = 1024 * 1024;
+
+export interface InputRequest {
+  readonly key: string;
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  readonly need: Need;
+}
+
+export interface InputRequired {
+  readonly requests: readonly InputRequest[];
+  /** The value of `requestState` in the bytes, quotes included; undefined when the server keeps none. */
+  readonly state: Span | undefined;
+}
+
+const inputRequired = Buffer.from('input_required');
+const escaped = Buffer.from('\\u');
+
+/** Undefined: the server has answered. Throws a HostError for one that cannot be understood. */
+export function readInputRequired(
+  server: string,
+  method: string,
+  { kind, bytes, era }: Relayed,
+): InputRequired | undefined {
+  if (kind !== 'result' || era !== 'modern') return undefined;
+  // Nearly no result passes this: whoever hides the word must write an escape.
+  if (!bytes.includes(inputRequired) && !bytes.includes(escaped)) return undefined;
+  const parts = outerParts(server, bytes);
+  if (!parts) return undefined;
+  const broken = (what: string, reason: string) => brokenServer(server, what, reason);
+  if (!askingMethods.has(method)) throw broken(`${quoted(method)} cannot be answered by asking`, 'input_not_possible');
+  if (bytes.length > inputRequiredBytesMax)
+    throw broken(`asks in more than ${inputRequiredBytesMax} bytes`, 'input_too_large');
+  const requests = parts.requests ? inputRequests(server, bytes, parts.requests) : [];
+  if (requests.length === 0 && !parts.state) throw broken('asks for nothing and keeps no state', 'input_empty');
+  if (parts.state && bytes[parts.state.start] !== 0x22) throw broken('requestState is not a string', 'input_malformed');
+  return { requests, state: parts.state };
+}
+
+/** No other request may be answered by asking. */
+const askingMethods: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
+
+const outerKeys = ['resultType', 'inputRequests', 'requestState'] as const;
+
+function outerParts(
+  server: string,
+  bytes: Buffer,
+): { requests: Span | undefined; state: Span | undefined } | undefined {
+  const spans: (Span | undefined)[] = [];
+  let asks = false;
+  let doubled = false;
+  eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    const at = outerKeys.findIndex((key) => keyIs(bytes, keyStart, keyEnd, key));
+    if (at < 0) return undefined;
+    if (spans[at]) doubled = true;
+    spans[at] = { start: valueStart, end: valueEnd };
+    if (at === 0 && bytes[valueStart] === 0x22 && readString(bytes, valueStart + 1, valueEnd - 1) === 'input_required')
+      asks = true;
+    return undefined;
+  });
+  if (!asks) return undefined;
+  if (doubled) throw brokenServer(server, 'a result that asks has a key twice', 'input_ambiguous');
+  return { requests: spans[1], state: spans[2] };
+}
+
+function inputRequests(server: string, bytes: Buffer, { start, end }: Span): InputRequest[] {
+  const broken = (what: string) => brokenServer(server, what, 'input_malformed');
+  const found = new Map<string, InputRequest>();
+  const after = eachMember(bytes, start, end, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    const key = readString(bytes, keyStart, keyEnd);
+    if (found.has(key)) throw broken(`asks twice under the key ${quoted(key)}`);
+    if (found.size >= inputRequestsMax) throw broken(`asks for more than ${inputRequestsMax} things at once`);
+    const entry = bytes.subarray(valueStart, valueEnd);
+    const method = memberString(entry, 'method') ?? '';
+    const params = memberBytes(entry, 'params');
+    const need = needOf(method, params);
+    if (!need) throw broken(`asks ${quoted(method)}, which no client can be asked`);
+    if (!params && need !== 'roots') throw broken(`asks ${quoted(method)} without params`);
+    found.set(key, { key, method, params, need });
+    return undefined;
+  });
+  if (after < 0) throw broken('inputRequests is not an object');
+  return [...found.values()];
+}
+
+/** The result with another state in it; all else as it was. `state` needs no escapes. */
+export const withState = (bytes: Buffer, { start, end }: Span, state: string): Buffer =>
+  Buffer.concat([bytes.subarray(0, start), Buffer.from(`"${state}"`), bytes.subarray(end)]);
+
+/** A result that asks, in words of ours. `state` needs no escapes. */
+export function inputRequiredResult(
+  requests: Iterable<{ readonly key: string; readonly method: string; readonly params: Buffer | undefined }>,
+  state: string,
+): Relayed {
+  const entries = Array.from(
+    requests,
+    ({ key, method, params }) =>
+      `${JSON.stringify(key)}:{"method":${JSON.stringify(method)}${params ? `,"params":${params.toString('utf8')}` : ''}}`,
+  );
+  const text = `{"resultType":"input_required","inputRequests":{${entries.join(',')}},"requestState":"${state}"}`;
+  return { kind: 'result', bytes: Buffer.from(text), era: 'modern' };
+}

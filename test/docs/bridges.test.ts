@@ -1,0 +1,37 @@
+/** The limits that docs/bridges.md states are those in force. */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
+import { roundsMax } from '../../src/gateway/bridge/input-rounds.js';
+import { gatherMs, parkedLifeMs } from '../../src/gateway/bridge/parked-call.js';
+import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/bridge/parked-calls.js';
+import { stateLifeMs } from '../../src/gateway/bridge/sealed-state.js';
+import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
+
+const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'utf8');
+const MiB = 1024 * 1024;
+const minuteMs = 60_000;
+
+/** The right cell of the row, of the table of limits, whose left cell begins so. */
+const limit = (start: string): string => {
+  const row = text.split('\n').find((line) => line.startsWith(`| ${start}`));
+  return row?.split('|')[2]?.trim() ?? '';
+};
+
+test.each([
+  ['questions of one call at once', `${inputRequestsMax}, in ${inputRequiredBytesMax / MiB} MiB`],
+  ['questions of one call at once', `${asksMax}, in ${inputRequiredBytesMax / MiB} MiB`],
+  ['time of a legacy client', `${askLimitMs / minuteMs} min`],
+  ['rounds of questions', `${roundsMax}`],
+  ['time of a modern client', `${parkedLifeMs / minuteMs} min, then the call is cancelled`],
+  ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
+  ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
+  ['time in which', `${gatherMs} ms`],
+])('%s: %s', (start, words) => {
+  expect(limit(start)).toBe(words);
+});
+
+test('a sealed state is good for as long as is said', () => {
+  expect(stateLifeMs).toBe(10 * minuteMs);
+  expect(text).toContain('good for ten minutes');
+});
