@@ -37,21 +37,30 @@ function requireNode() {
 export const bin = (name) => path.join(root, 'node_modules', '.bin', name);
 
 /** Runs `npm ci` when what is installed is not what package-lock.json says. */
-export async function ensureDependencies() {
-  const modules = path.join(root, 'node_modules');
+export const ensureDependencies = () => ensureInstalled(root, 'dependencies installed', []);
+
+/** Where the official conformance suite, its Node and other people's clients live: apart from the product's own tree. */
+export const conformanceTools = path.join(root, 'test', 'conformance', 'tools');
+
+/** Installs them. No script of theirs is run. */
+export const ensureConformanceTools = () =>
+  ensureInstalled(conformanceTools, 'conformance tools installed', ['--ignore-scripts']);
+
+async function ensureInstalled(folder, done, options) {
+  const modules = path.join(folder, 'node_modules');
   // A linked node_modules belongs to another checkout; `npm ci` would delete it there.
   if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
   const stamp = path.join(modules, '.hostler-stamp');
-  const wanted = dependenciesKey();
+  const wanted = dependenciesKey(folder);
   if (read(stamp) === wanted) return;
-  await withLock(`tree-${root}`, () => {
+  await withLock(`tree-${folder}`, () => {
     const found = read(stamp);
     if (found === wanted) return;
-    if (found === undefined && installedMatchesLockfile(modules)) {
+    if (found === undefined && installedMatchesLockfile(folder)) {
       fs.writeFileSync(stamp, wanted);
       return;
     }
-    timed('dependencies installed', () => installLocked(modules));
+    timed(done, () => installLocked(folder, options));
     fs.writeFileSync(stamp, wanted);
   });
 }
@@ -89,25 +98,25 @@ export async function ensureSystemPackages(packages = systemPackages) {
   return left;
 }
 
-function installLocked(modules) {
+function installLocked(folder, options) {
   const [npm, ...first] = npmCommand();
   const install = (...args) =>
-    run(npm, [...first, ...args, '--no-audit', '--no-fund', '--include=dev'], `npm ${args[0]}`);
+    run(npm, [...first, ...args, '--no-audit', '--no-fund', '--include=dev', ...options], `npm ${args[0]}`, folder);
   try {
     install('ci');
   } catch (error) {
-    if (!manifestMatchesLockfile()) throw error;
+    if (!manifestMatchesLockfile(folder)) throw error;
     // Written against a mirror that holds no packages for other platforms, the lockfile lacks those optional ones, and
     // `npm ci` refuses it. `npm install` takes it, so what came out is checked instead.
-    fs.rmSync(modules, { recursive: true, force: true });
+    fs.rmSync(path.join(folder, 'node_modules'), { recursive: true, force: true });
     install('install', '--no-save');
-    if (!installedMatchesLockfile(modules)) throw new Error('npm installed something else than package-lock.json says');
+    if (!installedMatchesLockfile(folder)) throw new Error('npm installed something else than package-lock.json says');
   }
 }
 
-function manifestMatchesLockfile() {
-  const manifest = readJson('package.json');
-  const locked = readJson('package-lock.json').packages[''];
+function manifestMatchesLockfile(folder) {
+  const manifest = readJson(folder, 'package.json');
+  const locked = readJson(folder, 'package-lock.json').packages[''];
   const wanted = ({ dependencies, devDependencies, optionalDependencies, peerDependencies }) =>
     [dependencies, devDependencies, optionalDependencies, peerDependencies].map((each) =>
       Object.entries(each ?? {}).sort(),
@@ -131,17 +140,17 @@ function aptInstall(names) {
   else process.stderr.write(last.stderr ?? '');
 }
 
-function dependenciesKey() {
-  const lockfile = fs.readFileSync(path.join(root, 'package-lock.json'));
+function dependenciesKey(folder) {
+  const lockfile = fs.readFileSync(path.join(folder, 'package-lock.json'));
   return hash([lockfile, process.versions.node.split('.')[0], process.platform, process.arch]);
 }
 
 /** True after an `npm ci` by hand: npm keeps what it installed in a hidden lockfile, written when it is done. */
-function installedMatchesLockfile(modules) {
-  const hidden = read(path.join(modules, '.package-lock.json'));
+function installedMatchesLockfile(folder) {
+  const hidden = read(path.join(folder, 'node_modules', '.package-lock.json'));
   if (hidden === undefined) return false;
   const installed = JSON.parse(hidden).packages;
-  const locked = readJson('package-lock.json').packages;
+  const locked = readJson(folder, 'package-lock.json').packages;
   const same = ([name, entry]) =>
     locked[name]?.version === entry.version && locked[name]?.integrity === entry.integrity;
   const present = ([name, entry]) => name === '' || entry.optional || installed[name] !== undefined;
@@ -171,8 +180,8 @@ function npmCommand() {
 }
 
 /** Runs to the end, silently; what it printed is shown only if it fails. */
-function run(command, args, name) {
-  const done = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+function run(command, args, name, cwd = root) {
+  const done = spawnSync(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
   if (done.status === 0) return;
   // npm follows a usage error with all its options.
   const output = [done.stdout, done.stderr]
@@ -205,7 +214,7 @@ function read(file) {
   }
 }
 
-const readJson = (file) => JSON.parse(fs.readFileSync(path.join(root, file), 'utf8'));
+const readJson = (folder, file) => JSON.parse(fs.readFileSync(path.join(folder, file), 'utf8'));
 
 function timed(done, work) {
   const startedMs = Date.now();
@@ -222,6 +231,7 @@ const steps = {
   deps: [ensureDependencies],
   build: [ensureDependencies, ensureBuild],
   system: [ensureSystemPackages],
+  conformance: [ensureConformanceTools],
   all: [ensureDependencies, ensureSystemPackages, ensureBuild],
 };
 

@@ -12,7 +12,7 @@ const id = /AC-[A-Z]+\d+|D-\d{2}|N-[A-Z]+\d+|[PFSKBXL]\d{1,2}/.source;
 function testFiles(folder: string): string[] {
   return readdirSync(path.join(root, folder), { withFileTypes: true }).flatMap((entry) => {
     const name = path.join(folder, entry.name);
-    if (entry.isDirectory()) return testFiles(name);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : testFiles(name);
     return /\.(test|long)\.ts$/.test(entry.name) ? [name] : [];
   });
 }

@@ -1,0 +1,55 @@
+/**
+ * What is run: each kind of upstream under each revision's requirements, and which scenarios make sense where.
+ * Not here: how (run.mjs), and what may fail and why (expected-failures.yml).
+ */
+
+/** The revisions that the suite keeps frozen requirements for, and the era each belongs to. */
+export const requirements = [
+  { revision: '2025-11-25', era: 'legacy' },
+  { revision: '2026-07-28', era: 'modern' },
+];
+
+/** How the fixture is reached behind the gateway. */
+export const upstreams = [
+  { name: 'stdio-modern', kind: 'stdio', era: 'modern' },
+  { name: 'stdio-legacy', kind: 'stdio', era: 'legacy' },
+  { name: 'http-modern', kind: 'http', era: 'modern' },
+  { name: 'http-legacy', kind: 'http', era: 'legacy' },
+  { name: 'http-sse', kind: 'sse', era: 'legacy' },
+];
+
+/** Scenarios that name no tool and no prompt: these also run where names have the server's in front. */
+export const nameless = new Set([
+  'server-initialize',
+  'server-stateless',
+  'logging-set-level',
+  'ping',
+  'tools-list',
+  'server-sse-multiple-streams',
+  'resources-list',
+  'resources-read-text',
+  'resources-read-binary',
+  'resources-templates-read',
+  'resources-subscribe',
+  'resources-unsubscribe',
+  'sep-2164-resource-not-found',
+  'prompts-list',
+  'dns-rebinding-protection',
+  'caching',
+  'input-required-result-unsupported-methods',
+]);
+
+/** The suite as a server, the gateway as its client: what needs no authorization. */
+export const clientScenarios = {
+  '2025-11-25': ['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'],
+  '2026-07-28': [
+    'tools_call',
+    'request-metadata',
+    'sep-2322-client-request-state',
+    'http-standard-headers',
+    'http-custom-headers',
+    'http-invalid-tool-headers',
+    'json-schema-ref-no-deref',
+    'json-schema-2020-12-preservation',
+  ],
+};

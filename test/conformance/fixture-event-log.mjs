@@ -1,0 +1,31 @@
+/** What the fixture's legacy streams have sent, so that a client which lost one hears the rest of it. */
+const eventsMax = 1_000;
+
+export class EventLog {
+  #events = new Map();
+  #count = 0;
+
+  async storeEvent(streamId, message) {
+    this.#count += 1;
+    const id = `${streamId}_${this.#count}`;
+    this.#events.set(id, { streamId, message });
+    if (this.#events.size > eventsMax) this.#events.delete(this.#events.keys().next().value);
+    return id;
+  }
+
+  async getStreamIdForEventId(id) {
+    return this.#events.get(id)?.streamId;
+  }
+
+  async replayEventsAfter(lastId, { send }) {
+    const streamId = this.#events.get(lastId)?.streamId ?? '';
+    let isAfter = false;
+    for (const [id, event] of this.#events) {
+      // A priming event has no message worth sending again.
+      if (isAfter && event.streamId === streamId && Object.keys(event.message).length > 0)
+        await send(id, event.message);
+      if (id === lastId) isAfter = true;
+    }
+    return streamId;
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * Starts what the suite is pointed at: the fixture, and `hostler up` with the fixture behind it.
+ * Not here: the suite (suite.mjs).
+ *
+ * Invariant: whatever was started is ended by `stop`, and ends by itself when this process dies (fixtures hold our stdin).
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+const fixtureFile = here('./fixture-server.mjs');
+const secondFile = here('../fixtures/servers/sdk2-stdio.mjs');
+const hostlerFile = here('../../dist/cli/main.js');
+const readyMsMax = 30_000;
+const stopMsMax = 15_000;
+
+/** The fixture over HTTP or HTTP+SSE, by itself. */
+export async function startFixture({ kind, era }) {
+  const child = spawn(process.execPath, [fixtureFile, kind, '--era', era], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const line = await firstLine(child, 'the fixture');
+  const url = /^listening (\S+)$/.exec(line)?.[1];
+  if (url === undefined) throw new Error(`the fixture said: ${line}`);
+  return { url, stop: () => end(child, 'SIGKILL') };
+}
+
+/** `hostler up` with these servers. `log` takes what it says on stderr. */
+export async function startHostler(mcpServers, { log } = {}) {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));
+  const config = path.join(folder, 'hostler.json');
+  writeFileSync(config, JSON.stringify({ mcpServers }, null, 2));
+  const options = [
+    '--auth',
+    'none',
+    '--port',
+    '0',
+    '--json',
+    '--config',
+    config,
+    '--data-dir',
+    path.join(folder, 'data'),
+  ];
+  const child = spawn(process.execPath, [hostlerFile, 'up', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    said = (said + chunk).slice(-20_000);
+    log?.(chunk);
+  });
+  const stop = async () => {
+    await end(child, 'SIGTERM');
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    const line = JSON.parse(await firstLine(child, 'hostler up'));
+    if (line.ready !== true || typeof line.url !== 'string')
+      throw new Error(`hostler up said: ${JSON.stringify(line)}`);
+    return { url: line.url, pid: line.pid, stop, said: () => said };
+  } catch (error) {
+    await stop();
+    throw new Error(`${error.message}\n${said}`);
+  }
+}
+
+/** A gateway with the fixture as `fixture` and another server beside it. */
+export async function startCell(upstream, options) {
+  const remote = upstream.kind === 'stdio' ? undefined : await startFixture(upstream);
+  const fixture =
+    remote === undefined
+      ? { command: process.execPath, args: [fixtureFile, 'stdio', '--era', upstream.era] }
+      : { url: remote.url, ...(upstream.kind === 'sse' && { transport: 'http-sse' }) };
+  const second = { command: process.execPath, args: [secondFile] };
+  try {
+    const hostler = await startHostler({ fixture, second }, options);
+    const stop = async () => {
+      await hostler.stop();
+      await remote?.stop();
+    };
+    return { aggregate: hostler.url, single: `${hostler.url}/fixture`, stop, said: hostler.said };
+  } catch (error) {
+    await remote?.stop();
+    throw error;
+  }
+}
+
+async function firstLine(child, name) {
+  const lines = createInterface({ input: child.stdout });
+  const timer = setTimeout(() => child.kill('SIGKILL'), readyMsMax);
+  try {
+    return await Promise.race([
+      once(lines, 'line').then(([line]) => String(line)),
+      once(child, 'exit').then(([code, signal]) => {
+        throw new Error(`${name} ended before it was ready (${code ?? signal})`);
+      }),
+    ]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function end(child, signal) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const timer = setTimeout(() => child.kill('SIGKILL'), stopMsMax);
+  child.kill(signal);
+  await once(child, 'exit');
+  clearTimeout(timer);
+}

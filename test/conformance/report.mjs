@@ -1,0 +1,52 @@
+/** The matrix as a table: on the terminal, and as docs/conformance.md. Pure. */
+
+const count = (part) => (part === undefined ? '-' : `${part.passed} of ${part.total}`);
+
+/** rows: {cell, revision, single, aggregate, unscored}; each part {passed, total} or undefined. */
+export function table(rows) {
+  const head = ['upstream', 'requirements', 'scored, `/mcp/<server>`', 'without names, `/mcp`', 'unscored'];
+  const body = rows.map((row) => [
+    row.cell,
+    row.revision,
+    count(row.single),
+    count(row.aggregate),
+    row.unscored === undefined ? '-' : count(row.unscored),
+  ]);
+  const widths = head.map((title, at) => Math.max(title.length, ...body.map((cells) => cells[at].length)));
+  const line = (cells) => `| ${cells.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
+}
+
+/** One row for each reason, with all the cells it holds in. */
+function reasons(expected) {
+  const cells = new Map();
+  for (const [cell, { server, client }] of expected) {
+    for (const { scenario, check, why } of [...server, ...client]) {
+      const row = `${scenario}${check === undefined ? '' : `: ${check}`} | ${why}`;
+      cells.set(row, [...(cells.get(row) ?? []), cell.replace(/^all /, '`/mcp` ')]);
+    }
+  }
+  return [...cells].map(([row, where]) => `| ${where.join(', ')} | ${row} |`);
+}
+
+export function document({ rows, expected, versions, date }) {
+  const failing = reasons(expected);
+  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `# Conformance
+
+Written by \`npm run conformance -- --save\` on ${date}, with ${list.join(', ')}.
+
+The official suite against the gateway: a server that has everything the scenarios name stands behind \`hostler up\`, reached in
+each way and each era, next to a second server. A cell is right when every scored scenario passes, or fails as listed below.
+In the cells where client and server are of one era nothing may be listed. Warnings count as failures.
+
+${table(rows)}
+
+Rows named \`client\` are the other way round: the suite is the server behind the gateway. Scenarios that need authorization are
+not among them.
+
+## What fails, and why
+
+${failing.length === 0 ? 'Nothing.' : ['| where | scenario | why |', '| --- | --- | --- |', ...failing].join('\n')}
+`;
+}

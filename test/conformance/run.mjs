@@ -1,0 +1,156 @@
+/**
+ * `npm run conformance [-- options]`: the official suite against the gateway, cell by cell.
+ *   --cell NAME          one kind of upstream (cells.mjs), or `client`
+ *   --requirements REV   one revision
+ *   --scenario NAME      one scenario
+ *   --direct             the fixture alone, without the gateway
+ *   --save               write docs/conformance.md; only of a whole run
+ *   --verbose            show what hostler and the suite say
+ * Exit 1: a cell of one era is not full, or something failed unexpectedly, or an expected failure did not fail.
+ * Not here: what the words above mean (cells.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { clientScenarios, nameless, requirements, upstreams } from './cells.mjs';
+import { startCell, startFixture } from './gateway.mjs';
+import { document, table } from './report.mjs';
+import { runClientScenario, runServerSuite, scored, suiteNode, suiteVersion } from './suite.mjs';
+import { judge, parseExpected } from './verdict.mjs';
+
+const { values: options } = parseArgs({
+  options: {
+    cell: { type: 'string' },
+    requirements: { type: 'string' },
+    scenario: { type: 'string' },
+    direct: { type: 'boolean', default: false },
+    save: { type: 'boolean', default: false },
+    verbose: { type: 'boolean', default: false },
+  },
+});
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+const log = options.verbose ? (text) => process.stderr.write(text) : undefined;
+const expectedFailures = parseExpected(readFileSync(here('./expected-failures.yml'), 'utf8'));
+const expectedFor = (cell, side) => expectedFailures.get(cell)?.[side] ?? [];
+const isChosen = (scenario) => options.scenario === undefined || options.scenario === scenario;
+
+const rows = [];
+const problems = [];
+
+function note(cell, verdict) {
+  for (const { scenario, unexpected } of verdict.judged) {
+    for (const { id, why } of unexpected) problems.push(`${cell}: ${scenario}: ${id}: ${why}`);
+  }
+  for (const { scenario, check } of verdict.stale) {
+    problems.push(`${cell}: ${scenario}${check === undefined ? '' : `:${check}`} is expected to fail and does not`);
+  }
+  return verdict;
+}
+
+/** What passed of what ran and does not count. */
+function unscored(found, wanted) {
+  const others = [...found.keys()].filter((scenario) => !wanted.includes(scenario));
+  const { passed, total } = judge(found, others, []);
+  return { passed, total };
+}
+
+async function directRow(upstream, { revision }) {
+  const fixture = await startFixture(upstream);
+  try {
+    const found = await runServerSuite({ url: fixture.url, revision, only: options.scenario, log });
+    const wanted = scored(revision, 'server').filter(isChosen);
+    const single = note(`direct ${upstream.name} ${revision}`, judge(found, wanted, []));
+    return { cell: `direct ${upstream.name}`, revision, single, unscored: unscored(found, wanted) };
+  } finally {
+    await fixture.stop();
+  }
+}
+
+async function gatewayRow(upstream, { revision, era }) {
+  const name = `${upstream.name} ${revision}`;
+  const expected = expectedFor(name, 'server');
+  if (upstream.era === era && expected.length > 0)
+    problems.push(`${name}: both sides are of one era, nothing may fail`);
+  const cell = await startCell(upstream, { log });
+  try {
+    const wanted = scored(revision, 'server').filter(isChosen);
+    const found = await runServerSuite({ url: cell.single, revision, only: options.scenario, log });
+    const single = note(name, judge(found, wanted, expected));
+    const row = { cell: upstream.name, revision, single, unscored: unscored(found, wanted) };
+    const merged = wanted.filter((scenario) => nameless.has(scenario));
+    if (merged.length === 0) return row;
+    const all = await runServerSuite({ url: cell.aggregate, revision, only: options.scenario, log });
+    const mergedExpected = [...expected, ...expectedFor(`all ${revision}`, 'server')];
+    return { ...row, aggregate: note(`${name} on /mcp`, judge(all, merged, mergedExpected)) };
+  } finally {
+    await cell.stop();
+  }
+}
+
+async function clientRow({ revision }) {
+  const name = `client ${revision}`;
+  const wanted = clientScenarios[revision].filter(isChosen);
+  const counted = scored(revision, 'client');
+  const found = new Map();
+  const command = `${process.execPath} ${here('./driver.mjs')}`;
+  for (const scenario of wanted) {
+    const env = { HOSTLER_CONFORMANCE_VERBOSE: options.verbose ? '1' : '' };
+    const one = await runClientScenario({ command, revision, scenario, log, env });
+    for (const [, checks] of one) found.set(scenario, checks);
+  }
+  const single = note(
+    name,
+    judge(
+      found,
+      wanted.filter((each) => counted.includes(each)),
+      expectedFor(name, 'client'),
+    ),
+  );
+  return { cell: 'client', revision, single, unscored: unscored(found, counted) };
+}
+
+async function main() {
+  suiteNode();
+  const isWhole =
+    !options.direct && [options.cell, options.requirements, options.scenario].every((each) => each === undefined);
+  if (options.save && !isWhole) throw new Error('--save is for a whole run, without filters');
+  const chosen = requirements.filter(({ revision }) => (options.requirements ?? revision) === revision);
+  const cells = [...upstreams, ...(options.direct ? [] : [{ name: 'client' }])].filter(
+    ({ name }) => (options.cell ?? name) === name,
+  );
+  if (chosen.length === 0 || cells.length === 0) throw new Error('no such cell or revision');
+  for (const upstream of cells) {
+    for (const requirement of chosen) {
+      if (options.direct && (upstream.kind !== 'http' || upstream.era !== requirement.era)) continue;
+      const wanted =
+        upstream.name === 'client' ? clientScenarios[requirement.revision] : scored(requirement.revision, 'server');
+      if (!wanted.some(isChosen)) continue;
+      process.stderr.write(`${upstream.name} ${requirement.revision}\n`);
+      try {
+        if (options.direct) rows.push(await directRow(upstream, requirement));
+        else if (upstream.name === 'client') rows.push(await clientRow(requirement));
+        else rows.push(await gatewayRow(upstream, requirement));
+      } catch (error) {
+        problems.push(`${upstream.name} ${requirement.revision}: ${error.message}`);
+        rows.push({ cell: upstream.name, revision: requirement.revision });
+      }
+    }
+  }
+  console.log(table(rows));
+  for (const problem of problems) console.log(problem);
+  if (options.save) {
+    const { version } = JSON.parse(readFileSync(here('../../package.json'), 'utf8'));
+    const versions = { hostler: version, 'the suite': suiteVersion(), Node: process.versions.node };
+    const date = new Date().toISOString().slice(0, 10);
+    writeFileSync(here('../../docs/conformance.md'), document({ rows, expected: expectedFailures, versions, date }));
+  }
+  return problems.length === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 1;
+}

@@ -1,0 +1,77 @@
+/**
+ * Sixty-four clients with the same request ids at one gateway, while connections are cut and the server is killed.
+ * CALLS: calls of each client (100). SEED replays the choices; timing is the machine's.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { randomInt, seededRandom } from '../../src/kernel/random.js';
+import { startHostler } from '../conformance/gateway.mjs';
+import { eventually } from '../eventually.js';
+import { crossClients } from './cross-clients.js';
+
+const clients = 64;
+const callsEach = Number(process.env.CALLS ?? 100);
+const kills = callsEach > 100 ? 20 : 3;
+const runMs = callsEach > 100 ? 1_800_000 : 120_000;
+const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
+const server = fileURLToPath(new URL('../fakes/nonce-server.mjs', import.meta.url));
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-cross-'));
+const pids = path.join(folder, 'pids');
+
+let hostler: Awaited<ReturnType<typeof startHostler>>;
+
+beforeAll(async () => {
+  const entry = { command: process.execPath, args: [server], env: { PIDS: pids }, restart: { max: 1_000 } };
+  hostler = await startHostler({ nonce: entry });
+});
+
+afterAll(async () => {
+  await hostler?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** All that were started so far. */
+const started = (): number[] =>
+  existsSync(pids) ? readFileSync(pids, 'utf8').split('\n').filter(Boolean).map(Number) : [];
+
+/** Kills the server that runs now, and waits for the next one: every kill meets a live one. */
+async function killSome(isOver: () => boolean): Promise<number> {
+  const random = seededRandom(seed + 1);
+  let done = 0;
+  while (done < kills && !isOver()) {
+    const now = await eventually('the server runs', () => (started().length > 0 || isOver()) && started(), 30_000);
+    await new Promise((resolve) => setTimeout(resolve, randomInt(random, 200, 800)));
+    const pid = now.at(-1);
+    if (isOver() || pid === undefined) break;
+    process.kill(pid, 'SIGKILL');
+    done += 1;
+    await eventually('the next one runs', () => isOver() || started().length > now.length, 30_000);
+  }
+  return done;
+}
+
+describe.each(['', 'nonce__'])('X8 with names that begin with %j', (prefix) => {
+  test(
+    'nobody gets an answer, a notification or a cached result of another',
+    async () => {
+      const url = prefix === '' ? `${hostler.url}/nonce` : hostler.url;
+      let isOver = false;
+      const killing = killSome(() => isOver);
+      const tally = await crossClients({ url, clients, callsEach, random: seededRandom(seed), prefix });
+      isOver = true;
+      const killed = await killing;
+      console.log(`X8 seed ${seed}: ${killed} kills, ${JSON.stringify({ ...tally, wrong: tally.wrong.length })}`);
+      expect(tally.wrong).toEqual([]);
+      expect(tally.lost).toBe(0);
+      expect(tally.calls).toBe(clients * callsEach);
+      expect(tally.answered + tally.refused + tally.cut).toBe(tally.calls);
+      // Not an empty proof: most calls were answered, and all that could go astray was there.
+      expect(tally.answered).toBeGreaterThan(tally.calls / 2);
+      expect(Math.min(killed, tally.cut, tally.progress, tally.updates, tally.reconnects)).toBeGreaterThan(0);
+    },
+    runMs,
+  );
+});

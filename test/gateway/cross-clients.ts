@@ -1,0 +1,142 @@
+/**
+ * Many clients at one gateway at once, all with the same request ids, each judged by texts that only it may see.
+ * Not here: the clients (raw-clients.ts), and the server that writes the texts (fakes/nonce-server.mjs).
+ *
+ * Invariant: a message is counted as wrong by what it says, never by how it was routed.
+ */
+import type { Random } from '../../src/kernel/random.js';
+import { randomInt } from '../../src/kernel/random.js';
+import { type Json, legacyClient, type Message, modernClient, type RawClient } from './raw-clients.js';
+
+export interface Tally {
+  calls: number;
+  /** Answered with the very text that was asked for. */
+  answered: number;
+  /** Refused by Hostler itself, because the server was gone. */
+  refused: number;
+  /** The connection was cut by the client before the answer came. */
+  cut: number;
+  /** Neither answered nor refused nor cut: errors of the protocol too, since every call is well-formed. */
+  lost: number;
+  progress: number;
+  updates: number;
+  reconnects: number;
+  /** What somebody got that was not theirs. Bounded. */
+  wrong: string[];
+}
+
+const wrongMax = 20;
+/** Per client, so that answers overtake each other on one session too. */
+const inFlight = 4;
+const sleepMsMax = 15;
+
+export const newTally = (): Tally => ({
+  calls: 0,
+  answered: 0,
+  refused: 0,
+  cut: 0,
+  lost: 0,
+  progress: 0,
+  updates: 0,
+  reconnects: 0,
+  wrong: [],
+});
+
+/** Nonces and names of callers in a message: `caller07#12`, `nonce://caller07`. */
+const callerIn = /caller\d+/g;
+
+/**
+ * Judges one message by its text. `nonces`: what each id in flight of this client was asked with.
+ * Returns what is wrong with it, if anything is.
+ */
+export function misdelivered(
+  caller: string,
+  nonces: ReadonlyMap<number, string>,
+  message: Message,
+  asked: number | undefined,
+): string | undefined {
+  const text = JSON.stringify(message);
+  const others = (text.match(callerIn) ?? []).filter((each) => each !== caller);
+  if (others.length > 0) return `${caller} got what was for ${others[0]}: ${text.slice(0, 300)}`;
+  if (message.method === 'notifications/progress') {
+    const token = message.params?.progressToken;
+    const nonce = typeof token === 'number' ? nonces.get(token) : undefined;
+    const isOurs = nonce !== undefined && message.params?.message === `${caller}#${nonce}` && token === asked;
+    return isOurs ? undefined : `${caller} heard of progress of another call: ${text.slice(0, 300)}`;
+  }
+  if (message.method !== undefined) return undefined;
+  return message.id === asked ? undefined : `${caller} got an answer to ${String(message.id)} in the one to ${asked}`;
+}
+
+const textOf = (message: Message): string => {
+  const [block] = (message.result?.content ?? []) as { text?: string }[];
+  return block?.text ?? '';
+};
+/** What keeps a well-formed call from its result is told as a result, with the reason beside it. */
+const isRefusal = ({ result }: Message): boolean =>
+  result?.isError === true && (result._meta as Json | undefined)?.['hostler/error'] !== undefined;
+
+export interface CrossClients {
+  readonly url: string;
+  readonly clients: number;
+  readonly callsEach: number;
+  readonly random: Random;
+  readonly prefix: string;
+}
+
+/** Runs them all to the end. Half of them are modern, half legacy. */
+export async function crossClients({ url, clients, callsEach, random, prefix }: CrossClients): Promise<Tally> {
+  const tally = newTally();
+  const names = Array.from({ length: clients }, (_, at) => `caller${String(at).padStart(2, '0')}`);
+  await Promise.all(names.map((caller, at) => runClient(caller, at % 2 === 0)));
+  return tally;
+
+  async function runClient(caller: string, isModern: boolean): Promise<void> {
+    const nonces = new Map<number, string>();
+    const heard = (message: Message, asked: number | undefined): void => {
+      const wrong = misdelivered(caller, nonces, message, asked);
+      if (wrong !== undefined && tally.wrong.length < wrongMax) tally.wrong.push(wrong);
+      if (message.method === 'notifications/progress') tally.progress += 1;
+      if (message.method === 'notifications/resources/updated') tally.updates += 1;
+    };
+    const client = isModern ? modernClient(url, heard) : await legacyClient(url, heard);
+    await client.watch(`nonce://${caller}`);
+    let next = 1;
+    // A client that drops its connections does so between rounds: what is cut meanwhile is cut on purpose.
+    while (next <= callsEach) {
+      const until = Math.min(callsEach, next + 24);
+      const round = async (): Promise<void> => {
+        while (next <= until) {
+          const id = next;
+          next += 1;
+          await oneCall(client, caller, nonces, id);
+        }
+      };
+      await Promise.all(Array.from({ length: inFlight }, round));
+      if (next <= callsEach && random() < 0.3) {
+        await client.reconnect();
+        tally.reconnects += 1;
+      }
+    }
+    await client.close();
+  }
+
+  async function oneCall(client: RawClient, caller: string, nonces: Map<number, string>, id: number): Promise<void> {
+    tally.calls += 1;
+    const nonce = `${id}-${randomInt(random, 0, 1_000_000_000)}`;
+    nonces.set(id, nonce);
+    const isCached = random() < 0.2;
+    const key = `k${randomInt(random, 0, 3)}`;
+    const ms = randomInt(random, 0, sleepMsMax);
+    const cut = random() < 0.05 ? { afterMs: randomInt(random, 0, sleepMsMax) } : undefined;
+    const answer = isCached
+      ? await client.call(id, `${prefix}echo_cached`, { caller, key }, cut)
+      : await client.call(id, `${prefix}echo_later`, { caller, nonce, ms }, cut);
+    const wanted = JSON.stringify(isCached ? { caller, key } : { caller, nonce });
+    if (answer === undefined) tally[cut === undefined ? 'lost' : 'cut'] += 1;
+    else if (textOf(answer) === wanted) tally.answered += 1;
+    else if (isRefusal(answer)) tally.refused += 1;
+    else if (answer.error !== undefined) tally.lost += 1;
+    else if (tally.wrong.length < wrongMax) tally.wrong.push(`${caller} asked for ${wanted} and got ${textOf(answer)}`);
+  }
+}
