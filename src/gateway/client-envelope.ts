@@ -38,20 +38,16 @@ export interface Initialize {
 
 export const isFailure = <T extends object>(read: T | RpcFailure): read is RpcFailure => 'code' in read;
 
-/** Whether a request says that it is of the modern era. One that says so and is wrong is a wrong modern one, not a legacy one. */
-export function claimsModern(params: Buffer | undefined): boolean {
+/**
+ * The envelope of a request that says it is of the modern era, or why it cannot be served; undefined when it does not say so.
+ * One that says so and is wrong is a wrong modern request, not a legacy one.
+ */
+export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | RpcFailure | undefined {
   const meta = metaOf(params);
   // Nearly no legacy request gets past this line.
-  if (!meta) return false;
-  const [version, capabilities] = membersBytes(meta, [META.version, META.clientCapabilities]);
-  return version !== undefined || capabilities !== undefined;
-}
-
-/** The envelope of a modern request, or why the request cannot be served. */
-export function readModernEnvelope(params: Buffer | undefined): ModernEnvelope | RpcFailure {
-  const meta = metaOf(params);
-  if (!meta) return missing(META.version);
+  if (!meta) return undefined;
   const [versionText, raw, clientInfo, level] = membersBytes(meta, envelopeKeys);
+  if (versionText === undefined && raw === undefined) return undefined;
   const version = versionText && stringOf(versionText);
   if (version === undefined) return missing(META.version);
   if (raw === undefined) return missing(META.clientCapabilities);
@@ -64,6 +60,10 @@ export function readModernEnvelope(params: Buffer | undefined): ModernEnvelope |
   if (version !== MODERN_VERSION) return unsupportedVersion(version);
   return { version, capabilities, clientInfo, logLevel };
 }
+
+/** As above, of a request that cannot be anything but modern. */
+export const readModernEnvelope = (params: Buffer | undefined): ModernEnvelope | RpcFailure =>
+  modernEnvelope(params) ?? missing(META.version);
 
 /** What a legacy client asks for in `initialize`, or why it cannot have it. */
 export function readInitialize(params: Buffer | undefined): Initialize | RpcFailure {
