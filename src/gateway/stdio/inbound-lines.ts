@@ -8,7 +8,7 @@
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
 import { Envelope, scanEnvelope } from '../../wire/envelope.js';
-import { eachElement, skipSpace } from '../../wire/json-scan.js';
+import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
@@ -27,6 +27,7 @@ export interface LineListener {
   batch(bytes: Buffer, bounds: readonly number[]): void;
 }
 
+const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
 const NEWLINE = 0x0a;
 /** Of an id as it is written: it is kept, compared and written again. */
@@ -71,7 +72,9 @@ export class InboundLines {
           return invalid('null', `the id has more than ${idBytesMax} bytes`);
         return envelope;
       case 'not_json':
-        return notJson('the message is not JSON');
+        return isOtherValue(bytes, start, end)
+          ? invalid('null', 'the message is not an object')
+          : notJson('the message is not JSON');
       case 'too_deep':
         return invalid('null', `the message nests deeper than ${LIMITS.depth}`);
       case 'ambiguous':
@@ -127,6 +130,13 @@ export class InboundLines {
 function requestIdOf(envelope: Envelope): string {
   if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax) return 'null';
   return envelope.idText() ?? 'null';
+}
+
+/** JSON, but no object. */
+function isOtherValue(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[skipSpace(bytes, start, end)] === OPEN_BRACE) return false;
+  const after = skipValue(bytes, start, end, 0);
+  return after > 0 && skipSpace(bytes, after, end) === end;
 }
 
 const notJson = (message: string): Fault => ({ idText: 'null', failure: { code: RPC.parseError, message } });

@@ -18,6 +18,8 @@ export class PipeSession implements ClientSession {
   readonly capabilities: ClientCapabilities;
   readonly #notify: (method: string, params: JsonText | undefined) => void;
   readonly #abort = new AbortController();
+  /** Some clients do not wait for the answer to their handshake. */
+  hasProceeded = false;
   #phase: 'opening' | 'answered' | 'open' | 'over' = 'opening';
 
   constructor(
@@ -47,8 +49,9 @@ export class PipeSession implements ClientSession {
     if (this.#phase === 'opening') this.#phase = 'answered';
   }
 
-  /** The client goes on. True the first time: now the router is told. */
+  /** The client goes on. True once, when the handshake was answered too: now the router is told. */
   proceed(): boolean {
+    this.hasProceeded = true;
     if (this.#phase !== 'answered') return false;
     this.#phase = 'open';
     return true;

@@ -252,12 +252,17 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   #handshakeEnded(isAccepted: boolean): void {
-    if (isAccepted) return this.#session?.answered();
-    this.#session?.end();
-    this.#session = undefined;
+    const session = this.#session;
+    if (isAccepted) {
+      session?.answered();
+      if (session?.hasProceeded) this.#proceed();
+    } else {
+      this.#session = undefined;
+      session?.end();
+    }
   }
 
-  /** The client has read the answer to its handshake. */
+  /** The client goes on after its handshake. */
   #proceed(): void {
     const session = this.#session;
     if (session?.proceed()) this.#guard(() => this.#options.router.opened(session));
