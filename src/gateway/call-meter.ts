@@ -71,7 +71,10 @@ export class CallMeter {
       this.#nameless.add(figures);
       this.#servers.delete(name);
     }
-    return new Map([...servers.map((name) => [name, this.#of(name)] as const), ['', this.#nameless]]);
+    return new Map([
+      ...servers.map((name) => [name, this.#servers.get(name) ?? new ServerFigures()] as const),
+      ['', this.#nameless],
+    ]);
   }
 
   #of(server: string): ServerFigures {

@@ -70,11 +70,11 @@ const circuits = Object.keys({ closed: true, open: true, half_open: true } satis
 const statusClasses = [1, 2, 3, 4, 5];
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
-const perServer = (seen: Seen, valueOf: (row: StatusRow) => number): Sample[] =>
-  seen.rows.map((row) => ({ labels: { server: row.name }, value: valueOf(row) }));
-const oneOf = (seen: Seen, label: string, all: readonly string[], valueOf: (row: StatusRow) => string): Sample[] =>
+const perServer = (seen: Seen, pick: (row: StatusRow) => number): Sample[] =>
+  seen.rows.map((row) => ({ labels: { server: row.name }, value: pick(row) }));
+const oneOf = (seen: Seen, label: string, all: readonly string[], pick: (row: StatusRow) => string): Sample[] =>
   seen.rows.flatMap((row) =>
-    all.map((each) => ({ labels: { server: row.name, [label]: each }, value: valueOf(row) === each ? 1 : 0 })),
+    all.map((each) => ({ labels: { server: row.name, [label]: each }, value: pick(row) === each ? 1 : 0 })),
   );
 
 const durations = 'hostler_call_duration_seconds';
