@@ -70,7 +70,7 @@ export function readInitialize(params: Buffer | undefined): Initialize | RpcFail
   if (!params || !isObject(params)) return invalid('params must be an object');
   const asked = memberString(params, 'protocolVersion');
   if (asked === undefined) return invalid('params.protocolVersion must be a string');
-  const capabilities = parseCapabilities(memberBytes(params, 'capabilities') ?? noCapabilities);
+  const capabilities = parseCapabilities(memberBytes(params, 'capabilities') ?? noCapabilities.raw);
   if (!capabilities) return invalid('params.capabilities must be an object of at most 64 KiB');
   return { version: isLegacyVersion(asked) ? asked : NEWEST_LEGACY_VERSION, capabilities };
 }
@@ -78,11 +78,11 @@ export function readInitialize(params: Buffer | undefined): Initialize | RpcFail
 /** Undefined when it is no object, or too large. The bytes are copied: they live as long as the session they belong to. */
 export function parseCapabilities(bytes: Buffer): ClientCapabilities | undefined {
   if (!isObject(bytes) || bytes.length > capabilitiesBytesMax) return undefined;
+  if (bytes.length === noCapabilities.raw.length) return noCapabilities;
   const [elicitation, sampling, roots] = membersBytes(bytes, ['elicitation', 'sampling', 'roots']);
   const [form, url] = isObject(elicitation) ? membersBytes(elicitation, ['form', 'url']) : [];
-  const raw = bytes.length === 2 ? noCapabilities : Buffer.from(bytes);
   return {
-    raw,
+    raw: Buffer.from(bytes),
     // Naming neither way means by form: the only one there was when it was first declared.
     elicitation: isObject(elicitation) && (isObject(form) || !isObject(url)),
     elicitationUrl: isObject(url),
@@ -102,7 +102,14 @@ export function unsupportedVersion(version: string): RpcFailure {
 }
 
 const envelopeKeys = [META.version, META.clientCapabilities, META.clientInfo, logLevelKey];
-const noCapabilities = Buffer.from('{}');
+/** `{}`, as many clients write: the only object of two bytes. */
+const noCapabilities: ClientCapabilities = Object.freeze({
+  raw: Buffer.from('{}'),
+  elicitation: false,
+  elicitationUrl: false,
+  sampling: false,
+  roots: false,
+});
 
 const isObject = (value: Buffer | undefined): value is Buffer => value !== undefined && value[0] === 0x7b;
 

@@ -20,6 +20,19 @@ export interface IngressFigures {
   readonly httpAnswers: Readonly<Record<number, number>>;
 }
 
+/** Of several ingresses together. */
+export function joinFigures(all: readonly IngressFigures[]): IngressFigures {
+  const httpAnswers: Record<number, number> = {};
+  for (const each of all) {
+    for (const digit of statusClasses) httpAnswers[digit] = (httpAnswers[digit] ?? 0) + (each.httpAnswers[digit] ?? 0);
+  }
+  return {
+    legacySessions: all.reduce((sum, { legacySessions }) => sum + legacySessions, 0),
+    modernStreams: all.reduce((sum, { modernStreams }) => sum + modernStreams, 0),
+    httpAnswers,
+  };
+}
+
 /** Everything that a scrape looks at. */
 export interface Seen {
   readonly rows: readonly StatusRow[];

@@ -418,6 +418,22 @@ describe('bounds', () => {
   });
 });
 
+test('a session and open subscriptions are figures for metrics, as long as they last', async () => {
+  const { send, pipe } = open();
+  const figures = (legacySessions: number, modernStreams: number) => ({
+    legacySessions,
+    modernStreams,
+    httpAnswers: {},
+  });
+  expect(pipe.figures()).toEqual(figures(0, 0));
+  await send(initialize(1), modern(2, 'subscriptions/listen'), modern(3, 'wait'));
+  expect(pipe.figures()).toEqual(figures(1, 1));
+  await send(notice('notifications/cancelled', { requestId: 2 }));
+  expect(pipe.figures()).toEqual(figures(1, 0));
+  await pipe.close();
+  expect(pipe.figures()).toEqual(figures(0, 0));
+});
+
 describe('the end', () => {
   test('the end of the input aborts what is under way and resolves `closed`, with what was said before still written', async () => {
     const { input, router, pipe, said } = open();

@@ -19,6 +19,7 @@ import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { isFailure, modernEnvelope, readInitialize, readModernEnvelope } from '../client-envelope.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
+import type { IngressFigures } from '../metric-table.js';
 import { failureOf, failureText } from '../rpc-failure.js';
 import { ClientAsks } from './client-asks.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
@@ -58,7 +59,8 @@ export interface StdioIngress {
   readonly closed: Promise<void>;
   /** Requests under way. */
   readonly inFlight: number;
-  readonly hasSession: boolean;
+  /** For metrics. */
+  figures(): IngressFigures;
   close(): Promise<void>;
 }
 
@@ -102,8 +104,10 @@ class PipeIngress implements StdioIngress, Pipe {
     return this.#exchanges.size;
   }
 
-  get hasSession(): boolean {
-    return this.#session !== undefined;
+  figures(): IngressFigures {
+    const streams = [...this.#exchanges.values()].filter(({ method }) => method === 'subscriptions/listen');
+    const hasSession = this.#session !== undefined && !this.#isOver;
+    return { legacySessions: hasSession ? 1 : 0, modernStreams: streams.length, httpAnswers: {} };
   }
 
   close(): Promise<void> {
