@@ -82,6 +82,18 @@ test('no hash is made and no record built when nobody listens for calls, also wh
   expect([looks, late.told.length]).toEqual([1, 1]);
 });
 
+test('the hash is made when it is first looked at, and kept', () => {
+  const stream = streamOf();
+  const args = Buffer.from('{"a":1}');
+  observe(stream, fakeCall({ args }), fakeResult(), facts);
+  args[5] = 0x32;
+  const [record] = stream.told as { argumentsHash?: string }[];
+  const hash = createHash('sha256').update('{"a":2}').digest('hex');
+  expect(record?.argumentsHash).toBe(hash);
+  args[5] = 0x33;
+  expect(record?.argumentsHash).toBe(hash);
+});
+
 test('arguments without a canonical form have no hash, and are no reason not to record the call', () => {
   const stream = streamOf();
   observe(stream, fakeCall({ args: '{"a":1,"a":2}' }), fakeResult(), facts);

@@ -144,3 +144,29 @@ test('every kind once', () => {
   expect(new Set(hostEventKinds).size).toBe(hostEventKinds.length);
   expect(hostEventKinds).toHaveLength(18);
 });
+
+test('the record of a call is told as it was made, and its hash is not looked at on the way', () => {
+  const { events } = setUp();
+  const heard: HostEvent[] = [];
+  events.on('call', (event) => heard.push(event));
+  let looks = 0;
+  const record: PolicyEvent = {
+    kind: 'call',
+    requestId: 'r1',
+    principal: { id: 'ann', role: undefined },
+    tool: 't',
+    get argumentsHash() {
+      looks++;
+      return 'h';
+    },
+    outcome: 'ok',
+    execution: 'executed',
+    durationMs: 1,
+    attempts: 1,
+    fromCache: false,
+    run: 1,
+  };
+  events.tell('a', record);
+  expect([looks, heard[0]?.server, heard[0]?.atMs]).toEqual([0, 'a', 0]);
+  expect(heard[0]).toMatchObject({ kind: 'call', argumentsHash: 'h' });
+});

@@ -79,7 +79,9 @@ export class HostEvents {
 
   tell(server: string, event: PolicyEvent): void {
     if (!this.hears(event.kind)) return;
-    this.#queue({ ...event, atMs: this.#clock.nowMs(), server });
+    const stamp = { atMs: this.#clock.nowMs(), server };
+    // The record of a call is made for this alone: copying it would cost more than making it, and read its hash.
+    this.#queue(event.kind === 'call' ? Object.assign(event, stamp) : { ...event, ...stamp });
     this.#drain();
   }
 

@@ -1,0 +1,147 @@
+/**
+ * Bytes of the client of a pipe → its messages, one by one or in batches, and what is wrong with those that are none.
+ * Not here: what a message means (stdio-ingress.ts).
+ *
+ * Invariants: each line is told once, as messages or as one fault; a line that is too long costs no more than the limit, and
+ * the next one is read again; a fault names an id only if the line is a request that names one.
+ */
+import { isUtf8 } from 'node:buffer';
+import { LIMITS } from '../../kernel/limits.js';
+import { Envelope, scanEnvelope } from '../../wire/envelope.js';
+import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
+import { LineFramer } from '../../wire/line-framer.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { RpcFailure } from '../exchange.js';
+
+export interface Fault {
+  /** `null` when the line has none that can be trusted. */
+  readonly idText: string;
+  readonly failure: RpcFailure;
+}
+
+export interface LineListener {
+  /** The envelope is reused for the next message: read it now. */
+  message(envelope: Envelope): void;
+  fault(fault: Fault): void;
+  /** Bounds of the elements in `bytes`, two numbers for each. Give each to `readOne`. */
+  batch(bytes: Buffer, bounds: readonly number[]): void;
+}
+
+const OPEN_BRACE = 0x7b;
+const OPEN_BRACKET = 0x5b;
+const NEWLINE = 0x0a;
+/** Of an id as it is written: it is kept, compared and written again. */
+export const idBytesMax = 1024;
+
+export class InboundLines {
+  readonly #listener: LineListener;
+  readonly #envelope = new Envelope();
+  #framer: LineFramer;
+  #isTooLong = false;
+  /** Of a line that is too long: until its end. */
+  #isSkipping = false;
+
+  constructor(listener: LineListener) {
+    this.#listener = listener;
+    this.#framer = this.#newFramer();
+  }
+
+  push(chunk: Buffer): void {
+    for (let from = 0; from < chunk.length; ) {
+      const newline = chunk.indexOf(NEWLINE, from);
+      const to = newline < 0 ? chunk.length : newline + 1;
+      if (this.#isSkipping) this.#isSkipping = newline < 0;
+      else this.#pushLine(chunk.subarray(from, to), newline < 0);
+      from = to;
+    }
+  }
+
+  /** What is left may be a whole message that only lacks its newline. */
+  end(): void {
+    this.#framer.end();
+  }
+
+  /** One message in its bounds; a fault of it is returned. */
+  readOne(bytes: Buffer, start: number, end: number): Envelope | Fault {
+    const envelope = this.#envelope;
+    const fault = scanEnvelope(bytes, start, end, envelope);
+    switch (fault) {
+      case undefined:
+        if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) return notJson('the message is not UTF-8');
+        if (envelope.idEnd - envelope.idStart > idBytesMax && envelope.idStart >= 0)
+          return invalid('null', `the id has more than ${idBytesMax} bytes`);
+        return envelope;
+      case 'not_json':
+        return isOtherValue(bytes, start, end)
+          ? invalid('null', 'the message is not an object')
+          : notJson('the message is not JSON');
+      case 'too_deep':
+        return invalid('null', `the message nests deeper than ${LIMITS.depth}`);
+      case 'ambiguous':
+        return invalid('null', 'the message can be read in more than one way');
+      case 'not_rpc':
+        return invalid(requestIdOf(envelope), 'the message is not JSON-RPC 2.0');
+    }
+  }
+
+  #pushLine(bytes: Buffer, isUnfinished: boolean): void {
+    this.#framer.push(bytes);
+    if (!this.#isTooLong) return;
+    this.#isTooLong = false;
+    this.#isSkipping = isUnfinished;
+    this.#framer = this.#newFramer();
+  }
+
+  #newFramer(): LineFramer {
+    return new LineFramer(
+      LIMITS.frameBytes,
+      (bytes, start, end) => this.#line(bytes, start, end),
+      () => {
+        this.#isTooLong = true;
+        this.#listener.fault(invalid('null', `the message has more than ${LIMITS.frameBytes} bytes`));
+      },
+    );
+  }
+
+  #line(bytes: Buffer, start: number, end: number): void {
+    let from = start;
+    if (end - from >= 3 && bytes[from] === 0xef && bytes[from + 1] === 0xbb && bytes[from + 2] === 0xbf) from += 3;
+    from = skipSpace(bytes, from, end);
+    if (from >= end) return;
+    if (bytes[from] === OPEN_BRACKET) return this.#batch(bytes, from, end);
+    const read = this.readOne(bytes, from, end);
+    if (read instanceof Envelope) this.#listener.message(read);
+    else this.#listener.fault(read);
+  }
+
+  #batch(bytes: Buffer, start: number, end: number): void {
+    const bounds: number[] = [];
+    const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
+    if (bounds.length > LIMITS.batch * 2)
+      return this.#listener.fault(invalid('null', `a batch has at most ${LIMITS.batch} messages`));
+    if (after < 0 || skipSpace(bytes, after, end) !== end)
+      return this.#listener.fault(notJson('the message is not JSON'));
+    if (bounds.length === 0) return this.#listener.fault(invalid('null', 'the batch is empty'));
+    this.#listener.batch(bytes, bounds);
+  }
+}
+
+/** Only of what is meant to be a request: with the id of an answer, the client would take it for the answer to its own. */
+function requestIdOf(envelope: Envelope): string {
+  if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax) return 'null';
+  return envelope.idText() ?? 'null';
+}
+
+/** JSON, but no object. */
+function isOtherValue(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[skipSpace(bytes, start, end)] === OPEN_BRACE) return false;
+  const after = skipValue(bytes, start, end, 0);
+  return after > 0 && skipSpace(bytes, after, end) === end;
+}
+
+const notJson = (message: string): Fault => ({ idText: 'null', failure: { code: RPC.parseError, message } });
+
+export const invalid = (idText: string, message: string): Fault => ({
+  idText,
+  failure: { code: RPC.invalidRequest, message },
+});

@@ -1,0 +1,64 @@
+/**
+ * The one legacy session a pipe can have, from `initialize` to the end of the pipe.
+ * Invariant: the router is told of it once, after the handshake was answered and the client has shown that it read that.
+ */
+import { newId } from '../../kernel/random.js';
+import type { Principal } from '../../policy/call.js';
+import type { JsonText } from '../../wire/frame.js';
+import type { Initialize } from '../client-envelope.js';
+import type { EndpointId } from '../endpoint-id.js';
+import type { ClientCapabilities, ClientSession } from '../exchange.js';
+
+export class PipeSession implements ClientSession {
+  readonly id = newId();
+  readonly era = 'legacy';
+  readonly principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+  readonly #notify: (method: string, params: JsonText | undefined) => void;
+  readonly #abort = new AbortController();
+  /** Some clients do not wait for the answer to their handshake. */
+  hasProceeded = false;
+  #phase: 'opening' | 'answered' | 'open' | 'over' = 'opening';
+
+  constructor(
+    principal: Principal,
+    endpoint: EndpointId,
+    { version, capabilities }: Initialize,
+    notify: (method: string, params: JsonText | undefined) => void,
+  ) {
+    this.principal = principal;
+    this.endpoint = endpoint;
+    this.version = version;
+    this.capabilities = capabilities;
+    this.#notify = notify;
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** A client may not hear of anything before it was answered. */
+  notify(method: string, params: JsonText | undefined): void {
+    if (this.#phase === 'answered' || this.#phase === 'open') this.#notify(method, params);
+  }
+
+  /** `initialize` was answered with a result. */
+  answered(): void {
+    if (this.#phase === 'opening') this.#phase = 'answered';
+  }
+
+  /** The client goes on. True once, when the handshake was answered too: now the router is told. */
+  proceed(): boolean {
+    this.hasProceeded = true;
+    if (this.#phase !== 'answered') return false;
+    this.#phase = 'open';
+    return true;
+  }
+
+  end(): void {
+    this.#phase = 'over';
+    this.#abort.abort();
+  }
+}

@@ -1,0 +1,474 @@
+import { PassThrough, Writable } from 'node:stream';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { embedder } from '../../host/host-interface.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
+import { answerBytesMax, createStdioIngress, exchangesMax, pauseBytes, type StdioIngress } from './stdio-ingress.js';
+
+type Json = Record<string, unknown>;
+
+const meta = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': {},
+};
+const modern = (id: unknown, method: string, params: Json = {}) => ({
+  jsonrpc: '2.0',
+  id,
+  method,
+  params: { ...params, _meta: meta },
+});
+const legacy = (id: unknown, method: string, params?: Json) => ({ jsonrpc: '2.0', id, method, params });
+const initialize = (id: unknown = 0, protocolVersion = '2025-11-25', capabilities: Json = {}) =>
+  legacy(id, 'initialize', { protocolVersion, capabilities, clientInfo: { name: 'c', version: '1' } });
+const notice = (method: string, params?: Json) => ({ jsonrpc: '2.0', method, params });
+
+/** Answers `initialize` and `echo`; everything else waits in `exchanges`. */
+class FakeRouter implements Router {
+  readonly exchanges: Exchange[] = [];
+  readonly sessions: ClientSession[] = [];
+  readonly notices: [era: Client['era'], method: string, params: string | undefined][] = [];
+  hasAny = true;
+  hasEndpoint = () => this.hasAny;
+  handle(exchange: Exchange): void {
+    const { method, client, params } = exchange;
+    if (method === 'initialize') return exchange.succeed(`{"protocolVersion":"${client.version}"}`);
+    if (method === 'echo') return exchange.succeed('{"params":', params ?? 'null', '}');
+    if (method === 'throw') throw new Error('router');
+    this.exchanges.push(exchange);
+  }
+  opened = (session: ClientSession) => void this.sessions.push(session);
+  notified = (client: Client, method: string, params: Buffer | undefined) =>
+    void this.notices.push([client.era, method, params?.toString()]);
+  mirroredArguments = () => undefined;
+}
+
+let ingress: StdioIngress | undefined;
+afterEach(async () => {
+  await ingress?.close();
+});
+
+function open(output: Writable | undefined = undefined) {
+  const router = new FakeRouter();
+  const clock = new FakeClock();
+  const input = new PassThrough();
+  const out = new PassThrough();
+  const problems: unknown[] = [];
+  let text = '';
+  out.on('data', (chunk: Buffer) => {
+    text += chunk;
+  });
+  ingress = createStdioIngress({
+    router,
+    clock,
+    input,
+    output: output ?? out,
+    principal: embedder,
+    endpoint: { kind: 'all' },
+    onProblem: (error) => problems.push(error),
+  });
+  const pipe = ingress;
+  /** All that was said since it was last asked. */
+  const saidText = async (): Promise<string> => {
+    for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
+    const taken = text;
+    text = '';
+    return taken;
+  };
+  const said = async (): Promise<(Json & { id?: unknown; error?: Json; result?: Json })[]> => {
+    const lines = (await saidText()).split('\n').filter(Boolean);
+    return lines.map((line) => JSON.parse(line));
+  };
+  const send = async (...messages: unknown[]) => {
+    for (const message of messages) input.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`);
+    return said();
+  };
+  return { router, clock, input, out, problems, pipe, said, saidText, send };
+}
+
+describe('the modern era', () => {
+  test('a request is served by itself, and its params reach the router to the byte', async () => {
+    const { router, send } = open();
+    const line = JSON.stringify(modern(7, 'tools/call', { arguments: { n: 1 } })).replace(
+      '"n":1',
+      '"n":9007199254740993',
+    );
+    expect(await send(line)).toEqual([]);
+    const [exchange] = router.exchanges;
+    expect(exchange?.params?.toString()).toContain('"n":9007199254740993');
+    expect(exchange?.client).toMatchObject({ era: 'modern', version: '2026-07-28', id: 'embedder' });
+    expect(exchange?.ask).toBeUndefined();
+  });
+
+  test('the id goes back as it was written', async () => {
+    const { send, router, saidText } = open();
+    await send(
+      '{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"_meta":'.concat(JSON.stringify(meta), '}}'),
+    );
+    router.exchanges[0]?.succeed('{}');
+    expect(await saidText()).toBe('{"jsonrpc":"2.0","id":9007199254740993,"result":{}}\n');
+  });
+
+  test.each([
+    ['no envelope and no session', legacy(1, 'tools/list'), -32602],
+    [
+      'no capabilities',
+      legacy(1, 'tools/list', { _meta: { ...meta, [Object.keys(meta)[1] as string]: undefined } }),
+      -32602,
+    ],
+    [
+      'an unknown version',
+      legacy(1, 'tools/list', { _meta: { ...meta, [Object.keys(meta)[0] as string]: '2099-01-01' } }),
+      -32022,
+    ],
+    ['params that are a list', { ...legacy(1, 'tools/list'), params: [] }, -32602],
+  ])('%s is refused with its code', async (_what, message, code) => {
+    const { send, router } = open();
+    expect(await send(message)).toMatchObject([{ id: 1, error: { code } }]);
+    expect(router.exchanges).toEqual([]);
+  });
+
+  test('what is supported and what was asked for is told', async () => {
+    const { send } = open();
+    const old = { ...meta, 'io.modelcontextprotocol/protocolVersion': '2025-11-25' };
+    const [answer] = await send(legacy(1, 'server/discover', { _meta: old }));
+    expect(answer?.error?.data).toEqual({ supported: ['2026-07-28'], requested: '2025-11-25' });
+  });
+});
+
+describe('the legacy era', () => {
+  test('initialize opens the session, and the router is told when the client goes on', async () => {
+    const { send, router } = open();
+    expect(await send(initialize(1, '2025-06-18'))).toEqual([
+      { jsonrpc: '2.0', id: 1, result: { protocolVersion: '2025-06-18' } },
+    ]);
+    expect(router.sessions).toEqual([]);
+    await send(notice('notifications/initialized'), notice('notifications/initialized'));
+    expect(router.sessions).toHaveLength(1);
+    expect(router.sessions[0]?.id).not.toBe(embedder.id);
+  });
+
+  test('a client that does not wait for its handshake, or never says initialized, has its session too', async () => {
+    const first = open();
+    await first.send(initialize(1), notice('notifications/initialized'));
+    expect(first.router.sessions).toHaveLength(1);
+    await first.pipe.close();
+    const second = open();
+    await second.send(initialize(1));
+    await second.send(legacy(2, 'echo'));
+    expect(second.router.sessions).toHaveLength(1);
+  });
+
+  test('both eras go over one pipe', async () => {
+    const { send, router } = open();
+    await send(initialize(0));
+    const answers = await send(legacy(1, 'echo', { a: 1 }), modern(2, 'echo'), legacy(3, 'wait'), modern(4, 'wait'));
+    expect(answers.map(({ id }) => id)).toEqual([1, 2]);
+    expect(router.exchanges.map(({ client }) => client.era)).toEqual(['legacy', 'modern']);
+  });
+
+  test('a second initialize is refused, and one that failed can be tried again', async () => {
+    const { send, router } = open();
+    const handle = vi.spyOn(router, 'handle');
+    handle.mockImplementationOnce((exchange) => exchange.fail({ code: -31003, message: 'denied' }));
+    expect(await send(initialize(1))).toMatchObject([{ error: { code: -31003 } }]);
+    expect(await send(initialize(2))).toMatchObject([{ id: 2, result: {} }]);
+    expect(await send(initialize(3))).toMatchObject([{ id: 3, error: { code: -32600 } }]);
+  });
+
+  test('ping is answered here, before the handshake and after it; modern clients have none', async () => {
+    const { send, router } = open();
+    expect(await send(legacy(1, 'ping'))).toMatchObject([{ id: 1, result: {} }]);
+    expect(await send(initialize(2), legacy(3, 'ping'))).toMatchObject([{ id: 2 }, { id: 3, result: {} }]);
+    await send(modern(4, 'ping'));
+    expect(router.exchanges.map(({ method }) => method)).toEqual(['ping']);
+  });
+
+  test('what the session is told goes straight out; notices of the client reach the router', async () => {
+    const { send, router, said } = open();
+    await send(initialize(), notice('notifications/initialized'));
+    router.sessions[0]?.notify('notifications/tools/list_changed', undefined);
+    router.sessions[0]?.notify('notifications/message', '{"level":\n"info"}');
+    expect(await said()).toEqual([
+      { jsonrpc: '2.0', method: 'notifications/tools/list_changed' },
+      { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info' } },
+    ]);
+    await send(notice('notifications/roots/list_changed', { a: 1 }));
+    expect(router.notices).toEqual([['legacy', 'notifications/roots/list_changed', '{"a":1}']]);
+  });
+
+  test('batches are for 2025-03-26 alone: answered together, without what was cancelled', async () => {
+    const { send, router, said, pipe } = open();
+    await send(initialize(0, '2025-03-26'));
+    const batch = [
+      legacy(1, 'echo'),
+      legacy(2, 'wait'),
+      notice('notifications/x'),
+      5,
+      legacy(3, 'wait'),
+      modern(4, 'echo'),
+    ];
+    expect(await send(batch)).toEqual([]);
+    router.exchanges[0]?.succeed('{}');
+    expect(await said()).toEqual([]);
+    const [answers] = await send(notice('notifications/cancelled', { requestId: 3 }));
+    expect((answers as unknown as Json[]).map(({ id, error }) => [id, (error as Json)?.code])).toEqual([
+      [1, undefined],
+      [null, -32600],
+      [4, -32600],
+      [2, undefined],
+    ]);
+    expect(await send([notice('notifications/x')], [])).toMatchObject([{ id: null, error: { code: -32600 } }]);
+    expect(await send(Array.from({ length: 101 }, (_, i) => legacy(i + 10, 'echo')))).toMatchObject([{ id: null }]);
+    await pipe.close();
+    const other = open();
+    await other.send(initialize(0, '2025-06-18'));
+    expect(await other.send([legacy(1, 'echo')])).toMatchObject([{ id: null, error: { code: -32600 } }]);
+  });
+});
+
+describe('cancelling', () => {
+  test('aborts the exchange, and nothing more is said of it', async () => {
+    const { send, router, said, pipe } = open();
+    await send(modern('a', 'subscriptions/listen'));
+    const [exchange] = router.exchanges;
+    exchange?.notify('notifications/subscriptions/acknowledged', '{}');
+    expect(await said()).toHaveLength(1);
+    await send(notice('notifications/cancelled', { requestId: 'b' }), notice('notifications/cancelled'));
+    expect(exchange?.signal.aborted).toBe(false);
+    await send(notice('notifications/cancelled', { requestId: 'a' }));
+    expect(exchange?.signal.aborted).toBe(true);
+    exchange?.notify('notifications/progress', '{}');
+    exchange?.succeed('{}');
+    exchange?.fail({ code: 1, message: 'x' });
+    expect(await said()).toEqual([]);
+    expect(pipe.inFlight).toBe(0);
+  });
+
+  test('an id is free again once its request is over, and not before', async () => {
+    const { send, router, said } = open();
+    await send(modern(1, 'wait'));
+    expect(await send(modern(1, 'wait'))).toMatchObject([{ id: 1, error: { code: -32600 } }]);
+    router.exchanges[0]?.succeed('{}');
+    router.exchanges[0]?.succeed('{}');
+    expect(await said()).toHaveLength(1);
+    await send(modern(1, 'wait'), modern('1', 'wait'));
+    expect(router.exchanges).toHaveLength(3);
+  });
+});
+
+describe('asking the client', () => {
+  const asking = async () => {
+    const all = open();
+    await all.send(initialize(1), legacy(2, 'wait'));
+    const [exchange] = all.router.exchanges;
+    const ask = (deadlineAtMs = 1_000, signal?: AbortSignal) =>
+      exchange?.ask?.('elicitation/create', '{"message":"?"}', { deadlineAtMs, ...(signal ? { signal } : {}) });
+    return { ...all, exchange, ask };
+  };
+
+  test('the answer is taken by the ask whose id it has, and once', async () => {
+    const { send, said, ask } = await asking();
+    const [first, second] = [ask(), ask()];
+    expect(await said()).toMatchObject([
+      { id: 1, method: 'elicitation/create', params: { message: '?' } },
+      { id: 2, method: 'elicitation/create' },
+    ]);
+    await send({ jsonrpc: '2.0', id: '1', result: { wrong: 1 } }, { jsonrpc: '2.0', id: 99, result: {} });
+    await send(
+      { jsonrpc: '2.0', id: 2, error: { code: -1, message: 'no' } },
+      { jsonrpc: '2.0', id: 1, result: { right: 1 } },
+    );
+    await send({ jsonrpc: '2.0', id: 1, result: { late: 1 } });
+    expect((await first)?.bytes.toString()).toBe('{"right":1}');
+    expect(await second).toMatchObject({ kind: 'error' });
+  });
+
+  test('a deadline, a signal and the end of the request withdraw it', async () => {
+    const { said, ask, clock, exchange } = await asking();
+    const abort = new AbortController();
+    const asks = [ask(500), ask(9_000, abort.signal), ask(9_000)].map((asked) => asked?.catch(({ code }) => code));
+    await said();
+    clock.advance(500);
+    abort.abort();
+    exchange?.succeed('{}');
+    expect(await Promise.all(asks)).toEqual(['timeout', 'cancelled', 'cancelled']);
+    const told = await said();
+    expect(told.filter(({ method }) => method === 'notifications/cancelled').map(({ params }) => params)).toEqual([
+      { requestId: 1 },
+      { requestId: 2 },
+      { requestId: 3 },
+    ]);
+    expect(clock.pendingTimers).toBe(0);
+    await expect(ask()).rejects.toMatchObject({ code: 'cancelled' });
+  });
+
+  test('the end of the pipe is the end of every ask', async () => {
+    const { ask, pipe, clock } = await asking();
+    const asked = ask()?.catch(({ code }) => code);
+    await pipe.close();
+    expect(await asked).toBe('transport');
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('bad lines', () => {
+  test.each([
+    ['not JSON', 'hello', -32700, null],
+    ['half of it', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, null],
+    ['a number', '7', -32600, null],
+    ['another version', '{"jsonrpc":"1.0","id":1,"method":"x"}', -32600, 1],
+    ['a malformed answer has no id to be answered with', '{"jsonrpc":"2.0","id":1}', -32600, null],
+    ['the id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}', -32600, null],
+    ['a key in disguise', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, null],
+    ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"x"}', -32600, null],
+    ['an id that is an object', '{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, null],
+    ['an id that is a novel', `{"jsonrpc":"2.0","id":"${'i'.repeat(2_000)}","method":"x"}`, -32600, null],
+    ['a method that is a novel', `{"jsonrpc":"2.0","id":1,"method":"${'m'.repeat(300)}"}`, -32600, 1],
+    ['too deep', `{"jsonrpc":"2.0","id":1,"method":"x","params":${'['.repeat(500)}${']'.repeat(500)}}`, -32600, null],
+    ['a batch without a session', '[]', -32600, null],
+  ])('%s', async (_what, line, code, id) => {
+    const { send } = open();
+    expect(await send(line)).toMatchObject([{ jsonrpc: '2.0', id, error: { code } }]);
+    expect(await send(modern(5, 'echo'))).toMatchObject([{ id: 5, result: {} }]);
+  });
+
+  test('bytes that are no UTF-8 are no message', async () => {
+    const { input, said } = open();
+    input.write(Buffer.from('{"jsonrpc":"2.0","id":1,"method":"\xff"}\n', 'latin1'));
+    expect(await said()).toMatchObject([{ id: null, error: { code: -32700 } }]);
+  });
+
+  test('blank lines and a byte-order mark are nothing at all', async () => {
+    const { send } = open();
+    expect(await send('', '  \t', '\r', `\ufeff${JSON.stringify(modern(1, 'echo'))}\r`)).toMatchObject([{ id: 1 }]);
+  });
+
+  test('a line beyond the limit is refused once, and the next is read', async () => {
+    const { input, send, said } = open();
+    const part = Buffer.alloc(1024 * 1024, 'x');
+    for (let i = 0; i < 10; i++) input.write(part);
+    input.write('\n');
+    expect(await said()).toMatchObject([{ id: null, error: { code: -32600 } }]);
+    const whole = Buffer.concat([
+      Buffer.alloc(9 * 1024 * 1024, 'y'),
+      Buffer.from(`\n${JSON.stringify(modern(1, 'echo'))}\n`),
+    ]);
+    input.write(whole);
+    expect(await send(modern(2, 'echo'))).toMatchObject([{ id: null }, { id: 1 }, { id: 2 }]);
+  });
+
+  test('a router that throws answers with -32603 and is told of', async () => {
+    const { send, problems } = open();
+    expect(await send(modern(1, 'throw'))).toMatchObject([{ id: 1, error: { code: -32603 } }]);
+    expect(problems).toHaveLength(1);
+  });
+
+  test('an endpoint that is not there is said so', async () => {
+    const { send, router } = open();
+    router.hasAny = false;
+    expect(await send(modern(1, 'echo'))).toMatchObject([{ id: 1, error: { code: -31005 } }]);
+  });
+});
+
+describe('bounds', () => {
+  test(`request ${exchangesMax + 1} is refused as overloaded`, async () => {
+    const { send, router, said } = open();
+    const lines = Array.from({ length: exchangesMax + 1 }, (_, i) => modern(i, 'wait'));
+    expect(await send(...lines)).toMatchObject([
+      { id: exchangesMax, error: { code: -31015, data: { code: 'overloaded', retryable: true } } },
+    ]);
+    router.exchanges[0]?.succeed('{}');
+    await said();
+    expect(await send(modern('next', 'echo'))).toMatchObject([{ id: 'next', result: {} }]);
+  });
+
+  test('a client that does not read is not read from, and its answers do not pile up', async () => {
+    const taken: (() => void)[] = [];
+    let written = '';
+    const slow = new Writable({
+      write(chunk, _encoding, done) {
+        if (chunk.length < 1_000) written += chunk;
+        taken.push(done);
+      },
+    });
+    const { router, input, said } = open(slow);
+    for (let i = 0; i < 12; i++) input.write(`${JSON.stringify(modern(i, 'wait'))}\n`);
+    await said();
+    const big = Buffer.alloc(answerBytesMax / 8, 0x20);
+    router.exchanges[0]?.succeed('{', big.subarray(0, pauseBytes), '}');
+    expect(input.isPaused()).toBe(true);
+    for (const exchange of router.exchanges.slice(1, 11)) exchange.succeed('{', big, '}');
+    router.exchanges[11]?.notify('notifications/progress', '{}');
+    for (let turn = 0; turn < 100 && input.isPaused(); turn++) {
+      taken.shift()?.();
+      await said();
+    }
+    expect(input.isPaused()).toBe(false);
+    for (let turn = 0; turn < 20; turn++) {
+      taken.shift()?.();
+      await said();
+    }
+    const lines = written.split('\n').filter((line) => line.startsWith('{"jsonrpc"') && line.endsWith('}'));
+    const refused = lines.map((line) => JSON.parse(line)).filter(({ error }) => error);
+    expect(refused.map(({ id, error }) => [id, error.data.reason])).toEqual([
+      [9, 'backpressure'],
+      [10, 'backpressure'],
+    ]);
+    expect(written).not.toContain('notifications/progress');
+  });
+});
+
+test('a session and open subscriptions are figures for metrics, as long as they last', async () => {
+  const { send, pipe } = open();
+  const figures = (legacySessions: number, modernStreams: number) => ({
+    legacySessions,
+    modernStreams,
+    httpAnswers: {},
+  });
+  expect(pipe.figures()).toEqual(figures(0, 0));
+  await send(initialize(1), modern(2, 'subscriptions/listen'), modern(3, 'wait'));
+  expect(pipe.figures()).toEqual(figures(1, 1));
+  await send(notice('notifications/cancelled', { requestId: 2 }));
+  expect(pipe.figures()).toEqual(figures(1, 0));
+  await pipe.close();
+  expect(pipe.figures()).toEqual(figures(0, 0));
+});
+
+describe('the end', () => {
+  test('the end of the input aborts what is under way and resolves `closed`, with what was said before still written', async () => {
+    const { input, router, pipe, said } = open();
+    input.write(`${JSON.stringify(initialize(0))}\n${JSON.stringify(legacy(1, 'wait'))}\n`);
+    input.end(JSON.stringify(modern(2, 'echo')));
+    await pipe.closed;
+    expect(router.exchanges[0]?.signal.aborted).toBe(true);
+    expect(router.sessions[0]?.signal.aborted).toBe(true);
+    expect((await said()).map(({ id }) => id)).toEqual([0, 2]);
+    router.exchanges[0]?.succeed('{}');
+    router.sessions[0]?.notify('x', undefined);
+    expect(await said()).toEqual([]);
+  });
+
+  test('an output that breaks is the end too', async () => {
+    const { out, pipe, router, send } = open();
+    await send(modern(1, 'wait'));
+    out.destroy(new Error('EPIPE'));
+    await pipe.closed;
+    expect(router.exchanges[0]?.signal.aborted).toBe(true);
+  });
+
+  test('a client that reads nothing more holds the end up for two seconds', async () => {
+    const { pipe, clock, input } = open(new Writable({ write: () => {} }));
+    input.write(`${JSON.stringify(modern(1, 'echo'))}\n`);
+    await new Promise((resolve) => setImmediate(resolve));
+    let isClosed = false;
+    const closed = pipe.close().then(() => {
+      isClosed = true;
+    });
+    clock.advance(1_999);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isClosed).toBe(false);
+    clock.advance(1);
+    await closed;
+    expect(clock.pendingTimers).toBe(0);
+  });
+});

@@ -1,0 +1,361 @@
+/**
+ * MCP over one pipe: lines of a client in, lines for it out, both eras at once. A request with the modern envelope is served
+ * by itself; `initialize` opens the one legacy session that everything without an envelope belongs to.
+ * Not here: reading lines (inbound-lines.ts), writing them (outbound-lines.ts), answering requests (the router).
+ *
+ * Invariants: every request with an id is answered once, or was cancelled; a client that does not read is not read from;
+ * what is under way, what waits to be written and what is asked of the client is bounded; after the end nothing is said.
+ */
+import type { Readable, Writable } from 'node:stream';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { Principal } from '../../policy/call.js';
+import { Envelope } from '../../wire/envelope.js';
+import type { JsonText } from '../../wire/frame.js';
+import { memberText } from '../../wire/json-members.js';
+import type { Answer } from '../../wire/peer.js';
+import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
+import { isFailure, modernEnvelope, readInitialize, readModernEnvelope } from '../client-envelope.js';
+import { type EndpointId, endpointKey } from '../endpoint-id.js';
+import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
+import type { IngressFigures } from '../metric-table.js';
+import { failureOf, failureText } from '../rpc-failure.js';
+import { ClientAsks } from './client-asks.js';
+import { type Fault, InboundLines, invalid } from './inbound-lines.js';
+import { OutboundLines } from './outbound-lines.js';
+import { PipeBatch } from './pipe-batch.js';
+import { PipeSession } from './pipe-session.js';
+import { answerParts, type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
+
+/** Requests under way, and the bytes that they hold on to. */
+export const exchangesMax = 1_000;
+export const exchangeBytesMax = 64 * 1024 * 1024;
+/** Unread by the client: from here on nothing more is read from it, ... */
+export const pauseBytes = 1024 * 1024;
+/** ... here notifications are left out, and here an answer is replaced by a few words that say so. */
+export const noticeBytesMax = LIMITS.outboundBytes;
+export const answerBytesMax = 64 * 1024 * 1024;
+/** The client may still read what it was told when the end comes. */
+const lastWordsMs = 2_000;
+const methodBytesMax = 256;
+/** The only revision with batches. */
+const batchVersion = '2025-03-26';
+
+export interface StdioIngressOptions {
+  readonly router: Router;
+  readonly clock: Clock;
+  readonly input: Readable;
+  readonly output: Writable;
+  /** Whoever holds the pipe. */
+  readonly principal: Principal;
+  readonly endpoint: EndpointId;
+  /** Something that should not be; the pipe goes on. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+export interface StdioIngress {
+  /** Resolves when the pipe is over and nothing of it is under way. Never rejects. */
+  readonly closed: Promise<void>;
+  /** Requests under way. */
+  readonly inFlight: number;
+  /** For metrics. */
+  figures(): IngressFigures;
+  close(): Promise<void>;
+}
+
+export const createStdioIngress = (options: StdioIngressOptions): StdioIngress => new PipeIngress(options);
+
+class PipeIngress implements StdioIngress, Pipe {
+  readonly closed: Promise<void>;
+  readonly #options: StdioIngressOptions;
+  readonly #out: OutboundLines;
+  readonly #in: InboundLines;
+  readonly #asks: ClientAsks;
+  /** By id as it is written. At most `exchangesMax`. */
+  readonly #exchanges = new Map<string, StdioExchange>();
+  #exchangeBytes = 0;
+  #session: PipeSession | undefined;
+  #isOver = false;
+  #resolveClosed: () => void = () => {};
+
+  constructor(options: StdioIngressOptions) {
+    const { input, output, clock } = options;
+    this.#options = options;
+    this.closed = new Promise((resolve) => {
+      this.#resolveClosed = resolve;
+    });
+    this.#out = new OutboundLines({ stream: output, onTaken: () => this.#balance() });
+    this.#asks = new ClientAsks(clock, (parts) => this.#out.write(parts));
+    this.#in = new InboundLines({
+      message: (envelope) => this.#message(envelope, undefined),
+      fault: (fault) => this.#refuse(fault, undefined),
+      batch: (bytes, bounds) => this.#batch(bytes, bounds),
+    });
+    output.on('error', this.#broken);
+    output.on('close', this.#broken);
+    input.on('data', this.#data);
+    input.on('end', this.#ended);
+    input.on('error', this.#ended);
+    input.on('close', this.#ended);
+  }
+
+  get inFlight(): number {
+    return this.#exchanges.size;
+  }
+
+  figures(): IngressFigures {
+    const streams = [...this.#exchanges.values()].filter(({ method }) => method === 'subscriptions/listen');
+    const hasSession = this.#session !== undefined && !this.#isOver;
+    return { legacySessions: hasSession ? 1 : 0, modernStreams: streams.length, httpAnswers: {} };
+  }
+
+  close(): Promise<void> {
+    this.#end();
+    return this.closed;
+  }
+
+  // --- Pipe
+
+  ended(exchange: StdioExchange, answer: readonly JsonText[] | undefined): void {
+    const { idText, request, method } = exchange;
+    this.#exchanges.delete(idText);
+    this.#exchangeBytes -= request.bytes;
+    this.#asks.withdraw(exchange);
+    if (this.#isOver) return;
+    const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
+    const said = isTooMuch ? answerParts(idText, 'error', [failureText(failureOf(unread(this.#out.bytes)))]) : answer;
+    if (request.batch) request.batch.add(said);
+    else if (said) this.#write(said);
+    if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
+  }
+
+  notify(method: string, params: JsonText | undefined): void {
+    if (this.#isOver || this.#out.bytes > noticeBytesMax) return;
+    const head = `{"jsonrpc":"2.0","method":${JSON.stringify(method)}`;
+    this.#write(params === undefined ? [head, '}'] : [head, ',"params":', params, '}']);
+  }
+
+  ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
+    if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that asks is over'));
+    if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
+    return this.#asks.ask(owner, method, params, limits);
+  }
+
+  // --- what comes in
+
+  readonly #data = (chunk: Buffer | string): void => {
+    if (this.#isOver) return;
+    this.#in.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
+  };
+
+  #batch(bytes: Buffer, bounds: readonly number[]): void {
+    if (this.#session?.version !== batchVersion)
+      return this.#refuse(invalid('null', `only protocol ${batchVersion} has batches`), undefined);
+    const batch = new PipeBatch((parts) => this.#write(parts));
+    for (let i = 0; i < bounds.length; i += 2) {
+      const read = this.#in.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
+      if (read instanceof Envelope) this.#message(read, batch);
+      else this.#refuse(read, batch);
+    }
+    batch.complete();
+  }
+
+  #message(envelope: Envelope, batch: PipeBatch | undefined): void {
+    if (this.#isOver) return;
+    switch (envelope.kind) {
+      case 'request':
+        return this.#requested(envelope, batch);
+      case 'notification':
+        return this.#notified(envelope.method(), envelope.payload());
+      default:
+        // An answer that nobody waits for: late, or made up.
+        this.#asks.answered(envelope);
+    }
+  }
+
+  #notified(method: string, params: Buffer | undefined): void {
+    if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
+    if (method === NOTIFICATION.initialized) return this.#proceed();
+    const envelope = modernEnvelope(params);
+    if (envelope && isFailure(envelope)) return;
+    const client = envelope ? this.#modernClient(envelope) : this.#session;
+    if (client) this.#guard(() => this.#options.router.notified(client, method, params));
+  }
+
+  #cancelled(params: Buffer | undefined): void {
+    const idText = params && memberText(params, 'requestId');
+    const exchange = idText === undefined ? undefined : this.#exchanges.get(idText);
+    // The handshake is the one request that must not be cancelled.
+    if (exchange?.method !== 'initialize') exchange?.cancel();
+  }
+
+  #requested(envelope: Envelope, batch: PipeBatch | undefined): void {
+    const idText = envelope.idText() as string;
+    const params = envelope.payload();
+    const request: Request = {
+      idText,
+      method: envelope.methodEnd - envelope.methodStart > methodBytesMax ? '' : envelope.method(),
+      params,
+      bytes: idText.length + (params?.length ?? 0),
+      batch,
+    };
+    const refusal = this.#refusalOf(request);
+    // Legacy, with a session or before it: it asks whether this end is there, and no other.
+    if (!refusal && request.method === 'ping' && modernEnvelope(request.params) === undefined)
+      return this.#answer(answerParts(request.idText, 'result', ['{}']), batch);
+    const client = refusal ?? this.#clientOf(request);
+    if (isFailure(client)) return this.#refuse({ idText: request.idText, failure: client }, batch);
+    if (client === this.#session && request.method !== 'initialize') this.#proceed();
+    const exchange = new StdioExchange(this, client, request, this.#options.clock.nowMs());
+    this.#exchanges.set(request.idText, exchange);
+    this.#exchangeBytes += request.bytes;
+    batch?.owe();
+    try {
+      this.#options.router.handle(exchange);
+    } catch (error) {
+      this.#options.onProblem(error);
+      exchange.fail({ code: RPC.internalError, message: 'the request could not be handled' });
+    }
+  }
+
+  #refusalOf({ idText, method, params, bytes }: Request): RpcFailure | undefined {
+    const { router, endpoint, principal } = this.#options;
+    if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
+    if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is under way').failure;
+    if (params && params[0] !== 0x7b) return { code: RPC.invalidParams, message: 'params must be an object' };
+    if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
+      return failureOf(tooMany(this.#exchanges.size));
+    return router.hasEndpoint(endpoint, principal) ? undefined : failureOf(noEndpoint(endpoint));
+  }
+
+  /** Whose request it is, or why it is nobody's. */
+  #clientOf({ method, params, batch }: Request): Client | RpcFailure {
+    const envelope = modernEnvelope(params);
+    if (envelope && batch) return invalid('null', 'a batch has no modern requests').failure;
+    if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
+    if (method === 'initialize') return this.#open(params, batch !== undefined);
+    if (this.#session) return this.#session;
+    const failure = readModernEnvelope(params) as RpcFailure;
+    return { ...failure, message: `${failure.message}; or open a session with initialize first` };
+  }
+
+  #open(params: Buffer | undefined, isInBatch: boolean): PipeSession | RpcFailure {
+    if (isInBatch) return invalid('null', 'initialize must not be part of a batch').failure;
+    if (this.#session) return invalid('null', 'this pipe has a session already').failure;
+    const read = readInitialize(params);
+    if (isFailure(read)) return read;
+    const { principal, endpoint } = this.#options;
+    this.#session = new PipeSession(principal, endpoint, read, (method, said) => this.notify(method, said));
+    return this.#session;
+  }
+
+  #modernClient({ version, capabilities }: Pick<Client, 'version' | 'capabilities'>): Client {
+    const { principal, endpoint } = this.#options;
+    return { id: principal.id, principal, era: 'modern', version, endpoint, capabilities };
+  }
+
+  #handshakeEnded(isAccepted: boolean): void {
+    const session = this.#session;
+    if (isAccepted) {
+      session?.answered();
+      if (session?.hasProceeded) this.#proceed();
+    } else {
+      this.#session = undefined;
+      session?.end();
+    }
+  }
+
+  /** The client goes on after its handshake. */
+  #proceed(): void {
+    const session = this.#session;
+    if (session?.proceed()) this.#guard(() => this.#options.router.opened(session));
+  }
+
+  // --- what goes out
+
+  #refuse({ idText, failure }: Fault, batch: PipeBatch | undefined): void {
+    this.#answer(answerParts(idText, 'error', [failureText(failure)]), batch);
+  }
+
+  #answer(parts: readonly JsonText[], batch: PipeBatch | undefined): void {
+    if (!batch) return this.#write(parts);
+    batch.owe();
+    batch.add(parts);
+  }
+
+  #write(parts: readonly JsonText[]): void {
+    if (this.#isOver) return;
+    this.#out.write(parts);
+    this.#balance();
+  }
+
+  /** Reads as fast as the client does. */
+  #balance(): void {
+    const { input } = this.#options;
+    if (this.#isOver) return;
+    if (this.#out.bytes > pauseBytes) input.pause();
+    else if (input.isPaused()) input.resume();
+  }
+
+  // --- the end
+
+  readonly #ended = (): void => {
+    if (this.#isOver) return;
+    this.#in.end();
+    this.#end();
+  };
+
+  readonly #broken = (): void => {
+    this.#out.close();
+    this.#end();
+  };
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const { input, clock } = this.#options;
+    input.off('data', this.#data);
+    input.pause();
+    this.#asks.close();
+    for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
+    this.#session?.end();
+    const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.close());
+    this.#out
+      .drained()
+      .then(() => {
+        giveUp();
+        this.#out.close();
+        this.#resolveClosed();
+      })
+      .catch(this.#options.onProblem);
+  }
+
+  #guard(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#options.onProblem(error);
+    }
+  }
+}
+
+const tooMany = (underWay: number): HostError =>
+  new HostError('overloaded', `${underWay} requests of this client are under way`, {
+    reason: 'exchanges',
+    execution: 'not_executed',
+    limit: exchangesMax,
+    hint: 'wait for some of them to be answered',
+  });
+
+const unread = (actual: number): HostError =>
+  new HostError('overloaded', `the client does not read: ${actual} bytes wait for it`, {
+    reason: 'backpressure',
+    execution: 'uncertain',
+    limit: answerBytesMax,
+    actual,
+    hint: 'read answers while you send requests',
+  });
+
+const noEndpoint = (endpoint: EndpointId): HostError =>
+  new HostError('server_not_found', `there is no '${endpointKey(endpoint)}' here`, { execution: 'not_executed' });
