@@ -23,6 +23,7 @@ function setUp(entry: Record<string, unknown> = {}) {
   const session = {
     closedBy: undefined,
     heardAtMs: 0,
+    facts: { era: 'legacy' },
     askTool: (_name: string, _args: unknown, options: CallOptions, answer: Told) => asked.push({ options, answer }),
     close: () => Promise.resolve(),
   } as unknown as Session;
@@ -42,6 +43,7 @@ function setUp(entry: Record<string, unknown> = {}) {
       return server;
     },
     findServer: () => server,
+    targetOf: (managed) => managed,
     mustBeOpen: () => {},
     clean: (text) => text,
     audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
