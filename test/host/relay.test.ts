@@ -10,12 +10,46 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
 import { eventually } from '../eventually.js';
+import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
 import { failureOf } from './harness.js';
 
 const script = fileURLToPath(new URL('../fakes/asking-server.mjs', import.meta.url));
 let folder: string;
 let host: Host;
+let listener: TestServer | undefined;
+
+/** Asks in the stream of each call, and answers it with what it was told. */
+async function startAskingHttp(): Promise<string> {
+  const streams = new Map<string, (told: unknown) => void>();
+  const held = new Map<string, () => void>();
+  listener = await startServer(({ method, id, rpcMethod, body }, response) => {
+    if (method !== 'POST') return void response.writeHead(405).end();
+    if (rpcMethod === undefined) {
+      const answer = JSON.parse(body) as { id: string; result: unknown };
+      response.writeHead(202).end();
+      return streams.get(answer.id)?.(answer.result);
+    }
+    if (id === undefined) return void response.writeHead(202).end();
+    if (rpcMethod === 'initialize') {
+      return void json(response, result(id, { protocolVersion: '2025-11-25', capabilities: { tools: {} } }));
+    }
+    if (rpcMethod === 'tools/list') return void json(response, result(id, { tools: [] }));
+    if (rpcMethod !== 'tools/call') return void json(response, rpcError(id, -32601));
+    events(response);
+    const say = (message: unknown) => response.write(`data: ${JSON.stringify(message)}\n\n`);
+    streams.set(`q-${id}`, (told) => {
+      say(result(id, { content: [{ type: 'text', text: JSON.stringify(told) }] }));
+      response.end();
+    });
+    // Both calls are under way before anybody is asked.
+    if (streams.size === 2) {
+      for (const stream of streams.keys()) held.get(stream)?.();
+      say({ jsonrpc: '2.0', id: `q-${id}`, method: 'elicitation/create', params: {} });
+    } else held.set(`q-${id}`, () => say({ jsonrpc: '2.0', id: `q-${id}`, method: 'elicitation/create', params: {} }));
+  });
+  return listener.url;
+}
 
 /** Whoever calls, and what it was asked and told. */
 class Someone {
@@ -43,9 +77,10 @@ class Someone {
 const textOf = (result: ToolResult): string =>
   (result.json() as { content: { text: string }[] }).content[0]?.text as string;
 
-const start = async (more: Record<string, unknown> = {}) => {
+const start = async (more: Record<string, unknown> = {}, url?: string) => {
   const client = { name: 'hostler', version: '0', capabilities: { elicitation: {} } };
-  const entry = { command: process.execPath, args: [script], pins: 'off', trustAnnotations: true, ...more };
+  const reach = url === undefined ? { command: process.execPath, args: [script] } : { url };
+  const entry = { ...reach, pins: 'off', trustAnnotations: true, ...more };
   host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client });
 };
 
@@ -54,6 +89,8 @@ beforeEach(() => {
 });
 afterEach(async () => {
   await host.close();
+  await listener?.close();
+  listener = undefined;
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -117,6 +154,16 @@ describe('what a shared server asks', () => {
       { code: -32601, message: 'Method not found', data: { method: 'completion/complete' } },
     ]);
   });
+});
+
+test('over HTTP the stream says which call is asked, however many are under way', async () => {
+  await start({}, await startAskingHttp());
+  const [ann, bob] = [new Someone('ann'), new Someone('bob')];
+  const answers = await Promise.all([ann.call('ask'), bob.call('ask')]);
+  expect(answers.map(textOf)).toEqual(
+    ['ann', 'bob'].map((name) => JSON.stringify({ action: 'accept', content: { name } })),
+  );
+  expect([ann.asked.length, bob.asked.length]).toEqual([1, 1]);
 });
 
 test('the words of a relayed call reach the server, and what is for modern servers only does not', async () => {
