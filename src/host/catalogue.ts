@@ -235,7 +235,8 @@ export class Catalogue {
     if (method !== 'resources/read') return answeredList(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), limits);
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
-    const { ttlMs = 0, isPublic = false } = cacheHint(raw) ?? {};
+    // What was asked on the way, and refused, may have made another answer of it.
+    const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
   }
 

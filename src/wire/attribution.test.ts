@@ -178,7 +178,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('by the clock, or by a stream that broke, counts as well; one that never left does not', () => {
+  test('by the clock, or by a stream that broke, counts as well; one that was refused or never left does not', () => {
     const late = setUp();
     late.call('gone', { deadlineAtMs: 2_000 });
     late.clock.advance(2_000);
@@ -190,6 +190,11 @@ describe('a request that was given up', () => {
     broken.channel.fail(broken.channel.sent[0] as never, lost);
     broken.call('ann');
     broken.elicit();
+    const refused = setUp();
+    refused.call('gone');
+    refused.channel.fail(refused.channel.sent[0] as never, lost.with({ httpStatus: 500 }));
+    refused.call('ann');
+    refused.elicit();
     const unsent = setUp();
     unsent.channel.held = true;
     const stop = new AbortController();
@@ -198,7 +203,7 @@ describe('a request that was given up', () => {
     unsent.channel.held = false;
     unsent.call('ann');
     unsent.elicit();
-    expect([late.whom(), broken.whom(), unsent.whom()]).toEqual([[], [], ['ann']]);
+    expect([late, broken, refused, unsent].map(({ whom }) => whom())).toEqual([[], [], ['ann'], ['ann']]);
   });
 
   test('a thousand and more of them stay in doubt as long as the newest', () => {
@@ -276,6 +281,19 @@ describe('a note of the server', () => {
       ['ann notifications/message', 'ann notifications/message'],
       ['notifications/message'],
     ]);
+  });
+
+  test('that somebody is done elsewhere needs the stream of its call, or a connection of one client', () => {
+    const method = 'notifications/elicitation/complete';
+    const shared = setUp();
+    const ann = shared.call('ann');
+    shared.note(method);
+    expect(shared.told).toEqual([]);
+    shared.note(method, ann);
+    const own = setUp({}, false);
+    own.call('bob');
+    own.note(method);
+    expect([shared.told, own.told]).toEqual([[`ann ${method}`], [`bob ${method}`]]);
   });
 
   test.each([

@@ -13,6 +13,7 @@ import { Ghosts } from './ghosts.js';
 import type { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests, type Taker } from './inbound-requests.js';
+import { NOTIFICATION } from './rpc-codes.js';
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
 export interface DeadlineExtension {
@@ -76,7 +77,9 @@ export class Attribution<T extends Attributable> {
 
   /** Who is told of it, if that is certain. */
   listenerFor(method: string, origin: OutboundFrame | undefined): CauseHandlers['onServerNotification'] {
-    if (isOfSession(method)) return undefined;
+    const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
+    // That somebody is done elsewhere may be told long after the call that sent them there has ended.
+    if (isOfSession(method) || (isLate && !origin)) return undefined;
     const cause = this.#causeOf(origin);
     return cause.kind === 'known' ? cause.owner.options.onServerNotification : undefined;
   }

@@ -201,7 +201,9 @@ export class Peer implements ChannelListener {
     const pending = frame.id === undefined ? undefined : this.#pending.get(frame.id);
     if (pending?.frame !== frame) return;
     this.#forget(frame.id as number, pending);
-    if (error.details.execution !== 'not_executed') this.#attribution.gaveUp(frame);
+    // With a status of HTTP the server has answered, if not in our words: it is done with it.
+    const { execution, httpStatus } = error.details;
+    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame);
     this.#tell(pending, error);
   }
 

@@ -7,6 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
 import { eventually } from '../eventually.js';
@@ -213,7 +214,8 @@ describe('with an instance for each client', () => {
       }
     };
     const [ofAnn, ofBob] = (await Promise.all([ann().call('pid'), bob().call('pid')])).map(textOf) as [string, string];
-    host.endInstance('ann');
+    const upstreams: Pick<Upstreams, 'call' | 'request' | 'endInstance'> = host;
+    upstreams.endInstance('ann');
     expect(instances()).toEqual([1]);
     await eventually('that of ann is gone', () => !isAlive(ofAnn));
     expect(isAlive(ofBob)).toBe(true);
