@@ -10,11 +10,14 @@ export type {
   HostConfig,
   HostItem,
   HostOptions,
+  HostRequestOptions,
   HostTool,
   ListOptions,
+  RelayOptions,
   ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
+export type { EraAnswer } from './host/requester.js';
 export type { SpawnOptions } from './host/spawn-options.js';
 export type { StatusRow } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
@@ -35,6 +38,7 @@ export type { Principal } from './policy/call.js';
 export type { BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
 export type { Lease } from './registry/lease.js';
+export { RpcRefusal } from './session/answers.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
 export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth-recovery.js';
 export type { ClientIdentity } from './session/client-identity.js';
@@ -42,6 +46,7 @@ export { type ConnectOptions, Connector, type ConnectorOptions } from './session
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
 export type { ProbeResult } from './session/liveness.js';
 export type { ServerFacts } from './session/negotiate.js';
+export type { RelayedWords } from './session/relayed-words.js';
 export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
@@ -49,6 +54,7 @@ export type { SupervisorEvent } from './supervisor/supervisor-events.js';
 export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
+export type { CauseHandlers } from './wire/attribution.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';
 export type { JsonText } from './wire/frame.js';
 export type { InboundRequest } from './wire/inbound-request.js';

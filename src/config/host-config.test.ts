@@ -111,7 +111,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
     expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd']);
   });
 
-  test.each(['isolation', 'tools'])('a server with %s, which nothing acts on yet, is left out', (key) => {
+  test.each(['tools'])('a server with %s, which nothing acts on yet, is left out', (key) => {
     const { settings, told, fields } = parse({ mcpServers: { early: { ...server, [key]: {} }, good: server } });
     expect([[...settings.mcpServers.keys()], fields]).toEqual([['good'], [`mcpServers.early.${key}`]]);
     expect(told[0]?.message).toContain('this version does not know it yet');

@@ -42,7 +42,7 @@ export interface HostSettings {
 export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'telemetry'] as const;
 /** They will come; until something acts on them they are refused, with words of their own. */
 const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log']);
-const serverKeysToCome: ReadonlySet<string> = new Set(['isolation', 'tools']);
+const serverKeysToCome: ReadonlySet<string> = new Set(['tools']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;

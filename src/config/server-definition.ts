@@ -34,6 +34,8 @@ export interface ServerDefinition {
   readonly trustAnnotations: boolean;
   /** Where the server's card lies: a URL, or a path. */
   readonly card: string | undefined;
+  /** `per-client`: each client of a gateway has an instance of its own. */
+  readonly isolation: 'shared' | 'per-client';
 }
 
 /** Where an entry stands, for errors about it. */
@@ -84,6 +86,7 @@ export const treatment = z.object({
     .refine((text) => !text.includes('\0'), 'must not contain a NUL')
     .refine(isUsableCard, 'must be an http:// or https:// URL, or a path')
     .optional(),
+  isolation: z.enum(['shared', 'per-client']).default('shared'),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
 
@@ -113,6 +116,7 @@ export function parseServerDefinition(
   }
   const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;
+  const { isolation } = parsed.data;
   const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
   const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
   return Object.freeze({
@@ -137,6 +141,7 @@ export function parseServerDefinition(
     pins: Object.freeze({ onFirstSight: pins ?? 'warn', onChange: pins ?? 'block' }),
     trustAnnotations,
     card,
+    isolation,
   });
 }
 

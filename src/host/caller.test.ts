@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { managedSession } from '../../test/fakes/managed-session.js';
+import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { ResponseCache } from '../policy/cache.js';
@@ -8,6 +9,7 @@ import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
 import { MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer.js';
 import { Audit } from './audit.js';
@@ -23,25 +25,29 @@ function setUp(entry: Record<string, unknown> = {}) {
   const session = {
     closedBy: undefined,
     heardAtMs: 0,
+    facts: { era: 'legacy' },
     askTool: (_name: string, _args: unknown, options: CallOptions, answer: Told) => asked.push({ options, answer }),
     close: () => Promise.resolve(),
   } as unknown as Session;
   const held = { calls: 0 };
   const hold = { enter: () => void held.calls++, leave: () => void held.calls-- };
   let server: ManagedServer | undefined = managedSession('a', session, clock, { pins: 'off', ...entry }, hold);
+  const own = server;
+  const cache = new ResponseCache(clock);
   const alive = new KeepAlive();
   const caller = new Caller({
     clock,
     guards: () => [],
     pins: new Pins({ store: memoryPinStore() }),
     budgets: new CallBudgets(clock),
-    cache: new ResponseCache(clock),
+    cache,
     throttle: new ToolThrottle(clock),
     serverOf: () => {
       if (!server) throw new Error('it is gone');
       return server;
     },
     findServer: () => server,
+    targetOf: (managed) => managed,
     mustBeOpen: () => {},
     clean: (text) => text,
     audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
@@ -50,7 +56,7 @@ function setUp(entry: Record<string, unknown> = {}) {
   const remove = () => {
     server = undefined;
   };
-  return { clock, asked, caller, held, remove };
+  return { clock, asked, caller, cache, held, remove, server: own };
 }
 
 const minute = 60_000;
@@ -101,4 +107,89 @@ test('a call whose server goes while it is being started ends, though nobody can
   remove();
   await expect(call).rejects.toThrow('it is gone');
   expect([asked, held.calls]).toEqual([[], 0]);
+});
+
+describe('a relayed call', () => {
+  const lost = () =>
+    new HostError('transport', 'the stream ended', { phase: 'written', execution: 'uncertain', reason: 'reset' });
+  const question = () => ({ method: 'elicitation/create' }) as InboundRequest;
+  const readOnly = { key: 'x', raw: Buffer.from('{"name":"x","annotations":{"readOnlyHint":true}}') };
+  const trusting = () => {
+    const world = setUp({ trustAnnotations: true });
+    world.server.learn([readOnly], () => true);
+    return world;
+  };
+
+  test('hands its words and its ears on; a plain one has none', async () => {
+    const { asked, caller } = setUp();
+    const onServerNotification = () => {};
+    const words = { meta: '"a":1', members: '"b":2', capabilities: '{}' };
+    const calls = [caller.call('a', 'x', {}, { ...words, onServerNotification }), caller.call('a', 'x', {}, {})];
+    await settle();
+    expect(asked[0]?.options).toMatchObject({ relay: words, onServerNotification, onServerRequest: undefined });
+    expect(Object.keys(asked[1]?.options ?? {})).toEqual(['deadlineAtMs', 'signal', 'onProgress', 'extend']);
+    for (const { answer } of asked) answer(ok());
+    expect((await Promise.all(calls)).map(({ era }) => era)).toEqual(['legacy', 'legacy']);
+  });
+
+  test('is sent again when it may be, but not once the server has asked something', async () => {
+    const plain = trusting();
+    const repeated = plain.caller.call('a', 'x', {}, { meta: '"a":1' });
+    await settle();
+    plain.asked[0]?.answer(lost());
+    await settle();
+    plain.asked[1]?.answer(ok());
+    await repeated;
+    const { asked, caller } = trusting();
+    const heard: string[] = [];
+    const call = caller.call('a', 'x', {}, { onServerRequest: ({ method }) => heard.push(method) });
+    await settle();
+    asked[0]?.options.onServerRequest?.(question());
+    asked[0]?.answer(lost());
+    await expect(call).rejects.toMatchObject({ code: 'transport' });
+    expect([plain.asked.length, asked.length, heard]).toEqual([2, 1, ['elicitation/create']]);
+  });
+
+  test('that goes on with something is sent again only if it never left', async () => {
+    const { asked, caller } = trusting();
+    const call = caller.call('a', 'x', {}, { members: '"requestState":"s"' });
+    await settle();
+    asked[0]?.answer(new HostError('transport', 'gone', { phase: 'queued', execution: 'not_executed' }));
+    await settle();
+    asked[1]?.answer(lost());
+    await expect(call).rejects.toMatchObject({ code: 'transport' });
+    expect(asked).toHaveLength(2);
+  });
+
+  test('that was asked something is not kept, whatever the server allows', async () => {
+    const { asked, caller, cache } = setUp();
+    const call = async (answer: Answer) => {
+      const called = caller.call('a', 'x', {}, {});
+      await settle();
+      asked.at(-1)?.answer(answer);
+      await called;
+    };
+    await call({ ...ok('{"content":[],"ttlMs":1000}'), wasAsked: true });
+    expect([cache.stats().entries, asked.length]).toEqual([0, 1]);
+    await call(ok('{"content":[],"ttlMs":1000}'));
+    expect([cache.stats().entries, asked.length]).toEqual([1, 2]);
+  });
+
+  test('to an instance of its own goes past what is kept', async () => {
+    const { asked, caller, cache } = setUp({ isolation: 'per-client' });
+    const called = caller.call('a', 'x', {}, { instance: 'ann' });
+    await settle();
+    asked[0]?.answer(ok('{"content":[],"ttlMs":1000}'));
+    await called;
+    expect(cache.stats().entries).toBe(0);
+  });
+
+  test('that the server refuses ends with its very words as the cause', async () => {
+    const { asked, caller } = setUp();
+    const called = caller.call('a', 'x', {}, {});
+    await settle();
+    const bytes = Buffer.from('{"code":-32042,"message":"look","data":{"url":"u"}}');
+    asked[0]?.answer({ kind: 'error', bytes, mayHold: 0 });
+    await expect(called).rejects.toMatchObject({ code: 'tool_error', cause: { bytes } });
+  });
 });

@@ -3,6 +3,7 @@
  * Not here: what each stage decides (policy/), sending (dispatch.ts), what operators hear of it (audit.ts).
  * Invariant: whatever a caller hands in, it gets one promise, which settles once.
  */
+import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
@@ -12,7 +13,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { allow, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type Outcome, type Principal, pipeline, type Send } from '../policy/call.js';
+import { type Call, type CallRelay, type Outcome, type Principal, pipeline, type Send } from '../policy/call.js';
 import { budget, type CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -24,6 +25,7 @@ import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject } from '../wire/json-check.js';
 import type { Audit, CallWatch } from './audit.js';
+import type { TargetOf } from './call-target.js';
 import { dispatch } from './dispatch.js';
 import { embedder, type HostCallOptions, type ToolResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
@@ -38,6 +40,7 @@ export interface CallerParts {
   /** Throws for a name that is not there. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
+  readonly targetOf: TargetOf;
   /** Throws once the host is closed. */
   readonly mustBeOpen: (server: string) => void;
   readonly clean: (text: string) => string;
@@ -71,7 +74,7 @@ export class Caller {
       cached({
         cache,
         flights: new SingleFlight(clock),
-        mayCache: ({ server }) => serverOf(server).definition.cache === 'on',
+        mayCache: ({ server, relay }) => mayCache(serverOf(server).definition, relay),
         // Asked again when the answer is in: by then the server may be gone, and its answer is not kept.
         fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
@@ -82,6 +85,7 @@ export class Caller {
     )(
       dispatch({
         serverOf,
+        targetOf: parts.targetOf,
         clock,
         clean,
         pinRefusal: (server, tool) => quarantine(facts, server, tool),
@@ -140,6 +144,7 @@ class CallUnderWay implements Call {
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
   readonly attempt: number;
+  readonly relay: CallRelay | undefined;
   readonly madeAtMs: number;
   isFresh = true;
   readonly trail: CallWatch | undefined;
@@ -168,6 +173,7 @@ class CallUnderWay implements Call {
     this.idempotencyKey = options.idempotencyKey;
     this.onProgress = options.onProgress;
     this.attempt = options.attempt ?? 0;
+    this.relay = relayOf(options);
     this.trail = trail;
     this.abandon = abandon;
   }
@@ -175,6 +181,18 @@ class CallUnderWay implements Call {
   get requestId(): string {
     return `${this.hostId}-${this.number}`;
   }
+}
+
+/** What an instance of a client's own answers is for that client, as it is then. */
+const mayCache = ({ cache, isolation }: ServerDefinition, relay: CallRelay | undefined): boolean =>
+  cache === 'on' && (relay?.instance === undefined || isolation === 'shared');
+
+/** Nearly every call of an embedder has none. */
+function relayOf(options: HostCallOptions): CallRelay | undefined {
+  const { meta, members, capabilities, onServerRequest, onServerNotification, instance } = options;
+  const isRelayed = meta ?? members ?? capabilities ?? onServerRequest ?? onServerNotification ?? instance;
+  if (isRelayed === undefined) return undefined;
+  return { meta, members, capabilities, onServerRequest, onServerNotification, instance };
 }
 
 /** Checked here, before anything is charged or started; nobody looks into it again. Bytes must stay as they are until then. */

@@ -18,8 +18,6 @@ import type { Principal } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
-import { throughGate } from '../policy/list-gate.js';
-import { throughSlot } from '../policy/list-slot.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
@@ -27,6 +25,7 @@ import { isListMethod, type ListedItem, type ListMethod, type ServerList } from 
 import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { admitted } from './admission.js';
 import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
@@ -212,19 +211,17 @@ export class Catalogue {
     const { server, method } = question;
     let learn: ((items: readonly ListedItem[]) => void) | undefined;
     let epoch: number | undefined;
-    const answered = await throughGate(server, managed.breaker, this.#parts.clock, untilMs, (deadlineAtMs) =>
-      throughSlot(managed.slots, question, { deadlineAtMs, signal }, () =>
-        managed.renewing({ deadlineAtMs, signal }, async (): Promise<Answered> => {
-          const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
-          // The server may have been started for this, and its public list have been read on the way.
-          const items = this.#cache.get(question);
-          if (items) return { items, ttlMs: 0, isPublic: false };
-          epoch = sending();
-          if (method === 'tools/list') learn = this.#reading(managed);
-          return this.#askOnce(connection, question, { deadlineAtMs, signal });
-        }),
-      ),
-    );
+    const attempt = async ({ deadlineAtMs }: Pick<ReadLimits, 'deadlineAtMs'>): Promise<Answered> => {
+      const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
+      // The server may have been started for this, and its public list have been read on the way.
+      const items = this.#cache.get(question);
+      if (items) return { items, ttlMs: 0, isPublic: false };
+      epoch = sending();
+      if (method === 'tools/list') learn = this.#reading(managed);
+      return this.#askOnce(connection, question, { deadlineAtMs, signal });
+    };
+    const limits = { deadlineAtMs: untilMs, signal };
+    const answered = await admitted(managed, this.#parts.clock, question, limits, attempt);
     // Nobody is shown a list before it was judged, and from there on all happens in one tick.
     const preparing = learn && this.#parts.pins.prepare(server, answered.items);
     if (preparing !== undefined) await preparing;
@@ -238,7 +235,8 @@ export class Catalogue {
     if (method !== 'resources/read') return answeredList(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), limits);
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
-    const { ttlMs = 0, isPublic = false } = cacheHint(raw) ?? {};
+    // What was asked on the way, and refused, may have made another answer of it.
+    const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
   }
 

@@ -1,16 +1,17 @@
 /**
  * The last stage: sends a call to its server and decides, from what is known of a failure, whether it is sent again.
  * Not here: whether the call is allowed (the stages before), starting the server (supervisor/).
- * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted.
+ * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and nobody was
+ * asked anything because of it.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Call, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
+import { type Call, type CallRelay, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
 import type { ReplayReason } from '../policy/call-events.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
-import { quote, readRpcError } from '../session/answers.js';
+import { quote, RpcRefusal, readRpcError } from '../session/answers.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
@@ -18,6 +19,7 @@ import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer, DeadlineExtension } from '../wire/peer.js';
 import { RPC } from '../wire/rpc-codes.js';
+import type { CallTarget, TargetOf } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
@@ -29,6 +31,8 @@ export type Replayed = (call: Call, attempt: number, reason: ReplayReason, error
 
 export interface DispatchParts {
   readonly serverOf: (name: string) => ManagedServer;
+  /** Where calls of whoever has an instance of its own go. */
+  readonly targetOf: TargetOf;
   readonly clock: Clock;
   /** Redacts and neutralises what a server said before it is quoted. */
   readonly clean: (text: string) => string;
@@ -41,18 +45,21 @@ export const dispatch =
   (parts: DispatchParts): Send =>
   (call, done) => {
     let server: ManagedServer;
+    let target: CallTarget;
     try {
       server = parts.serverOf(call.server);
+      target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance);
     } catch (error) {
-      // It was removed while the call waited for its turn.
+      // It was removed while the call waited for its turn, or its caller can have no instance.
       return done(error as Error);
     }
-    new Dispatch(server, call, done, parts).attempt();
+    new Dispatch(server, target, call, done, parts).attempt();
   };
 
 /** One call on its way to a server and back, as often as that takes. */
 class Dispatch implements CallOptions, DeadlineExtension {
   readonly #server: ManagedServer;
+  readonly #target: CallTarget;
   readonly #call: Call;
   readonly #done: Done;
   readonly #parts: DispatchParts;
@@ -65,18 +72,21 @@ class Dispatch implements CallOptions, DeadlineExtension {
   untilMs = 0;
   #attempts = 0;
   #mayHaveRun = false;
+  /** The server has asked its caller something: to ask again would be another matter. */
+  #wasAsked = false;
   #paid: (() => void) | undefined;
   /** Once per call: another token is worth one more try, which nobody pays for. */
   #isReauthorized = false;
 
-  constructor(server: ManagedServer, call: Call, done: Done, parts: DispatchParts) {
+  constructor(server: ManagedServer, target: CallTarget, call: Call, done: Done, parts: DispatchParts) {
     this.#server = server;
+    this.#target = target;
     this.#call = call;
     this.#done = done;
     this.#parts = parts;
     this.signal = call.signal;
     this.onProgress = call.onProgress;
-    server.enter();
+    target.enter();
   }
 
   get extend(): DeadlineExtension {
@@ -84,7 +94,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   attempt(): void {
-    const { supervisor } = this.#server;
+    const { supervisor } = this.#target;
     const ready = supervisor.ready();
     if (ready) return this.#send(ready);
     supervisor.acquire(this.#call.deadlineAtMs, this.#call.signal).then(
@@ -95,7 +105,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
 
   #send(acquired: Acquired<Session>): void {
     const { connection, run } = acquired;
-    const { server, tool, args, deadlineAtMs, trail, isFresh, madeAtMs } = this.#call;
+    const { server, tool, args, deadlineAtMs, trail, isFresh, madeAtMs, relay } = this.#call;
     const quarantined = isFresh ? undefined : this.#quarantine(server, tool);
     if (quarantined) return this.#over(quarantined);
     if (trail) {
@@ -108,11 +118,25 @@ class Dispatch implements CallOptions, DeadlineExtension {
     this.byMs = callMs;
     this.deadlineAtMs = Math.min(deadlineAtMs, nowMs + callMs);
     this.untilMs = Math.min(deadlineAtMs, nowMs + callMsMax);
-    connection.askTool(tool, args, this, (outcome) => {
+    connection.askTool(tool, args, relay === undefined ? this : this.#relaying(relay), (outcome) => {
       if (!(outcome instanceof Error)) this.#over(this.#answered(outcome, connection, run));
       else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
       else this.#over(outcome);
     });
+  }
+
+  #relayed(relay: CallRelay): Partial<CallOptions> {
+    const { onServerRequest, onServerNotification } = relay;
+    const onAsked: CallRelay['onServerRequest'] = (request) => {
+      this.#wasAsked = true;
+      onServerRequest?.(request);
+    };
+    return { relay, onServerRequest: onServerRequest && onAsked, onServerNotification };
+  }
+
+  #relaying(relay: CallRelay): CallOptions {
+    const { deadlineAtMs, signal, onProgress, nowMs } = this;
+    return { deadlineAtMs, signal, onProgress, nowMs, extend: this, ...this.#relayed(relay) };
   }
 
   /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */
@@ -125,16 +149,16 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   #refused(acquired: Acquired<Session>, refusal: TokenRefused): void {
-    if (this.#isReauthorized) return this.#over(unauthorized(this.#server, acquired, refusal));
+    if (this.#isReauthorized) return this.#over(unauthorized(this.#target, acquired, refusal));
     this.#isReauthorized = true;
-    reauthorize(this.#server, acquired, this.#call, refusal).then(
+    reauthorize(this.#target, acquired, this.#call, refusal).then(
       (told) => (told ? this.#over(told) : this.attempt()),
       (error: Error) => this.#over(error),
     );
   }
 
-  #answered({ kind, bytes, mayHold }: Answer, { heardAtMs }: Session, run: number): Outcome {
-    const { supervisor } = this.#server;
+  #answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
+    const { supervisor } = this.#target;
     if (kind === 'error') {
       // It is alive, but an error is no success: only what a server can do proves it.
       supervisor.answered(run);
@@ -142,7 +166,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
     }
     supervisor.succeeded(run, heardAtMs);
     const isError = (mayHold & MAY_HOLD_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
-    return new CallResult(bytes, isError, run, (mayHold & MAY_HOLD_TTL) !== 0);
+    const mayBeKept = (mayHold & MAY_HOLD_TTL) !== 0 && !wasAsked;
+    return new CallResult(bytes, isError, run, mayBeKept, facts.era);
   }
 
   #over(outcome: Outcome): void {
@@ -165,6 +190,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
     // A caller whose own time ran out is no sign of a server that cannot keep up.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.#attempts++;
+    // What it was told, or goes on with, was for the attempt before.
+    const isTold = this.#wasAsked || this.#call.relay?.members !== undefined;
+    if (isTold && error.details.execution !== 'not_executed') return false;
     const reason = replayReason({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs });
     this.#paid = reason && retries.take();
     if (!reason || !this.#paid) return false;
@@ -174,7 +202,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   #end(outcome: Outcome): void {
-    this.#server.leave();
+    this.#target.leave();
     try {
       this.#done(outcome);
     } catch (error) {
@@ -206,6 +234,7 @@ function rejectedByServer({ server, tool }: Call, bytes: Buffer, clean: Dispatch
       reason: 'rpc_error',
       phase: 'answered',
       execution: 'uncertain',
+      cause: new RpcRefusal(bytes),
     },
   );
 }

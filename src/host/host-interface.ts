@@ -123,6 +123,8 @@ export interface ToolResult {
   /** The result object as the server wrote it. */
   readonly bytes: Buffer;
   readonly isError: boolean;
+  /** In whose words it is written. */
+  readonly era: Era;
   json(): unknown;
 }
 

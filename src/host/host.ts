@@ -19,6 +19,7 @@ import type { ListMethod } from '../session/lists.js';
 import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import type { JsonText } from '../wire/frame.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
@@ -33,14 +34,17 @@ import {
   type HostConfig,
   type HostItem,
   type HostOptions,
+  type HostRequestOptions,
   type HostTool,
   type ListOptions,
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
+import { Instances } from './instances.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
+import { type EraAnswer, Requester } from './requester.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -55,6 +59,7 @@ export class Host {
   readonly #clock: Clock;
   readonly #connector: Connector;
   readonly #servers: Servers;
+  readonly #instances: Instances;
   readonly #events: HostEvents;
   readonly #audit: Audit;
   readonly #budgets: CallBudgets;
@@ -67,6 +72,7 @@ export class Host {
   readonly #learnAtBoot: boolean;
   readonly #histories: HistoryKeeper | undefined;
   readonly #caller: Caller;
+  readonly #requester: Requester;
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
@@ -109,6 +115,7 @@ export class Host {
       authProvider: options.authProvider,
       histories: this.#histories,
     });
+    this.#instances = new Instances({ clock, supervise, onProblem });
     this.#servers = new Servers({
       clock,
       supervise,
@@ -153,11 +160,13 @@ export class Host {
       throttle: this.#throttle,
       serverOf,
       findServer: (name) => this.#servers.find(name),
+      targetOf: this.#instances.targetOf,
       mustBeOpen: (server) => this.#servers.mustBeOpen(server),
       clean: this.#connector.clean,
       audit: this.#audit,
       alive: this.#alive,
     });
+    this.#requester = new Requester({ ...known, targetOf: this.#instances.targetOf });
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
@@ -184,6 +193,19 @@ export class Host {
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
     return this.#caller.call(server, tool, args, options);
+  }
+
+  /**
+   * Any other request, such as `prompts/get`. What the server answers is the answer, an error too; a HostError is thrown when
+   * none came.
+   */
+  request(server: string, method: string, params?: JsonText, options?: HostRequestOptions): Promise<EraAnswer> {
+    return this.#requester.request(server, method, params, options);
+  }
+
+  /** A client is gone: the instances that it had of servers with `isolation: "per-client"` are stopped. */
+  endInstance(instance: string): void {
+    this.#instances.end(instance);
   }
 
   /** The tools of one server, as far as the principal may call them. */
@@ -223,6 +245,7 @@ export class Host {
       cache: this.#cache,
       pins: this.#pins,
       connector: this.#connector,
+      instances: this.#instances,
     });
   }
 
@@ -247,7 +270,7 @@ export class Host {
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#servers.get(server);
     this.#forget(server);
-    await supervisor.stop();
+    await Promise.all([supervisor.stop(), this.#instances.endOf(server)]);
   }
 
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
@@ -256,7 +279,7 @@ export class Host {
     managed.forgetCircuit();
     this.#throttle.forget(server);
     this.#forget(server);
-    await managed.supervisor.reload();
+    await Promise.all([managed.supervisor.reload(), this.#instances.endOf(server)]);
   }
 
   /** What the definition of a tool is held against, and what is listed now; undefined for a tool that was never seen. */
@@ -307,7 +330,7 @@ export class Host {
   async #close(): Promise<void> {
     try {
       // Whatever is wrong with one server, the others and all that they started go too.
-      await this.#servers.close().catch(this.#onProblem);
+      await Promise.all([this.#servers.close().catch(this.#onProblem), this.#instances.close()]);
       this.#histories?.flush();
       this.#servers.registry.clear();
     } finally {
@@ -327,6 +350,7 @@ export class Host {
   #forget(server: string): void {
     this.#cache.drop(server);
     this.#catalogue.drop(server);
+    void this.#instances.endOf(server);
   }
 
   #observe(event: SupervisorEvent): void {

@@ -10,11 +10,11 @@ import type { Call } from '../policy/call.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import type { TokenRefused } from '../transports/http/auth-token.js';
-import type { ManagedServer } from './managed-server.js';
+import type { CallTarget } from './call-target.js';
 
 /** Undefined: send the call once more. Otherwise what its caller is told. */
 export async function reauthorize(
-  server: ManagedServer,
+  server: Pick<CallTarget, 'auth' | 'forgetCircuit' | 'supervisor'>,
   acquired: Acquired<Session>,
   call: Call,
   refused: TokenRefused,
@@ -30,7 +30,7 @@ export async function reauthorize(
 
 /** Nothing more is tried: from now on calls are refused before they are sent, until there is another token. */
 export function unauthorized(
-  server: ManagedServer,
+  server: Pick<CallTarget, 'supervisor'>,
   { connection, run }: Acquired<Session>,
   refused: TokenRefused,
 ): HostError {

@@ -34,6 +34,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number): StatusRow {
     cache: { entriesOf: () => 0 },
     pins: { differingOf: () => 0 },
     connector: { escapedOf: () => 0, clean: (text) => text },
+    instances: { countOf: () => 0 },
   });
   return row as StatusRow;
 }

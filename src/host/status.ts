@@ -15,6 +15,7 @@ import type { Session } from '../session/session.js';
 import type { Snapshot } from '../supervisor/snapshot.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { Channel, ChannelCounters } from '../wire/channel.js';
+import type { Instances } from './instances.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface StatusRow {
@@ -64,6 +65,8 @@ export interface StatusRow {
   readonly noticesLost: number | undefined;
   /** Processes that left its group, were found when it was stopped, and still run. */
   readonly escaped: number;
+  /** Instances that clients have of their own (`isolation: "per-client"`). */
+  readonly instances: number;
   /** The end of what its process wrote to stderr, at most 2 KiB, redacted and neutralised; undefined without a process. */
   readonly stderrTail: string | undefined;
 }
@@ -76,6 +79,7 @@ export interface StatusSources {
   readonly cache: Pick<ResponseCache, 'entriesOf'>;
   readonly pins: Pick<Pins, 'differingOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
+  readonly instances: Pick<Instances, 'countOf'>;
 }
 
 interface Instant {
@@ -140,6 +144,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
     escaped: sources.connector.escapedOf(name),
+    instances: sources.instances.countOf(name),
     ...processFacts(current?.connection),
   };
 }

@@ -7,7 +7,7 @@ import { isPackageRunner, type ServerDefinition } from '../config/server-definit
 import { isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
-import type { Emitter } from '../kernel/emitter.js';
+import { Emitter } from '../kernel/emitter.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
@@ -19,7 +19,7 @@ import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
-import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
 import { fingerprintOf } from './managed-server.js';
@@ -45,6 +45,14 @@ export interface Supervised {
   readonly supervisor: Supervisor<Session>;
   /** Of a server over HTTP. */
   readonly auth: AuthRecovery | undefined;
+  /** It hears no more of new tokens; what is theirs alone needs it not. */
+  readonly unlisten: (() => void) | undefined;
+}
+
+/** For one client only: it has the tokens of the server, is judged alone, and only its owner hears how it goes. */
+export interface OfClient {
+  readonly auth: AuthRecovery | undefined;
+  readonly onEvent: (event: SupervisorEvent) => void;
 }
 
 /** What could not even be asked has been silent before, or nobody would want to know. */
@@ -59,29 +67,29 @@ export interface Predecessor {
   readonly ledger?: Ledger | undefined;
 }
 
-export type Supervise = (definition: ServerDefinition, predecessor?: Predecessor) => Supervised;
+export type Supervise = (definition: ServerDefinition, predecessor?: Predecessor, ofClient?: OfClient) => Supervised;
 
 export function createSupervise(parts: SuperviseParts): Supervise {
   const { clock, random, events, histories } = parts;
   const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
   const guard = new CorrelatedFailures(clock);
   const planOf = sharedPlans();
-  return (definition, predecessor) => {
+  return (definition, predecessor, ofClient) => {
     const { name, spec, restart, isLazy, isEnabled } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
-    const kept = histories?.of(name, fingerprintOf(definition), plan);
+    const kept = ofClient ? undefined : histories?.of(name, fingerprintOf(definition), plan);
     // One that comes back goes on with what is held against it, also where nothing outlives the host.
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
-    const auth = authOf(definition, parts);
+    const auth = ofClient ? ofClient.auth : authOf(definition, parts);
     const supervisor: Supervisor<Session> = new Supervisor<Session>({
       name,
       clock,
       random,
       gate: predecessor ? gateAfter(predecessor.gone, gate) : gate,
-      guard,
-      events,
+      guard: ofClient ? new CorrelatedFailures(clock) : guard,
+      events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
       isEnabled,
       isFirstStartFree: isPackageRunner(spec),
@@ -91,26 +99,35 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       connect: (run, signal, onLost) => {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
-        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost });
+        const isShared = ofClient === undefined;
+        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost, isShared });
         return auth ? auth.withRenewal(limits, once) : once();
       },
       verify,
     });
-    auth?.onChanged(() => supervisor.tokenChanged());
-    return { supervisor, auth };
+    const unlisten = auth?.onChanged(() => supervisor.tokenChanged());
+    return { supervisor, auth, unlisten };
   };
 }
 
-interface Attempt extends Supervised {
+function eventsFor({ onEvent }: OfClient): Emitter<SupervisorEvents> {
+  const events = new Emitter<SupervisorEvents>();
+  events.on('supervisor', onEvent);
+  return events;
+}
+
+interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly definition: ServerDefinition;
   readonly run: number;
   readonly limits: { readonly deadlineAtMs: number; readonly signal: AbortSignal };
   readonly onLost: (error: HostError) => void;
+  /** False: it is there for one client only. */
+  readonly isShared: boolean;
 }
 
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
   const { clock, connector, reading, heard, onProblem } = parts;
-  const { definition, auth, supervisor, run, limits, onLost } = attempt;
+  const { definition, auth, supervisor, run, limits, onLost, isShared } = attempt;
   const { name, spec } = definition;
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
@@ -118,6 +135,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const session = await connector.connect(spec, {
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
     signal: limits.signal,
+    isShared,
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
       closed: (error) => isUp && onLost(error),

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cacheHint } from './cache-hint.js';
+import { cacheHint, isComplete } from './cache-hint.js';
 
 test.each([
   ['N-C1 a ttl makes a hint, private unless it says otherwise', '{"content":[],"ttlMs":100}', 100, false],
@@ -36,4 +36,17 @@ test.each([
   ['not an object', '["ttlMs",5]'],
 ])('no hint: %s', (_name, text) => {
   expect(cacheHint(Buffer.from(text))).toBeUndefined();
+});
+
+test.each([
+  ['{"content":[]}', true],
+  ['{"resultType":"complete"}', true],
+  ['{"content":[{"resultType":"input_required"}]}', true],
+  ['"no object"', true],
+  ['{"resultType":"input_required"}', false],
+  ['{"\\u0072esultType":"input_required"}', false],
+  ['{"resultType":"complete","resultType":"complete"}', false],
+  ['{"resultType":null}', false],
+])('the last word on what was asked: %s is %s', (text, expected) => {
+  expect(isComplete(Buffer.from(text))).toBe(expected);
 });

@@ -36,4 +36,13 @@ export function cacheHint(bytes: Buffer): CacheHint | undefined {
   return { ttlMs, isPublic: found.cacheScope === '"public"' };
 }
 
+/** Whether a result is the last word on what was asked; one that says anything else, or says it twice, wants to be gone on with. */
+export function isComplete(bytes: Buffer): boolean {
+  const said: string[] = [];
+  eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (keyIs(bytes, keyStart, keyEnd, 'resultType')) said.push(bytes.toString('utf8', valueStart, valueEnd));
+  });
+  return said.length === 0 || (said.length === 1 && said[0] === '"complete"');
+}
+
 const valueBytesMax = 64;

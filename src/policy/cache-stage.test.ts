@@ -244,3 +244,43 @@ describe('D-22 equal calls at the same time', () => {
     expect((await send(fakeCall())).bytes.toString()).toBe(kept);
   });
 });
+
+describe('a relayed call', () => {
+  test('that goes on with something is neither answered from here nor kept nor shared', async () => {
+    const { cache, state, held, sent, send } = setUp();
+    await send(fakeCall());
+    expect(cache.stats().entries).toBe(1);
+    const relay = { members: '"requestState":"s"' };
+    expect((await send(fakeCall({ relay, args: '{"other":1}' }))).fromCache).toBe(false);
+    expect((await send(fakeCall({ relay }))).fromCache).toBe(false);
+    expect([cache.stats().entries, sent.length]).toEqual([1, 3]);
+    state.readOnly = true;
+    state.holds = true;
+    const both = [send(fakeCall({ relay, args: '{"b":1}' })), send(fakeCall({ relay, args: '{"b":1}' }))];
+    await settle();
+    expect(sent).toHaveLength(5);
+    for (const resolve of held) resolve(fakeResult());
+    await Promise.all(both);
+  });
+
+  test('shares nothing with one whose client can do something else', async () => {
+    const { state, held, sent, send } = setUp();
+    state.readOnly = true;
+    state.holds = true;
+    const capabilities = ['{}', '{"elicitation":{}}', '{}'];
+    const calls = capabilities.map((each) => send(fakeCall({ relay: { capabilities: each } })));
+    await settle();
+    expect(sent).toHaveLength(2);
+    for (const resolve of held) resolve(fakeResult());
+    await Promise.all(calls);
+  });
+
+  test('is answered in the words that were kept', async () => {
+    const { send } = setUp();
+    const eras = [await send(fakeCall()), await send(fakeCall())].map(({ era, fromCache }) => [era, fromCache]);
+    expect(eras).toEqual([
+      ['modern', false],
+      ['modern', true],
+    ]);
+  });
+});

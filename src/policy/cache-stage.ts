@@ -4,8 +4,8 @@
  * away.
  * Not here: the answers (cache.ts), the sharing (single-flight.ts), what a server allows (cache-hint.ts).
  *
- * Invariant: a result is kept under what was asked and configured when the call was sent, and only if neither has changed
- * when it comes in.
+ * Invariants: a result is kept under what was asked and configured when the call was sent, and only if neither has changed
+ * when it comes in; a call that goes on with something begun before is neither answered from here nor kept nor shared.
  */
 import { isHostError } from '../kernel/errors.js';
 import type { Question, ResponseCache } from './cache.js';
@@ -18,7 +18,7 @@ import type { SingleFlight } from './single-flight.js';
 export interface CacheStageParts {
   readonly cache: ResponseCache;
   readonly flights: SingleFlight;
-  /** False when the cache is off for the server, or the call continues an exchange of several rounds: it then goes past all of this. */
+  /** False when the cache is off for the server, or the call goes to an instance of its caller's own: it then goes past all of this. */
   readonly mayCache: (call: Call) => boolean;
   /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
   readonly fingerprintOf: (call: Call) => string | undefined;
@@ -31,10 +31,10 @@ export const cached =
     const keep = (question: Question, call: Call, result: CallResult, epoch: number) => {
       if (!result.mayHaveTtl || result.isError || result.fromCache) return;
       const hint = cacheHint(result.bytes);
-      if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result.bytes, hint, epoch);
+      if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result, hint, epoch);
     };
     return (call, done) => {
-      if (!mayCache(call)) return next(call, done);
+      if (call.relay?.members !== undefined || !mayCache(call)) return next(call, done);
       const isShared = mayShare(call, traitsOf(call));
       const fingerprint = fingerprintOf(call) ?? '';
       const epoch = cache.epochOf(call.server);
@@ -47,10 +47,10 @@ export const cached =
         });
       }
       const question = new AskedBy(call, fingerprint);
-      const bytes = cache.get(question);
-      if (bytes) return done(new CallResult(bytes, false, 0));
+      const answer = cache.get(question);
+      if (answer) return done(new CallResult(answer.bytes, false, 0, false, answer.era));
 
-      const key = isShared ? flightKey(question, epoch) : undefined;
+      const key = isShared ? flightKey(question, epoch, call.relay?.capabilities) : undefined;
       const kept = (answered: Done) => (outcome: Outcome) => {
         if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
         answered(outcome);
@@ -105,10 +105,13 @@ function hashOf({ args }: Call): string | undefined {
 const mayShare = ({ idempotencyKey }: Call, { isReadOnly, isTrusted }: ToolTraits): boolean =>
   isReadOnly && isTrusted && idempotencyKey === undefined;
 
-/** With the epoch: who asks after a reload must not be given what the server said before. */
-function flightKey(question: Question, epoch: number): string | undefined {
+/**
+ * With the epoch: who asks after a reload must not be given what the server said before. And with what the client can do: a
+ * server may answer another one differently.
+ */
+function flightKey(question: Question, epoch: number, capabilities = ''): string | undefined {
   const hash = question.argumentsHash();
   if (hash === undefined) return undefined;
   const { server, tool, fingerprint, principal } = question;
-  return jointKey(hash, server, tool, fingerprint, String(epoch), principalKey(principal));
+  return jointKey(hash, server, tool, fingerprint, String(epoch), capabilities, principalKey(principal));
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { fakePrincipal } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import { type CachePlan, defaultCachePlan, type Question, ResponseCache } from './cache.js';
+import { type CachePlan, defaultCachePlan, type KeptAnswer, type Question, ResponseCache } from './cache.js';
 
 const ask = (part: Partial<Question> & { hash?: string } = {}): Question => ({
   server: 'github',
@@ -12,6 +12,7 @@ const ask = (part: Partial<Question> & { hash?: string } = {}): Question => ({
   argumentsHash: () => part.hash ?? 'h1',
   ...part,
 });
+const kept = (bytes: Buffer): KeptAnswer => ({ bytes, era: 'modern' });
 const own = (ttlMs = 100) => ({ ttlMs, isPublic: false });
 const forAll = (ttlMs = 100) => ({ ttlMs, isPublic: true });
 
@@ -19,8 +20,8 @@ function setUp(plan: Partial<CachePlan> = {}) {
   const clock = new FakeClock();
   const cache = new ResponseCache(clock, { ...defaultCachePlan, ...plan });
   const put = (question: Question, text = 'answer', hint = own()) =>
-    cache.put(question, Buffer.from(text), hint, cache.epochOf(question.server));
-  const get = (question: Question) => cache.get(question)?.toString();
+    cache.put(question, kept(Buffer.from(text)), hint, cache.epochOf(question.server));
+  const get = (question: Question) => cache.get(question)?.bytes.toString();
   return { clock, cache, put, get };
 }
 
@@ -38,7 +39,7 @@ test('D-21 freshness counts from when the answer came in', () => {
   const { clock, cache, get } = setUp();
   const epoch = cache.epochOf('github');
   clock.advance(10_000);
-  cache.put(ask(), Buffer.from('answer'), own(5), epoch);
+  cache.put(ask(), kept(Buffer.from('answer')), own(5), epoch);
   clock.advance(4);
   expect(get(ask())).toBe('answer');
 });
@@ -124,7 +125,7 @@ describe('D-20 whose answer it is', () => {
       });
       const label = JSON.stringify([server, tool, fingerprint, hash]);
       const isPublic = random() < 0.3;
-      const found = cache.get(question)?.toString();
+      const found = cache.get(question)?.bytes.toString();
       if (found !== undefined) {
         hits++;
         const mine = `${label} ${id} ${question.principal.role}`;
@@ -146,9 +147,9 @@ describe('D-20 whose answer it is', () => {
 test('D-64 H-CCH-5 nobody can change what another one gets', () => {
   const { cache, get } = setUp();
   const given = Buffer.from('answer');
-  cache.put(ask(), given, own(), cache.epochOf('github'));
+  cache.put(ask(), kept(given), own(), cache.epochOf('github'));
   given.fill('x');
-  cache.get(ask())?.fill('y');
+  cache.get(ask())?.bytes.fill('y');
   expect(get(ask())).toBe('answer');
 });
 
@@ -247,9 +248,9 @@ describe('a dropped server', () => {
     const before = cache.epochOf('github');
     const elsewhere = cache.epochOf('gitlab');
     cache.drop('github');
-    expect(cache.put(ask(), Buffer.from('late'), own(), before)).toBe(false);
+    expect(cache.put(ask(), kept(Buffer.from('late')), own(), before)).toBe(false);
     expect(get(ask())).toBeUndefined();
-    expect(cache.put(ask({ server: 'gitlab' }), Buffer.from('fine'), own(), elsewhere)).toBe(true);
+    expect(cache.put(ask({ server: 'gitlab' }), kept(Buffer.from('fine')), own(), elsewhere)).toBe(true);
   });
 
   test('is remembered as dropped also after thousands of others', () => {
@@ -257,8 +258,8 @@ describe('a dropped server', () => {
     const before = cache.epochOf('github');
     cache.drop('github');
     for (let i = 0; i < 3_000; i++) cache.drop(`s${i}`);
-    expect(cache.put(ask(), Buffer.from('late'), own(), before)).toBe(false);
-    expect(cache.put(ask(), Buffer.from('new'), own(), cache.epochOf('github'))).toBe(true);
+    expect(cache.put(ask(), kept(Buffer.from('late')), own(), before)).toBe(false);
+    expect(cache.put(ask(), kept(Buffer.from('new')), own(), cache.epochOf('github'))).toBe(true);
   });
 });
 

@@ -8,6 +8,7 @@
  * copies; all bounds hold at all times.
  */
 import type { Clock } from '../kernel/clock.js';
+import type { Era } from '../wire/channel.js';
 import type { CacheHint } from './cache-hint.js';
 import type { Principal } from './call.js';
 import { Epochs } from './epochs.js';
@@ -47,11 +48,16 @@ export interface CacheStats {
   readonly bytes: number;
 }
 
-interface Entry {
+/** An answer and in whose words it is written. */
+export interface KeptAnswer {
+  readonly bytes: Buffer;
+  readonly era: Era;
+}
+
+interface Entry extends KeptAnswer {
   readonly server: string;
   readonly tool: string;
   readonly key: string;
-  readonly bytes: Buffer;
   readonly expiresAtMs: number;
 }
 
@@ -102,7 +108,7 @@ export class ResponseCache {
   }
 
   /** A copy. The principal's own answer goes before the public one. */
-  get(question: Question): Buffer | undefined {
+  get(question: Question): KeptAnswer | undefined {
     const bucket = this.#servers.get(question.server)?.get(question.tool);
     const hash = bucket && question.argumentsHash();
     const entry =
@@ -114,11 +120,11 @@ export class ResponseCache {
       return undefined;
     }
     this.#hits++;
-    return Buffer.from(entry.bytes);
+    return { bytes: Buffer.from(entry.bytes), era: entry.era };
   }
 
   /** Keeps a copy; false when it is not kept. `epoch` is from when the call was sent. */
-  put(question: Question, bytes: Buffer, hint: CacheHint, epoch: number): boolean {
+  put(question: Question, { bytes, era }: KeptAnswer, hint: CacheHint, epoch: number): boolean {
     const { server, tool } = question;
     if (epoch !== this.epochOf(server) || bytes.length > this.#plan.entryBytesMax) return false;
     if (bytes.length + entryOverheadBytes > this.#plan.bytesMax) return false;
@@ -134,7 +140,7 @@ export class ResponseCache {
     const kept = Buffer.allocUnsafeSlow(bytes.length);
     bytes.copy(kept);
     const expiresAtMs = nowMs + Math.min(hint.ttlMs, this.#plan.ttlMsMax);
-    const entry: Entry = { server, tool, key, bytes: kept, expiresAtMs };
+    const entry: Entry = { server, tool, key, bytes: kept, era, expiresAtMs };
     const tools = this.#servers.get(server) ?? new Map<string, Map<string, Entry>>();
     const bucket = tools.get(tool) ?? new Map<string, Entry>();
     this.#servers.set(server, tools.set(tool, bucket.set(key, entry)));

@@ -10,6 +10,8 @@
  * is to be given back, and then tells nothing.
  */
 import type { HostError } from '../kernel/errors.js';
+import type { CauseHandlers } from '../wire/attribution.js';
+import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import type { CallTrail } from './call-events.js';
 
@@ -26,6 +28,18 @@ export interface ToolTraits {
   readonly isIdempotent: boolean;
   /** The operator vouches for this server's annotations, and the pinned definition still matches. */
   readonly isTrusted: boolean;
+}
+
+/** What a relayed call has beside its own words. */
+export interface CallRelay extends CauseHandlers {
+  /** Members of the caller's `_meta`, as JSON without the braces. */
+  readonly meta?: string | undefined;
+  /** Further members of `params`: the call goes on with something that was begun before. It is neither kept nor shared. */
+  readonly members?: string | undefined;
+  /** What a modern server is told that its client can do: one JSON object. */
+  readonly capabilities?: string | undefined;
+  /** Whose own instance of the server is meant. */
+  readonly instance?: string | undefined;
 }
 
 export interface Call {
@@ -49,6 +63,8 @@ export interface Call {
   readonly isFresh: boolean;
   /** On the host's clock. */
   readonly madeAtMs: number;
+  /** Undefined for whoever calls in its own name. */
+  readonly relay?: CallRelay | undefined;
   /** Ends the call as it stands, past all stages: only for when telling its outcome failed. */
   readonly abandon?: ((error: Error) => void) | undefined;
   /** Written by whoever sends it; undefined when nobody wants to know. */
@@ -70,14 +86,17 @@ export class CallResult {
   readonly isError: boolean;
   /** The run of the server that answered; 0 for a cached answer. */
   readonly run: number;
-  /** False: the server surely said nothing about keeping it. */
+  /** False: the server surely said nothing about keeping it, or it must not be kept whatever it said. */
   readonly mayHaveTtl: boolean;
+  /** In whose words it is written. */
+  readonly era: Era;
 
-  constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl = false) {
+  constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl: boolean, era: Era) {
     this.bytes = bytes;
     this.isError = isError;
     this.run = run;
     this.mayHaveTtl = mayHaveTtl;
+    this.era = era;
   }
 
   get fromCache(): boolean {

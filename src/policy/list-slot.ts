@@ -1,20 +1,26 @@
 /**
- * Takes one of the server's places before a list or a resource is read, as concurrency.ts does for calls: whoever reads a lot
+ * Takes one of the server's places before a list or a resource is read, or anything else is asked, as concurrency.ts does for calls: whoever reads a lot
  * waits in the same queue as whoever calls a lot.
  * Invariant: each place that is taken is given back once, whatever the reading ends with.
  */
-import type { Call } from './call.js';
+import type { Call, Principal } from './call.js';
 import type { CallSlots } from './concurrency.js';
-import type { ListQuestion } from './list-cache.js';
 
 export interface SlotLimits {
   readonly deadlineAtMs: number;
   readonly signal: AbortSignal | undefined;
 }
 
+/** What is asked, as far as the queue wants to know. */
+export interface SlotQuestion {
+  readonly server: string;
+  readonly method: string;
+  readonly principal: Principal;
+}
+
 export function throughSlot<T>(
   slots: CallSlots,
-  question: ListQuestion,
+  question: SlotQuestion,
   limits: SlotLimits,
   run: () => Promise<T>,
 ): Promise<T> {
@@ -29,7 +35,7 @@ export function throughSlot<T>(
 }
 
 /** What the queue knows of it. */
-const asCall = ({ server, method, principal }: ListQuestion, limits: SlotLimits): Call => ({
+const asCall = ({ server, method, principal }: SlotQuestion, limits: SlotLimits): Call => ({
   ...limits,
   requestId: '',
   principal,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
 import type { Call, CallResult } from './call.js';
 import { SingleFlight } from './single-flight.js';
 
@@ -164,4 +165,73 @@ test('answers of many bytes are not copied without end: the callers left over sh
   sent[2]?.resolve(large);
   await Promise.all(calls);
   expect(sent).toHaveLength(3);
+});
+
+describe('what the server asks', () => {
+  /** As far as a flight looks at it. */
+  const question = () => {
+    const refusals: [number, string][] = [];
+    const request = { method: 'elicitation/create', refuse: (...told: [number, string]) => refusals.push(told) };
+    return { refusals, request: request as unknown as InboundRequest };
+  };
+  const asking = (sent: { call: Call }[], request: InboundRequest) => sent[0]?.call.relay?.onServerRequest?.(request);
+
+  test('is for the caller that is alone, and from then on nobody joins it', () => {
+    const { sent, join } = setUp();
+    const asked: string[] = [];
+    void join({ relay: { onServerRequest: () => asked.push('ann') } });
+    const { request, refusals } = question();
+    asking(sent, request);
+    void join();
+    expect([asked, refusals, sent.length]).toEqual([['ann'], [], 2]);
+  });
+
+  test('is refused when there are several, and nobody joins them either', () => {
+    const { sent, join } = setUp();
+    const asked: string[] = [];
+    for (const who of ['ann', 'bob']) void join({ relay: { onServerRequest: () => asked.push(who) } });
+    const { request, refusals } = question();
+    asking(sent, request);
+    void join();
+    expect([asked, sent.length, refusals]).toEqual([
+      [],
+      2,
+      [[-32603, 'ambiguous: 2 equal calls share this request, and none of them can be asked for the others']],
+    ]);
+  });
+
+  test('is for whoever is left, and refused when that one cannot be asked', async () => {
+    const { sent, join } = setUp();
+    const stop = new AbortController();
+    const asked: string[] = [];
+    const gone = failureOf(join({ signal: stop.signal, relay: { onServerRequest: () => asked.push('ann') } }));
+    void join();
+    stop.abort();
+    await gone;
+    const { request, refusals } = question();
+    asking(sent, request);
+    expect([asked, refusals]).toEqual([[], [[-32601, 'the client cannot be asked for elicitation/create']]]);
+  });
+
+  test('and says besides is told to all of them', () => {
+    const { sent, join } = setUp();
+    const told: string[] = [];
+    for (const who of ['ann', 'bob'])
+      void join({ relay: { onServerNotification: (method, params) => told.push(`${who} ${method} ${params}`) } });
+    sent[0]?.call.relay?.onServerNotification?.('notifications/message', Buffer.from('{}'));
+    expect(told).toEqual(['ann notifications/message {}', 'bob notifications/message {}']);
+  });
+});
+
+test('an answer that wants to be gone on with is for one caller: the others ask for themselves', async () => {
+  const { sent, join } = setUp();
+  const calls = [join(), join(), join()];
+  const again = '{"resultType":"input_required","requestState":"s"}';
+  sent[0]?.resolve(fakeResult(again));
+  expect((await calls[0])?.bytes.toString()).toBe(again);
+  expect(sent).toHaveLength(3);
+  sent[1]?.resolve(fakeResult('{"resultType":"complete"}'));
+  sent[2]?.reject(new HostError('transport', 'gone'));
+  expect((await calls[1])?.bytes.toString()).toBe('{"resultType":"complete"}');
+  expect((await failureOf(calls[2] as Promise<CallResult>)).code).toBe('transport');
 });

@@ -3,13 +3,19 @@
  * hands them in answers for the tool being read-only and for the key saying everything that makes two calls equal.
  * The shared call belongs to nobody: a caller that leaves, leaves alone, and the last one cancels it. Errors are shared too.
  * Not here: keeping the answer for later (cache.ts).
+ * What the server asks while it works on a shared call nobody can answer for the others, so it is refused; a caller that is
+ * alone with its call is asked. Either way nobody joins it from then on.
  *
  * Invariants: joining and starting are decided in one tick, so that a thousand equal calls are one; each caller gets bytes
- * that no other caller holds; a caller waits no longer than its own deadline.
+ * that no other caller holds; a caller waits no longer than its own deadline; an answer that wants to be gone on with
+ * (`input_required`) is one caller's.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import { type Call, CallResult, type Done, type Outcome, type Send, withChanges } from './call.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
+import { RPC } from '../wire/rpc-codes.js';
+import { isComplete } from './cache-hint.js';
+import { type Call, type CallRelay, CallResult, type Done, type Outcome, type Send, withChanges } from './call.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
@@ -69,10 +75,32 @@ export class SingleFlight {
     const onProgress = call.onProgress && ((params: Buffer) => tell(flight, params));
     const landed = (outcome: Outcome) => this.#land(flight, outcome);
     try {
-      flight.send(withChanges(call, { signal: flight.abort.signal, onProgress }), landed);
+      const relay = this.#relay(flight, call);
+      flight.send(withChanges(call, { signal: flight.abort.signal, onProgress, relay }), landed);
     } catch (error) {
       landed(error as Error);
     }
+  }
+
+  /** The words are those of who came first; what the server says goes to whoever is there then. */
+  #relay(flight: Flight, { relay }: Call): CallRelay {
+    return {
+      ...relay,
+      onServerRequest: (request) => this.#ask(flight, request),
+      onServerNotification: (method, params) =>
+        each(flight, ({ relay: own }) => own?.onServerNotification?.(method, params && Buffer.from(params))),
+    };
+  }
+
+  #ask(flight: Flight, request: InboundRequest): void {
+    // Whoever came now would get an answer that depends on what another one said.
+    this.#forget(flight);
+    const [caller, ...others] = flight.callers;
+    if (others.length > 0) return request.refuse(RPC.internalError, sharedBy(flight.callers.size));
+    const { onServerRequest } = caller?.call.relay ?? {};
+    if (onServerRequest) onServerRequest(request);
+    else
+      request.refuse(RPC.methodNotFound, `the client cannot be asked for ${request.method.slice(0, methodCharsMax)}`);
   }
 
   #land(flight: Flight, outcome: Outcome): void {
@@ -81,6 +109,7 @@ export class SingleFlight {
       for (const { done } of callers) done(outcome);
       return;
     }
+    if (callers.length > 1 && !isComplete(outcome.bytes)) return apart(flight, callers, outcome);
     // All copies before the first caller has its answer: what it does to the bytes then is its own affair.
     const copiesMax = Math.floor(landingBytesMax / Math.max(1, outcome.bytes.length));
     const answers = callers.map((_, i) => (i === 0 ? outcome : i <= copiesMax ? copyOf(outcome) : undefined));
@@ -131,16 +160,36 @@ export class SingleFlight {
   }
 }
 
-const copyOf = ({ bytes, isError, run, mayHaveTtl }: CallResult): CallResult =>
-  new CallResult(Buffer.from(bytes), isError, run, mayHaveTtl);
+const copyOf = ({ bytes, isError, run, mayHaveTtl, era }: CallResult): CallResult =>
+  new CallResult(Buffer.from(bytes), isError, run, mayHaveTtl, era);
 
-/** Whoever asked for progress gets its own bytes of it. One that throws at it does not keep it from the others. */
-function tell(flight: Flight, params: Buffer): void {
+const methodCharsMax = 100;
+
+const sharedBy = (callers: number): string =>
+  `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others`;
+
+/** Only the first can go on with this answer; each of the others makes its own call. */
+function apart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
+  first?.done(outcome);
+  for (const { call, done } of others) {
+    try {
+      send(call, done);
+    } catch (error) {
+      done(error as Error);
+    }
+  }
+}
+
+/** Whoever asked for progress gets its own bytes of it. */
+const tell = (flight: Flight, params: Buffer): void => each(flight, (call) => call.onProgress?.(Buffer.from(params)));
+
+/** One that throws does not keep it from the others. */
+function each(flight: Flight, told: (call: Call) => void): void {
   for (const { call } of flight.callers) {
     try {
-      call.onProgress?.(Buffer.from(params));
+      told(call);
     } catch {
-      // Progress is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
+      // It is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
     }
   }
 }

@@ -14,6 +14,20 @@ export interface RpcError {
   readonly data: Buffer | undefined;
 }
 
+/**
+ * The error object with which a server answered, as it wrote it: the cause of the HostError, for whoever relays it. Neither
+ * redacted nor bounded, so never for a log.
+ */
+export class RpcRefusal extends Error {
+  override readonly name = 'RpcRefusal';
+  readonly bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    super('the server answered with an error');
+    this.bytes = bytes;
+  }
+}
+
 /** Reads an error object that may be anything at all. */
 export function readRpcError(bytes: Buffer): RpcError {
   const code = Number(memberText(bytes, 'code'));

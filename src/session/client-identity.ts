@@ -17,6 +17,8 @@ export interface ClientTexts {
   /** The members of a modern `_meta`, ready to be spliced or joined. */
   readonly metaEdits: MetaEdits;
   readonly metaMembers: string;
+  /** The same for a request on behalf of somebody who can do this: one JSON object. */
+  metaMembersWith(capabilities: string): string;
 }
 
 export function clientTexts({ name, version, capabilities }: ClientIdentity): ClientTexts {
@@ -27,9 +29,14 @@ export function clientTexts({ name, version, capabilities }: ClientIdentity): Cl
     [META.clientInfo, clientInfo],
     [META.clientCapabilities, clientCapabilities],
   ];
+  const metaMembersWith = (own: string) =>
+    [...metaEdits.slice(0, -1), [META.clientCapabilities, own] as const]
+      .map(([key, json]) => `${JSON.stringify(key)}:${json}`)
+      .join(',');
   return {
     initialize: `{"protocolVersion":"${NEWEST_LEGACY_VERSION}","capabilities":${clientCapabilities},"clientInfo":${clientInfo}}`,
     metaEdits,
-    metaMembers: metaEdits.map(([key, json]) => `${JSON.stringify(key)}:${json}`).join(','),
+    metaMembers: metaMembersWith(clientCapabilities),
+    metaMembersWith,
   };
 }

@@ -43,6 +43,8 @@ export interface ConnectOptions {
   readonly handlers?: SessionHandlers;
   /** HTTP: what each request is authorized with, beside the headers of the definition. */
   readonly tokens?: TokenSource;
+  /** False: all requests are of one client, which is asked whatever the server asks because of them. True when absent. */
+  readonly isShared?: boolean;
 }
 
 const startTimeoutMsDefault = 30_000;

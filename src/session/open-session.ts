@@ -8,7 +8,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, Era } from '../wire/channel.js';
-import { Peer } from '../wire/peer.js';
+import { Peer, type PeerHandlers } from '../wire/peer.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
 import type { LivenessPlan } from './liveness.js';
 import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
@@ -41,6 +41,8 @@ export interface OpenSessionOptions {
   /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** False: it is there for one client only; true when absent. */
+  readonly isShared?: boolean | undefined;
   readonly handlers?: SessionHandlers | undefined;
   readonly liveness?: LivenessPlan | undefined;
   /** Redacts and neutralises what a server said before it is quoted. */
@@ -109,13 +111,14 @@ async function openOnce(
   try {
     const channel = await options.open(attempt.variant, { deadlineAtMs, signal });
     // One by one: a handler may be a method, and what is set on the object later counts too.
-    peer = new Peer(server, channel, clock, {
+    const own: PeerHandlers = {
       ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
       notification: (notification) => handlers.notification?.(notification),
       handlerError: (error) => handlers.handlerError?.(error),
       closed: (error) => session && handlers.closed?.(error),
       sessionLost: () => session?.renewNow(),
-    });
+    };
+    peer = new Peer(server, channel, clock, own, { isShared: options.isShared });
     const texts = clientTexts(options.client);
     const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered: attempt.era, clean };
     const facts: ServerFacts = await negotiate(context);

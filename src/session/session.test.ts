@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
 import { openSession } from './open-session.js';
 import type { SessionHandlers } from './session.js';
 
@@ -494,4 +495,41 @@ test('close closes the channel, and what is owed fails', async () => {
   await session.close();
   await expect(call).rejects.toMatchObject({ code: 'transport' });
   expect(channel.closes).toBe(1);
+});
+
+describe('a relayed request', () => {
+  const relay = { meta: '"traceparent":"00-1"', members: '"requestState":"s"', capabilities: '{"elicitation":{}}' };
+  const sentBy = (channel: ScriptedChannel) => JSON.parse(String(channel.sent.at(-1)?.payload)) as object;
+
+  test.each([
+    ['legacy', { traceparent: '00-1' }],
+    ['modern', { traceparent: '00-1', 'io.modelcontextprotocol/clientCapabilities': { elicitation: {} } }],
+  ] as const)('says to a %s server what its caller says, as a call or otherwise', async (era, meta) => {
+    const { session, channel, until } = await open(era, false, () => ({ result: {} }));
+    await new Promise((resolve) => session.askTool('x', '{}', { ...until(), relay }, resolve));
+    expect(sentBy(channel)).toMatchObject({ _meta: meta, name: 'x', requestState: 's', arguments: {} });
+    await session.request('prompts/get', '{"name":"p"}', { ...until(), relay });
+    expect(sentBy(channel)).toMatchObject({ _meta: meta, name: 'p', requestState: 's' });
+    if (era === 'legacy') expect(JSON.stringify(sentBy(channel))).not.toContain('io.modelcontextprotocol');
+  });
+
+  test('that the server waits for an answer to is no sign of death, however long that takes', async () => {
+    const handlers = { missed: () => missed.push('missed') };
+    const missed: string[] = [];
+    const { session, channel, clock, until } = await open('legacy', false, () => undefined, handlers);
+    const asked: InboundRequest[] = [];
+    const call = session.callTool('x', '{}', { ...until(), onServerRequest: (request) => asked.push(request) });
+    const failed = call.catch((error: HostError) => error.details.reason);
+    const pings = () => channel.messages.filter(({ method }) => method === 'ping').length;
+    channel.say({ jsonrpc: '2.0', id: 'q', method: 'elicitation/create', params: {} });
+    clock.advance(1_000);
+    expect([asked.length, pings(), missed]).toEqual([1, 0, []]);
+    asked[0]?.respond('{}');
+    for (let i = 0; i < 30; i++) {
+      clock.advance(20);
+      await Promise.resolve();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect([pings() > 0, missed, await failed]).toEqual([true, ['missed'], 'unresponsive']);
+  });
 });

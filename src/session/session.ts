@@ -7,6 +7,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
+import type { CauseHandlers } from '../wire/attribution.js';
 import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
@@ -19,10 +20,11 @@ import type { ClientTexts } from './client-identity.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import type { ServerFacts } from './negotiate.js';
+import { callParams, metaEdits, metaMembers, type RelayedWords, withMembers } from './relayed-words.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
 import { MODERN_ERRORS } from './versions.js';
 
-export interface CallOptions {
+export interface CallOptions extends CauseHandlers {
   /** On the session's clock. */
   readonly deadlineAtMs: number;
   readonly signal?: AbortSignal | undefined;
@@ -32,6 +34,8 @@ export interface CallOptions {
   readonly extend?: DeadlineExtension | undefined;
   /** What the clock says in this very tick, where it was just asked. */
   readonly nowMs?: number | undefined;
+  /** What is said on behalf of somebody else; undefined when it is our own request. */
+  readonly relay?: RelayedWords | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
@@ -103,7 +107,8 @@ export class Session {
     this.#mirrors = this.#isModern && this.#isHttp;
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
       owed: () => this.#peer.owed,
-      lastHeardAtMs: () => this.#peer.lastMessageAtMs,
+      // While it waits for our answer it has nothing to say: some read nothing else until it comes.
+      lastHeardAtMs: () => (this.#peer.asks > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
       missed: () => parts.handlers?.missed?.(),
       answered: () => parts.handlers?.answered?.(),
@@ -139,7 +144,9 @@ export class Session {
     try {
       if (params !== undefined) checkParams(params);
       const token = this.#tokenFor(options);
-      const text = this.#isModern || token !== undefined ? this.#splice(params, token) : params;
+      const { relay } = options;
+      const own = relay ? withMembers(params, relay.members) : params;
+      const text = this.#isModern || token !== undefined || relay?.meta ? this.#splice(own, token, relay) : own;
       return this.#send(method, text, options, token, this.#httpFacts(method, params));
     } catch (error) {
       return Promise.reject(error);
@@ -162,7 +169,7 @@ export class Session {
   askTool(name: string, args: JsonText, options: CallOptions, done: (outcome: Answer | Error) => void): void {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
-      const params = callParams(name, args, this.#metaMembers(this.#tokenFor(options)));
+      const params = this.#callParams(name, args, this.#tokenFor(options), options.relay);
       this.#liveness.owing();
       this.#peer.ask('tools/call', params, options, done);
     } catch (error) {
@@ -244,15 +251,17 @@ export class Session {
   /** Writes the params of a call in one go: what we build ourselves needs no splicing. */
   #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const token = this.#tokenFor(options);
-    const params = callParams(name, args, this.#metaMembers(token));
+    const params = this.#callParams(name, args, token, options.relay);
     return this.#send('tools/call', params, options, token, this.#mirrors ? this.#callFacts(name, args) : undefined);
   }
 
-  /** The members of `_meta` this request needs, as JSON text; empty for none. */
-  #metaMembers(token: number | undefined): string {
-    const envelope = this.#isModern ? this.#parts.texts.metaMembers : '';
-    if (token === undefined) return envelope;
-    return envelope === '' ? `"progressToken":${token}` : `${envelope},"progressToken":${token}`;
+  #callParams(name: string, args: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined) {
+    return callParams(name, args, metaMembers(this.#eraTexts, token, relay), relay?.members);
+  }
+
+  /** What the era asks of every request: nothing, in the legacy one. */
+  get #eraTexts(): ClientTexts | undefined {
+    return this.#isModern ? this.#parts.texts : undefined;
   }
 
   #send(
@@ -264,9 +273,9 @@ export class Session {
   ): Promise<Answer> {
     this.#liveness.owing();
     const renewals = this.#renewals;
-    const { deadlineAtMs, signal, onProgress, extend } = options;
+    const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
-    const own = { deadlineAtMs, signal, onProgress, extend, http };
+    const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, http };
     const sent = this.#peer.request(method, params, own);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
@@ -282,10 +291,9 @@ export class Session {
     return onProgress || extend ? this.#peer.nextId : undefined;
   }
 
-  #splice(params: JsonText | undefined, token: number | undefined): Buffer {
+  #splice(params: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined): Buffer {
     const bytes = params === undefined ? undefined : toBuffer(params);
-    const edits = this.#isModern ? this.#parts.texts.metaEdits : [];
-    return spliceMeta(bytes, token === undefined ? edits : [...edits, ['progressToken', String(token)]]);
+    return spliceMeta(bytes, metaEdits(this.#eraTexts, token, relay));
   }
 
   #httpFacts(method: string, params: JsonText | undefined): HttpFacts | undefined {
@@ -382,12 +390,3 @@ function argumentsText(args: ToolArguments | undefined): JsonText | undefined {
   checkObject(args, 'arguments');
   return args;
 }
-
-function callParams(name: string, args: JsonText | undefined, meta: string): JsonText {
-  const start = meta === '' ? `{"name":${JSON.stringify(name)}` : `{"_meta":{${meta}},"name":${JSON.stringify(name)}`;
-  if (args === undefined) return `${start}}`;
-  if (typeof args === 'string') return `${start},"arguments":${args}}`;
-  return Buffer.concat([Buffer.from(`${start},"arguments":`), args, closingBrace]);
-}
-
-const closingBrace = Buffer.from('}');

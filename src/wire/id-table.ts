@@ -57,6 +57,13 @@ export class IdTable<T> {
     return found.sort(([a], [b]) => a - b).map(([, value]) => value);
   }
 
+  /** In no order; `visit` must leave the table as it is. */
+  forEach(visit: (value: T) => void): void {
+    for (const value of this.#others.values()) visit(value);
+    if (this.#inPlace === 0) return;
+    for (const value of this.#places) if (value !== undefined) visit(value);
+  }
+
   #grow(): void {
     const ids = this.#ids;
     const places = this.#places;

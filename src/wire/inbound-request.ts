@@ -30,7 +30,7 @@ export class InboundRequest {
     this.#send = send;
   }
 
-  /** Aborts when the server cancels the request or the connection ends. */
+  /** Aborts when the server cancels the request, the call that caused it ends, or the connection does. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
     if (this.#state === 'cancelled') this.#abort.abort();

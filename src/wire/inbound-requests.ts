@@ -8,28 +8,45 @@ import type { Envelope } from './envelope.js';
 import { InboundRequest } from './inbound-request.js';
 import { RPC } from './rpc-codes.js';
 
-export interface InboundHandlers {
-  request?(request: InboundRequest): void;
-  /** A handler threw. The connection goes on. */
-  handlerError?(error: unknown): void;
+/** Whoever answers a request. */
+export interface Taker {
+  take(request: InboundRequest): void;
+  /** It was answered, or nobody wants the answer any more. Told once for each that was taken. */
+  over?(request: InboundRequest): void;
+}
+
+interface Open {
+  readonly request: InboundRequest;
+  readonly taker: Taker;
 }
 
 /** Answers to pings that may be on their way at once. */
 const pongsMax = 64;
 
 export class InboundRequests {
-  readonly #handlers: InboundHandlers;
   readonly #send: (frame: OutboundFrame) => void;
-  readonly #open = new Map<string, InboundRequest>();
+  readonly #handlerError: (error: unknown) => void;
+  readonly #open = new Map<string, Open>();
   #openBytes = 0;
   #pongs: OutboundFrame[] = [];
 
-  constructor(handlers: InboundHandlers, send: (frame: OutboundFrame) => void) {
-    this.#handlers = handlers;
+  /** `handlerError`: whoever took a request threw. The connection goes on. */
+  constructor(send: (frame: OutboundFrame) => void, handlerError: (error: unknown) => void) {
     this.#send = send;
+    this.#handlerError = handlerError;
   }
 
-  receive(envelope: Envelope, origin: number | undefined): void {
+  /** Those that wait for our answer. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** `takerOf` says who answers it, or a refusal. */
+  receive(
+    envelope: Envelope,
+    origin: number | undefined,
+    takerOf: (request: InboundRequest) => Taker | readonly [code: number, message: string],
+  ): void {
     const idText = envelope.idText() as string;
     const params = envelope.payload();
     const request = new InboundRequest(idText, envelope.method(), params, origin, (frame) => {
@@ -38,8 +55,8 @@ export class InboundRequests {
       if (request.method === 'ping') this.#pongs.push(frame);
     });
     if (request.method === 'ping') return this.#pong(request);
-    if (!this.#handlers.request)
-      return request.refuse(RPC.methodNotFound, `this client does not offer ${request.method.slice(0, 100)}`);
+    const taker = takerOf(request);
+    if (!('take' in taker)) return request.refuse(...taker);
     const bytes = this.#openBytes + (params?.length ?? 0);
     if (this.#open.size >= LIMITS.inboundRequests || bytes > LIMITS.inboundRequestBytes || this.#open.has(idText)) {
       return request.refuse(
@@ -47,29 +64,27 @@ export class InboundRequests {
         `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`,
       );
     }
-    this.#open.set(idText, request);
+    this.#open.set(idText, { request, taker });
     this.#openBytes = bytes;
     try {
-      this.#handlers.request(request);
+      taker.take(request);
     } catch (error) {
       request.refuse(RPC.internalError, 'the request could not be handled');
-      this.#handlers.handlerError?.(error);
+      this.#handlerError(error);
     }
   }
 
   /** The server no longer wants the answer. False when there is no such request. */
   cancel(idText: string): boolean {
-    const request = this.#open.get(idText);
-    if (!request) return false;
-    this.#forget(idText, request);
-    request.cancel();
+    const open = this.#open.get(idText);
+    if (!open) return false;
+    this.#forget(idText, open.request);
+    open.request.cancel();
     return true;
   }
 
   cancelAll(): void {
-    for (const request of this.#open.values()) request.cancel();
-    this.#open.clear();
-    this.#openBytes = 0;
+    for (const idText of [...this.#open.keys()]) this.cancel(idText);
   }
 
   #pong(request: InboundRequest): void {
@@ -79,8 +94,10 @@ export class InboundRequests {
   }
 
   #forget(idText: string, request: InboundRequest): void {
-    if (this.#open.get(idText) !== request) return;
+    const open = this.#open.get(idText);
+    if (open?.request !== request) return;
     this.#open.delete(idText);
     this.#openBytes -= request.params?.length ?? 0;
+    open.taker.over?.(request);
   }
 }

@@ -2,7 +2,8 @@
  * One JSON-RPC connection: who asked what, until when, and how far it came.
  * Matches answers to requests, keeps absolute deadlines, maps progress, withdraws what is given up, and hands everything
  * the server starts on its own up with its raw bytes.
- * Not here: moving bytes (transports), what MCP methods mean (session), whether a call may be repeated (policy).
+ * Not here: moving bytes (transports), whose doing it is when a server speaks on its own (attribution.ts), what MCP methods
+ * mean (session), whether a call may be repeated (policy).
  *
  * Invariants: every request settles exactly once; an answer is given only to the request whose id it carries and only
  * after that request was written; `execution: "not_executed"` is said only when no byte was handed to the system.
@@ -10,73 +11,27 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import { Attribution } from './attribution.js';
 import { BatchSize } from './batch-size.js';
-import type { Agreement, Channel, ChannelListener, HttpFacts, OutboundFrame } from './channel.js';
+import type { Agreement, Channel, ChannelListener, OutboundFrame } from './channel.js';
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
-import { InboundRequests } from './inbound-requests.js';
 import { findMember, memberText } from './json-members.js';
+import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { NOTIFICATION } from './rpc-codes.js';
 import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
 
-export interface Answer {
-  readonly kind: 'result' | 'error';
-  /** The result or error object as the server wrote it. A view: copy it to keep it for long. */
-  readonly bytes: Buffer;
-  /** Keys that may be in it (json-scan.ts). */
-  readonly mayHold: number;
-}
-
-/** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
-export interface DeadlineExtension {
-  readonly byMs: number;
-  readonly untilMs: number;
-}
-
-export interface RequestOptions {
-  /** On the peer's clock. Waiting to be written counts. */
-  readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
-  /** Params of each progress notification, raw. The token of a request is its id (`nextId`), and must stand in its params. */
-  readonly onProgress?: ((params: Buffer) => void) | undefined;
-  readonly extend?: DeadlineExtension | undefined;
-  /** The token in the params, where it is another: that of an earlier request with the same params. */
-  readonly progressToken?: number | undefined;
-  readonly http?: HttpFacts | undefined;
-  /** What the clock says in this very tick, where it was just asked. */
-  readonly nowMs?: number | undefined;
-  /** `initialize` must not be cancelled: it is only given up. */
-  readonly uncancellable?: boolean;
-}
-
-export interface InboundNotification {
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  /** Our request in whose response stream it came, where the transport can tell. */
-  readonly origin: number | undefined;
-}
-
-export interface PeerHandlers {
-  request?(request: InboundRequest): void;
-  notification?(notification: InboundNotification): void;
-  closed?(error: HostError): void;
-  /** The server has forgotten our session; the connection is still good. */
-  sessionLost?(): void;
-  /** A handler above threw. The connection goes on. */
-  handlerError?(error: unknown): void;
-}
-
-export interface PeerCounters {
-  /** Answers and progress for requests that were already settled. */
-  late: number;
-  /** Answers with an id we never sent, or that came before their request was written. */
-  unknown: number;
-  /** Requests a modern server must not send, dropped. */
-  forbidden: number;
-}
+export type {
+  Answer,
+  DeadlineExtension,
+  InboundNotification,
+  PeerCounters,
+  PeerHandlers,
+  RequestOptions,
+} from './peer-interface.js';
 
 type Told = (outcome: Answer | HostError) => void;
 
@@ -86,10 +41,12 @@ interface Pending {
   readonly done: Told;
   readonly onAbort: (() => void) | undefined;
   deadlineAtMs: number;
+  asks: Set<InboundRequest> | undefined;
+  wasAsked: boolean;
 }
 
 export class Peer implements ChannelListener {
-  readonly counters: PeerCounters = { late: 0, unknown: 0, forbidden: 0 };
+  readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
   /** Told each time the last answer that was owed is in, or given up. */
   onClear: (() => void) | undefined;
   readonly #server: string;
@@ -99,7 +56,7 @@ export class Peer implements ChannelListener {
   readonly #pending = new IdTable<Pending>();
   /** By a progress token that is not the id of its request. */
   readonly #byToken = new Map<number, Pending>();
-  readonly #inbound: InboundRequests;
+  readonly #attribution: Attribution<Pending>;
   readonly #deadlines: Deadlines;
   #nextId = 1;
   readonly #batch = new BatchSize();
@@ -108,14 +65,29 @@ export class Peer implements ChannelListener {
   #lastMessageAtMs: number;
   #heard = false;
 
-  constructor(server: string, channel: Channel, clock: Clock, handlers: PeerHandlers = {}) {
+  /** `isShared: false`: all requests are of one client, which is asked whichever of them it is about. */
+  constructor(
+    server: string,
+    channel: Channel,
+    clock: Clock,
+    handlers: PeerHandlers = {},
+    { isShared = true }: { readonly isShared?: boolean | undefined } = {},
+  ) {
     this.#server = server;
     this.#channel = channel;
     this.#clock = clock;
     this.#handlers = handlers;
     this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
-    this.#inbound = new InboundRequests(handlers, (frame) => {
-      if (!this.#closed) this.#send(frame);
+    this.#attribution = new Attribution<Pending>({
+      clock,
+      underway: this.#pending,
+      isShared,
+      handlers,
+      send: (frame) => {
+        if (!this.#closed) this.#send(frame);
+      },
+      handlerError: (error) => handlers.handlerError?.(error),
+      deadlineMoved: (atMs) => this.#deadlines.add(atMs),
     });
     this.#lastMessageAtMs = clock.nowMs();
     channel.start(this);
@@ -125,9 +97,18 @@ export class Peer implements ChannelListener {
     return this.#channel;
   }
 
+  get counters(): Readonly<PeerCounters> {
+    return { ...this.#counters, ambiguous: this.#attribution.ambiguous };
+  }
+
   /** Requests of ours that the server still owes an answer to. */
   get owed(): number {
     return this.#pending.size;
+  }
+
+  /** Requests of the server's own that wait for our answer. */
+  get asks(): number {
+    return this.#attribution.asks;
   }
 
   /** When the server last said anything at all. */
@@ -171,7 +152,8 @@ export class Peer implements ChannelListener {
     const id = this.#nextId++;
     const frame = requestFrame(id, method, params, options.http);
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
-    const pending: Pending = { frame, options, done, onAbort, deadlineAtMs: options.deadlineAtMs };
+    const { deadlineAtMs } = options;
+    const pending: Pending = { frame, options, done, onAbort, deadlineAtMs, asks: undefined, wasAsked: false };
     this.#pending.set(id, pending);
     if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
     frame.batch = this.#batch.next(this.#pending.size);
@@ -219,6 +201,9 @@ export class Peer implements ChannelListener {
     const pending = frame.id === undefined ? undefined : this.#pending.get(frame.id);
     if (pending?.frame !== frame) return;
     this.#forget(frame.id as number, pending);
+    // With a status of HTTP the server has answered, if not in our words: it is done with it.
+    const { execution, httpStatus } = error.details;
+    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame);
     this.#tell(pending, error);
   }
 
@@ -236,7 +221,7 @@ export class Peer implements ChannelListener {
       this.#forget(pending.frame.id as number, pending);
       this.#tell(pending, lost(this.#server, error, pending.frame));
     }
-    this.#inbound.cancelAll();
+    this.#attribution.cancelAll();
     this.#guard(() => this.#handlers.closed?.(error));
   }
 
@@ -246,19 +231,22 @@ export class Peer implements ChannelListener {
     const id = envelope.numericId();
     const pending = this.#pending.get(id);
     if (!pending) {
-      if (id > 0 && id < this.#nextId) this.counters.late++;
-      else this.counters.unknown++;
+      this.#attribution.answeredLate(id);
+      if (id > 0 && id < this.#nextId) this.#counters.late++;
+      else this.#counters.unknown++;
       return;
     }
     const { frame } = pending;
     if (frame.phase === 'queued' || (origin && origin !== frame)) {
-      this.counters.unknown++;
+      this.#counters.unknown++;
       return;
     }
     frame.phase = 'answered';
     this.#forget(id, pending);
-    const { kind, mayHold } = envelope;
-    this.#tell(pending, { kind: kind as Answer['kind'], bytes: envelope.payload() as Buffer, mayHold });
+    const { mayHold } = envelope;
+    const kind = envelope.kind as Answer['kind'];
+    const bytes = envelope.payload() as Buffer;
+    this.#tell(pending, pending.wasAsked ? { kind, bytes, mayHold, wasAsked: true } : { kind, bytes, mayHold });
   }
 
   #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {
@@ -266,13 +254,15 @@ export class Peer implements ChannelListener {
     const params = envelope.payload();
     if (method === NOTIFICATION.progress) return this.#progressed(params);
     if (method === NOTIFICATION.cancelled && this.#cancelledByServer(params)) return;
-    this.#guard(() => this.#handlers.notification?.({ method, params, origin: origin?.id }));
+    const listener = this.#attribution.listenerFor(method, origin);
+    if (listener) this.#guard(() => listener(method, params));
+    else this.#guard(() => this.#handlers.notification?.({ method, params, origin: origin?.id }));
   }
 
   #progressed(params: Buffer | undefined): void {
     const pending = params && this.#ownerOf(params);
     if (!pending || !params) {
-      this.counters.late++;
+      this.#counters.late++;
       return;
     }
     const { extend, onProgress } = pending.options;
@@ -313,17 +303,17 @@ export class Peer implements ChannelListener {
       );
       return true;
     }
-    return this.#inbound.cancel(idText);
+    return this.#attribution.cancel(idText);
   }
 
   // --- requests of the server's own
 
   #asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
     if (this.#era === 'modern') {
-      this.counters.forbidden++;
+      this.#counters.forbidden++;
       return;
     }
-    this.#inbound.receive(envelope, origin?.id);
+    this.#attribution.asked(envelope, origin);
   }
 
   // --- sending
@@ -355,13 +345,16 @@ export class Peer implements ChannelListener {
     if (this.#pending.get(id) !== pending) return;
     this.#forget(id, pending);
     const withdrawal = this.#channel.withdraw(frame);
+    if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame);
     if (withdrawal === 'notify' && !pending.options.uncancellable)
       this.notify(NOTIFICATION.cancelled, `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
-  #forget(id: number, { options, onAbort }: Pending): void {
+  #forget(id: number, pending: Pending): void {
+    const { options, onAbort } = pending;
     this.#pending.delete(id);
+    if (pending.asks) this.#attribution.ended(pending);
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
     if (this.#pending.size === 0) this.onClear?.();

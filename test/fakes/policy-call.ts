@@ -23,7 +23,7 @@ export const fakeCall = (part: Partial<Call> = {}): Call => ({
 });
 
 export const fakeResult = (text = '{}', { isError = false, run = 1 } = {}): CallResult =>
-  new CallResult(Buffer.from(text), isError, run, text.includes('ttlMs'));
+  new CallResult(Buffer.from(text), isError, run, text.includes('ttlMs'), 'modern');
 
 /** A pipeline as a function that returns a promise, for tests that wait for one call at a time. */
 export const promised = (send: Send) => (call: Call) => sent(send, call);

@@ -9,6 +9,7 @@ import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { sent } from '../../src/policy/call.js';
+import type { ServerFacts } from '../../src/session/negotiate.js';
 import type { Answer } from '../../src/wire/peer.js';
 import { managedSession } from '../fakes/managed-session.js';
 import { fakeCall } from '../fakes/policy-call.js';
@@ -20,6 +21,7 @@ const recoveryMs = 5_000;
 /** Fails call by call, as a server behind a broken proxy does: the connection itself stays. */
 class FailingSession {
   readonly closedBy = undefined;
+  readonly facts = { era: 'legacy' } as ServerFacts;
   readonly #clock: Clock;
   readonly #failsAfterMs: number;
   sent = 0;
@@ -57,6 +59,7 @@ function setUp(failsAfterMs: number) {
   managed.learn([{ key: 'read', raw }], () => true);
   const send = dispatch({
     serverOf: () => managed,
+    targetOf: (server) => server,
     clock,
     clean: (text) => text,
     pinRefusal: () => undefined,

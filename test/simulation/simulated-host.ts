@@ -91,6 +91,7 @@ export class SimulatedHost {
     )(
       dispatch({
         serverOf: (server) => this.member(server).managed,
+        targetOf: (managed) => managed,
         clock,
         clean: (text) => text,
         pinRefusal: () => undefined,

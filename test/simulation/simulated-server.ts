@@ -134,6 +134,7 @@ interface Owed {
 /** What the supervisor and the last stage need of a Session, with the deadlines that its peer keeps. */
 export class SimulatedSession {
   closedBy: HostError | undefined;
+  readonly facts = { era: 'legacy' };
   readonly #server: SimulatedServer;
   readonly #onLost: (error: HostError) => void;
   readonly #owed = new Set<Owed>();

@@ -1,0 +1,35 @@
+/**
+ * Where the requests to a server go: to the one that everybody shares, or to an instance of the caller's own (instances.ts).
+ * Everything that is decided about a request beforehand is decided about the server, whichever of the two it goes to.
+ */
+import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
+import type { Session } from '../session/session.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
+import type { ManagedServer } from './managed-server.js';
+
+export interface CallTarget {
+  readonly supervisor: Supervisor<Session>;
+  /** Of a server over HTTP. */
+  readonly auth: AuthRecovery | undefined;
+  /** A request holds it open from here … */
+  enter(): void;
+  /** … to here. */
+  leave(): void;
+  /** Does it, and once more if it was refused for a token that could be renewed. */
+  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T>;
+  /** It answers: what calls found out about the server counts no more. */
+  forgetCircuit(): void;
+}
+
+/** `instance` is undefined for whoever wants the shared one. Throws when there can be no such instance. */
+export type TargetOf = (server: ManagedServer, instance: string | undefined) => CallTarget;
+
+/** Holds it open for as long as that takes. */
+export async function whileHeld<T>(target: CallTarget, run: () => Promise<T>): Promise<T> {
+  target.enter();
+  try {
+    return await run();
+  } finally {
+    target.leave();
+  }
+}

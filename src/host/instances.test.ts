@@ -1,0 +1,136 @@
+import { expect, test } from 'vitest';
+import { managedSession } from '../../test/fakes/managed-session.js';
+import { FakeServer } from '../../test/fakes/supervised-server.js';
+import { Emitter } from '../kernel/emitter.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { Session } from '../session/session.js';
+import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
+import { StartGate } from '../supervisor/start-gate.js';
+import { Supervisor } from '../supervisor/supervisor.js';
+import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { Instances, instancesMax, instancesPerServerMax } from './instances.js';
+import type { Supervise } from './supervise.js';
+
+const minute = 60_000;
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/** Instances of servers that open at once and count what is open. */
+function setUp(entry: Record<string, unknown> = {}) {
+  const clock = new FakeClock();
+  const server = new FakeServer(clock);
+  const supervise: Supervise = ({ name, isLazy }, _predecessor, ofClient) => {
+    const events = new Emitter<SupervisorEvents>();
+    if (ofClient) events.on('supervisor', ofClient.onEvent);
+    const supervisor = new Supervisor<Session>({
+      ...{ name, clock, events, isLazy },
+      random: () => 0.5,
+      gate: new StartGate(clock),
+      guard: new CorrelatedFailures(clock),
+      connect: (...args) => server.connect(...args) as unknown as Promise<Session>,
+      verify: () => Promise.resolve(true),
+    });
+    return { supervisor, auth: undefined, unlisten: undefined };
+  };
+  const instances = new Instances({ clock, supervise, onProblem: () => {} });
+  const baseOf = (name: string) => managedSession(name, {}, clock, { isolation: 'per-client', ...entry });
+  const base = baseOf('a');
+  const use = async (client: string, of = base) => {
+    const target = instances.targetOf(of, client);
+    target.enter();
+    await target.supervisor.acquire(clock.nowMs() + minute);
+    return target;
+  };
+  return { clock, server, instances, base, baseOf, use };
+}
+
+test('who names no client, and everybody of a shared server, gets the server itself', () => {
+  const { instances, base } = setUp();
+  expect(instances.targetOf(base, undefined)).toBe(base);
+  const shared = setUp({ isolation: 'shared' });
+  expect(shared.instances.targetOf(shared.base, 'ann')).toBe(shared.base);
+});
+
+test('each client has one of its own, the same each time, and nobody else has it', async () => {
+  const { instances, server, use, base } = setUp();
+  const [ann, bob, again] = [await use('ann'), await use('bob'), await use('ann')];
+  expect([ann === again, ann === bob, server.opened, instances.countOf('a')]).toEqual([true, false, 2, 2]);
+  expect(base.supervisor.current).toBeUndefined();
+});
+
+test('one that nobody has used for as long as its server says is gone, and a new one comes', async () => {
+  const { clock, server, instances, use } = setUp({ keepAlive: '1m' });
+  const first = await use('ann');
+  clock.advance(5 * minute);
+  expect(instances.countOf('a')).toBe(1);
+  first.leave();
+  clock.advance(minute - 1);
+  expect([instances.countOf('a'), server.live]).toEqual([1, 1]);
+  clock.advance(1);
+  await settle();
+  expect([instances.countOf('a'), server.live]).toEqual([0, 0]);
+  expect(await use('ann')).not.toBe(first);
+});
+
+test('there are so many of a server and no more; one that goes makes room', async () => {
+  const { instances, use } = setUp();
+  for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`);
+  await expect(use('one more')).rejects.toMatchObject({
+    code: 'overloaded',
+    details: { reason: 'instances', limit: instancesPerServerMax, execution: 'not_executed' },
+  });
+  instances.end('client 0');
+  await use('one more');
+  expect(instances.countOf('a')).toBe(instancesPerServerMax);
+});
+
+test('and so many of all; those that do not run and nobody uses make room', async () => {
+  const { instances, base, baseOf, use } = setUp();
+  const bases = Array.from({ length: instancesMax / instancesPerServerMax }, (_, i) => baseOf(`s${i}`));
+  for (const each of bases) for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`, each);
+  await expect(use('ann')).rejects.toMatchObject({ code: 'overloaded' });
+  instances.end('client 0');
+  // Asked for and never used.
+  for (const each of bases) instances.targetOf(each, 'client 0');
+  expect(instances.targetOf(base, 'ann')).not.toBe(base);
+});
+
+test('with its client, with its server and with the host it ends, and that is awaited', async () => {
+  const { clock, instances, server, baseOf, use } = setUp();
+  server.next = () => ({ closeMs: 10 });
+  const other = baseOf('b');
+  for (const client of ['ann', 'bob', 'cy']) await use(client);
+  await use('ann', other);
+  instances.end('ann');
+  expect([instances.countOf('a'), instances.countOf('b')]).toEqual([2, 0]);
+  await use('bob', other);
+  const gone = instances.endOf('a');
+  expect([instances.countOf('a'), instances.countOf('b')]).toEqual([0, 1]);
+  const order: string[] = [];
+  void gone.then(() => order.push(`${server.live} live`));
+  await settle();
+  expect(order).toEqual([]);
+  clock.advance(10);
+  await gone;
+  expect([order, server.opened]).toEqual([['1 live'], 5]);
+});
+
+test('after the host is closed, or while the server is stopped, there is none', async () => {
+  const { instances, base, use } = setUp();
+  await base.supervisor.stop();
+  await expect(use('ann')).rejects.toMatchObject({ code: 'server_stopped' });
+  const closed = setUp();
+  await closed.use('ann');
+  await closed.instances.close();
+  expect([closed.server.live, instances.countOf('a')]).toEqual([0, 0]);
+  await expect(closed.use('ann')).rejects.toBeInstanceOf(HostError);
+});
+
+test('one that fails is kept with what is held against it', async () => {
+  const { instances, server, use, clock } = setUp();
+  server.next = () => ({ error: new HostError('connect_failed', 'no', { reason: 'exit' }) });
+  const used = use('ann').catch((error: HostError) => error.code);
+  await settle();
+  clock.advance(6_000);
+  expect([typeof (await used), instances.countOf('a')]).toEqual(['string', 1]);
+});

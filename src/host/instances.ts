@@ -1,0 +1,177 @@
+/**
+ * Servers with `isolation: "per-client"`: for each client that asks, an instance of its own, started when it is first used
+ * and gone when nobody uses it, when its client goes, or when the server itself does.
+ * Not here: what is decided about a call (policy/, by the server as a whole), keeping an instance running (supervisor/).
+ *
+ * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say; what
+ * has ended is awaited before the host is closed.
+ */
+import type { ServerDefinition } from '../config/server-definition.js';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { jointKey } from '../policy/joint-key.js';
+import { type CallHold, Registry } from '../registry/registry.js';
+import type { AuthLimits } from '../session/auth-recovery.js';
+import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import type { CallTarget } from './call-target.js';
+import type { ManagedServer } from './managed-server.js';
+import type { Supervise, Supervised } from './supervise.js';
+
+/** Of one server, and of all together: each is a process or a session of its own. */
+export const instancesPerServerMax = 64;
+export const instancesMax = 256;
+
+export interface InstancesParts {
+  readonly clock: Clock;
+  readonly supervise: Supervise;
+  readonly onProblem: (error: unknown) => void;
+}
+
+class Instance implements CallTarget {
+  readonly server: string;
+  readonly client: string;
+  readonly supervisor: Supervised['supervisor'];
+  readonly unlisten: Supervised['unlisten'];
+  readonly #base: ManagedServer;
+  readonly #hold: CallHold;
+
+  constructor(base: ManagedServer, client: string, { supervisor, unlisten }: Supervised, hold: CallHold) {
+    this.server = base.definition.name;
+    this.client = client;
+    this.supervisor = supervisor;
+    this.unlisten = unlisten;
+    this.#base = base;
+    this.#hold = hold;
+  }
+
+  get auth(): CallTarget['auth'] {
+    return this.#base.auth;
+  }
+
+  enter(): void {
+    this.#hold.enter();
+  }
+
+  leave(): void {
+    this.#hold.leave();
+  }
+
+  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
+    return this.#base.renewing(limits, attempt);
+  }
+
+  forgetCircuit(): void {
+    this.#base.forgetCircuit();
+  }
+}
+
+export class Instances {
+  readonly #parts: InstancesParts;
+  /** Counts who uses each, and how long nobody has; what it lists nobody sees. */
+  readonly #uses: Registry<ServerDefinition>;
+  readonly #byKey = new Map<string, Instance>();
+  /** Those that are being stopped, by server. */
+  readonly #ending = new Map<string, Set<Promise<void>>>();
+  #isClosed = false;
+
+  constructor(parts: InstancesParts) {
+    this.#parts = parts;
+    this.#uses = new Registry({ clock: parts.clock, onIdle: (key) => this.#end(key), serversMax: instancesMax });
+  }
+
+  /** The one of this client, or the server itself where all share it. */
+  readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget =>
+    client === undefined || base.definition.isolation === 'shared' ? base : this.#of(base, client);
+
+  countOf(server: string): number {
+    let count = 0;
+    for (const instance of this.#byKey.values()) if (instance.server === server) count++;
+    return count;
+  }
+
+  /** A client is gone. */
+  end(client: string): void {
+    for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
+  }
+
+  /** The server stops, starts anew or becomes another one; resolves when none of its instances runs. */
+  async endOf(server: string): Promise<void> {
+    for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
+    await Promise.all(this.#ending.get(server) ?? []);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const key of [...this.#byKey.keys()]) this.#end(key);
+    await Promise.all([...this.#ending.values()].flatMap((promises) => [...promises]));
+  }
+
+  #of(base: ManagedServer, client: string): Instance {
+    const { name } = base.definition;
+    const key = jointKey(name, client);
+    const known = this.#byKey.get(key);
+    if (known) return known;
+    // What an operator stopped or switched off is so for everybody.
+    const refusal = base.supervisor.refusal();
+    if (refusal?.code === 'server_stopped' || refusal?.code === 'server_disabled') throw refusal;
+    if (this.#isClosed || !this.#hasRoom(name)) throw tooMany(name);
+    return this.#make(base, client, key);
+  }
+
+  #make(base: ManagedServer, client: string, key: string): Instance {
+    const definition: ServerDefinition = { ...base.definition, isLazy: true };
+    const { keepAliveMs } = definition;
+    this.#uses.register({ name: key, spec: definition, isLazy: true, keepAliveMs, card: undefined });
+    const onEvent = (event: SupervisorEvent) => this.#observe(key, event);
+    const supervised = this.#parts.supervise(definition, undefined, { auth: base.auth, onEvent });
+    const instance = new Instance(base, client, supervised, this.#uses.callHold(key));
+    this.#byKey.set(key, instance);
+    return instance;
+  }
+
+  /** Those that do not run and that nobody uses make room first. */
+  #hasRoom(server: string): boolean {
+    const isFull = () => this.#byKey.size >= instancesMax || this.countOf(server) >= instancesPerServerMax;
+    if (isFull())
+      for (const [key, { supervisor }] of [...this.#byKey])
+        if (!supervisor.current && this.#uses.held(key).call === 0) this.#end(key);
+    return !isFull();
+  }
+
+  #observe(key: string, event: SupervisorEvent): void {
+    if (event.kind !== 'state' || !this.#byKey.has(key)) return;
+    if (event.to === 'ready') this.#uses.opened(key);
+    else if (event.to !== 'suspect') this.#uses.closed(key);
+    // One that rests is as good as one that is not there; one that failed is kept, with what is held against it.
+    if (event.to === 'registered' && this.#uses.held(key).call === 0) this.#end(key);
+  }
+
+  #end(key: string): void {
+    const instance = this.#byKey.get(key);
+    if (!instance) return;
+    this.#byKey.delete(key);
+    this.#uses.remove(key);
+    instance.unlisten?.();
+    const { server, supervisor } = instance;
+    const endings = this.#ending.get(server) ?? new Set();
+    this.#ending.set(server, endings);
+    const ending = supervisor
+      .dispose()
+      .catch(this.#parts.onProblem)
+      .then(() => {
+        endings.delete(ending);
+        if (endings.size === 0 && this.#ending.get(server) === endings) this.#ending.delete(server);
+      });
+    endings.add(ending);
+  }
+}
+
+const tooMany = (server: string): HostError =>
+  new HostError('overloaded', `server '${server}' has as many instances of clients as there may be`, {
+    server,
+    reason: 'instances',
+    limit: instancesPerServerMax,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: `at most ${instancesPerServerMax} clients have one of a server at a time, and ${instancesMax} of all; try again when one has gone, shorten keepAlive, or set isolation to shared`,
+  });

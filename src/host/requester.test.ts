@@ -1,0 +1,174 @@
+import { describe, expect, test } from 'vitest';
+import { managedSession } from '../../test/fakes/managed-session.js';
+import { failureOf, fakePrincipal } from '../../test/fakes/policy-call.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { KeepAlive } from '../kernel/keep-alive.js';
+import type { Guard, GuardRequest } from '../policy/allowlist.js';
+import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
+import type { CallOptions, Session } from '../session/session.js';
+import type { InboundRequest } from '../wire/inbound-request.js';
+import type { Answer } from '../wire/peer.js';
+import type { HostRequestOptions } from './host-interface.js';
+import { Requester } from './requester.js';
+
+const minute = 60_000;
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+const ok = (text = '{"messages":[]}'): Answer => ({ kind: 'result', bytes: Buffer.from(text), mayHold: 0 });
+const ann = fakePrincipal('ann');
+
+/** A requester over one server that answers when told. */
+function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
+  const clock = new FakeClock(1_000);
+  const asked: { method: string; params: unknown; options: CallOptions; answer(outcome: Answer | Error): void }[] = [];
+  const session = {
+    closedBy: undefined,
+    heardAtMs: 0,
+    facts: { era: 'modern' },
+    request: (method: string, params: unknown, options: CallOptions) =>
+      new Promise<Answer>((resolve, reject) => {
+        const answer = (outcome: Answer | Error) => (outcome instanceof Error ? reject(outcome) : resolve(outcome));
+        asked.push({ method, params, options, answer });
+      }),
+    close: () => Promise.resolve(),
+  } as unknown as Session;
+  const held = { now: 0 };
+  const hold = { enter: () => void held.now++, leave: () => void held.now-- };
+  const managed = managedSession('a', session, clock, { breaker: { threshold: 1 }, ...entry }, hold);
+  const guards: Guard[] = [];
+  const denied: GuardRequest[] = [];
+  const instances: (string | undefined)[] = [];
+  const principals = new Map(ceiling ? [['ann', ceiling]] : []);
+  const requester = new Requester({
+    clock,
+    serverOf: () => managed,
+    targetOf: (server, instance) => {
+      instances.push(instance);
+      return server;
+    },
+    guards: () => guards,
+    budgets: new CallBudgets(clock, () => ({ principals, roles: new Map() })),
+    alive: new KeepAlive(),
+    onDenied: (request) => denied.push(request),
+  });
+  const ask = (method = 'prompts/get', options: HostRequestOptions = {}) =>
+    requester.request('a', method, '{"name":"p"}', { principal: ann, ...options });
+  return { clock, asked, held, managed, guards, denied, instances, ask, requester };
+}
+
+test('what the server says is the answer, be it an error, with the era it is written in', async () => {
+  const { asked, held, ask } = setUp();
+  const outcomes = [ask(), ask('completion/complete')];
+  await settle();
+  expect([asked.map(({ method }) => method), held.now]).toEqual([['prompts/get', 'completion/complete'], 2]);
+  const error: Answer = { kind: 'error', bytes: Buffer.from('{"code":-32002}'), mayHold: 0 };
+  asked[0]?.answer(ok());
+  asked[1]?.answer(error);
+  expect(await Promise.all(outcomes)).toEqual([
+    { ...ok(), era: 'modern' },
+    { ...error, era: 'modern' },
+  ]);
+  expect(held.now).toBe(0);
+});
+
+test('it has the time a call has: what the server is allowed, moved by progress, at most ten minutes', async () => {
+  const { clock, asked, ask } = setUp({ timeouts: { call: '2m' } });
+  const nowMs = clock.nowMs();
+  void ask();
+  void ask('prompts/get', { deadlineMs: 5_000 });
+  await settle();
+  expect(asked.map(({ options }) => [options.deadlineAtMs, options.extend])).toEqual([
+    [nowMs + 2 * minute, { byMs: 2 * minute, untilMs: nowMs + 10 * minute }],
+    [nowMs + 5_000, { byMs: 2 * minute, untilMs: nowMs + 5_000 }],
+  ]);
+});
+
+test('the words, ears and instance of who it is relayed for go along', async () => {
+  const { asked, instances, ask } = setUp();
+  const onServerNotification = () => {};
+  void ask('prompts/get', { meta: '"a":1', instance: 'ann', onServerNotification });
+  await settle();
+  expect(instances).toEqual(['ann']);
+  expect(asked[0]?.options).toMatchObject({ relay: { meta: '"a":1' }, onServerNotification });
+  expect(asked[0]?.options.onServerRequest).toBeUndefined();
+});
+
+describe('it is refused before anything is sent', () => {
+  test.each([
+    'tools/call',
+    'tools/list',
+    'initialize',
+    'subscriptions/listen',
+    'notifications/cancelled',
+    '',
+    'x'.repeat(257),
+  ])('as %j', async (method) => {
+    const { asked, ask } = setUp();
+    expect(await failureOf(ask(method))).toMatchObject({ code: 'invalid_request', details: { field: 'method' } });
+    expect(asked).toEqual([]);
+  });
+
+  test('with params that are not one object, and without a number for a deadline', async () => {
+    const { requester, ask } = setUp();
+    expect((await failureOf(requester.request('a', 'x', '[]', {}))).code).toBe('invalid_arguments');
+    expect((await failureOf(requester.request('a', 'x', '{"a":1,"a":2}', {}))).code).toBe('invalid_arguments');
+    expect((await failureOf(ask('x', { deadlineMs: 'soon' as never }))).details.field).toBe('deadlineMs');
+  });
+
+  test('by a guard, who is asked about the server as a whole, and that is told', async () => {
+    const { guards, denied, asked, ask } = setUp();
+    guards.push(() => ({ allow: false, reason: 'no' }));
+    expect((await failureOf(ask())).code).toBe('denied');
+    expect([denied, asked]).toEqual([[{ principal: ann, server: 'a', tool: undefined, action: 'call' }], []]);
+  });
+
+  test('by a ceiling', async () => {
+    const { asked, ask } = setUp({}, { calls: 1, windowMs: minute });
+    void ask();
+    expect((await failureOf(ask())).code).toBe('budget_exceeded');
+    await settle();
+    expect(asked).toHaveLength(1);
+  });
+
+  test('by an open breaker, and waits for its turn in the queue of calls', async () => {
+    const { asked, ask } = setUp({ concurrency: 1 });
+    const outcomes = [failureOf(ask()), failureOf(ask())];
+    await settle();
+    expect(asked).toHaveLength(1);
+    asked[0]?.answer(new HostError('transport', 'gone', { execution: 'uncertain', phase: 'written' }));
+    expect((await outcomes[0])?.code).toBe('transport');
+    expect((await failureOf(ask())).code).toBe('circuit_open');
+  });
+});
+
+describe('what failed', () => {
+  test('is sent again only when not a byte of it had left', async () => {
+    const { asked, ask } = setUp();
+    const outcome = failureOf(ask());
+    await settle();
+    asked[0]?.answer(new HostError('transport', 'gone', { execution: 'not_executed', phase: 'queued' }));
+    await settle();
+    expect(asked).toHaveLength(2);
+    asked[1]?.answer(new HostError('transport', 'gone', { execution: 'uncertain', phase: 'written' }));
+    expect((await outcome).details.execution).toBe('uncertain');
+    expect(asked).toHaveLength(2);
+  });
+
+  test('because a person took too long speaks not against the server', async () => {
+    const heard: string[] = [];
+    const { clock, asked, ask } = setUp();
+    const late = () => new HostError('timeout', 'no answer by the deadline', { phase: 'written' });
+    const first = failureOf(ask('prompts/get', { onServerRequest: ({ method }) => heard.push(method) }));
+    await settle();
+    asked[0]?.options.onServerRequest?.({ method: 'elicitation/create' } as InboundRequest);
+    clock.advance(2 * minute);
+    asked[0]?.answer(late());
+    expect((await first).code).toBe('timeout');
+    const second = failureOf(ask());
+    await settle();
+    clock.advance(minute);
+    asked[1]?.answer(late());
+    expect((await second).code).toBe('timeout');
+    expect([heard, (await failureOf(ask())).code]).toEqual([['elicitation/create'], 'circuit_open']);
+  });
+});

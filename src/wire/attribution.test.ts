@@ -1,0 +1,310 @@
+import { describe, expect, test } from 'vitest';
+import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { InboundRequest } from './inbound-request.js';
+import { Peer, type PeerHandlers, type RequestOptions } from './peer.js';
+
+const minute = 60_000;
+
+/** A peer with a server that is the test, and callers that write down what they are asked and told. */
+function setUp(handlers: PeerHandlers = {}, isShared = true) {
+  const clock = new FakeClock(1_000);
+  const channel = new ScriptedChannel();
+  const peer = new Peer('files', channel, clock, handlers, { isShared });
+  const asked: [who: string, request: InboundRequest][] = [];
+  const told: string[] = [];
+  const outcomes: string[] = [];
+  const call = (who: string, options: Partial<RequestOptions> = {}, method = 'tools/call') => {
+    const done = (outcome: unknown) =>
+      outcomes.push(
+        outcome instanceof HostError ? outcome.code : 'wasAsked' in (outcome as object) ? `${who} asked` : `${who} ok`,
+      );
+    peer.ask(
+      method,
+      '{}',
+      {
+        deadlineAtMs: clock.nowMs() + minute,
+        onServerRequest: (request) => asked.push([who, request]),
+        onServerNotification: (name) => told.push(`${who} ${name}`),
+        ...options,
+      },
+      done,
+    );
+    return peer.nextId - 1;
+  };
+  const frameOf = (id: number) => channel.sent.find((frame) => frame.id === id);
+  const elicit = (origin?: number, id: number | string = 'q') =>
+    channel.say(
+      { jsonrpc: '2.0', id, method: 'elicitation/create', params: {} },
+      origin === undefined ? undefined : frameOf(origin),
+    );
+  const note = (method: string, origin?: number) =>
+    channel.say({ jsonrpc: '2.0', method, params: {} }, origin === undefined ? undefined : frameOf(origin));
+  const reply = (id: number) => channel.say({ jsonrpc: '2.0', id, result: {} });
+  /** What the server was answered. */
+  const answers = () => channel.messages.filter(({ method }) => method === undefined);
+  const whom = () => asked.map(([who]) => who);
+  return { clock, channel, peer, asked, whom, told, outcomes, call, elicit, note, reply, answers };
+}
+
+const errorOf = (message: Record<string, unknown> | undefined) => message?.error as { code: number; message: string };
+
+describe('a question of the server', () => {
+  test('goes to the one request that can be behind it, whatever of our own is under way', () => {
+    const { peer, call, elicit, whom, answers, asked, outcomes, reply } = setUp();
+    for (const method of ['ping', 'tools/list', 'subscriptions/listen', 'resources/subscribe', 'server/discover'])
+      void peer.request(method, undefined, { deadlineAtMs: 10 * minute }).catch(() => {});
+    const id = call('ann', {}, 'prompts/get');
+    elicit();
+    expect(whom()).toEqual(['ann']);
+    asked[0]?.[1].respond('{"action":"accept"}');
+    expect(answers()).toEqual([{ jsonrpc: '2.0', id: 'q', result: { action: 'accept' } }]);
+    reply(id);
+    expect(outcomes).toEqual(['ann asked']);
+  });
+
+  test('goes to nobody while two could be behind it, and both are known to have been asked perhaps', () => {
+    const { peer, call, elicit, whom, answers, outcomes, reply } = setUp();
+    const ids = [call('ann'), call('bob')];
+    elicit();
+    expect(whom()).toEqual([]);
+    expect(errorOf(answers()[0])).toEqual({
+      code: -32603,
+      message:
+        'ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation per-client',
+    });
+    expect(peer.counters.ambiguous).toBe(1);
+    for (const id of ids) reply(id);
+    expect(outcomes).toEqual(['ann asked', 'bob asked']);
+  });
+
+  test('counts only requests that were written', () => {
+    const { channel, call, elicit, whom } = setUp();
+    call('ann');
+    channel.held = true;
+    call('bob');
+    elicit();
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('goes to the request in whose stream it came, and to nobody when that is over', () => {
+    const { call, elicit, whom, answers, reply } = setUp();
+    const [ann, bob] = [call('ann'), call('bob')];
+    elicit(bob, 'q1');
+    elicit(ann, 'q2');
+    expect(whom()).toEqual(['bob', 'ann']);
+    reply(bob);
+    elicit(bob, 'q3');
+    expect([whom().length, errorOf(answers().at(-1))]).toEqual([
+      2,
+      { code: -32603, message: 'the request that this belongs to is over' },
+    ]);
+  });
+
+  test('is refused where its owner cannot be asked, and goes to who handles the connection otherwise', () => {
+    const { call, elicit, answers } = setUp();
+    call('ann', { onServerRequest: undefined });
+    elicit();
+    expect(errorOf(answers()[0])).toEqual({
+      code: -32601,
+      message: 'the client cannot be asked for elicitation/create',
+    });
+    const heard: string[] = [];
+    const whole = setUp({ request: ({ method }) => heard.push(method) });
+    whole.call('ann', { onServerRequest: undefined });
+    whole.elicit(undefined, 'q1');
+    whole.call('bob');
+    whole.elicit(undefined, 'q2');
+    expect([heard, whole.whom()]).toEqual([['elicitation/create', 'elicitation/create'], []]);
+  });
+
+  test('on a connection of one client goes to its newest request, ghosts or not', () => {
+    const { call, elicit, whom, answers } = setUp({}, false);
+    const stop = new AbortController();
+    call('gone', { signal: stop.signal });
+    call('old');
+    call('new');
+    stop.abort();
+    elicit();
+    expect([whom(), answers()]).toEqual([['new'], []]);
+  });
+
+  test('throws at nobody but its own handler', () => {
+    const errors: unknown[] = [];
+    const { call, elicit, answers } = setUp({ handlerError: (error) => errors.push(error) });
+    call('ann', {
+      onServerRequest: () => {
+        throw new Error('mine');
+      },
+    });
+    elicit();
+    expect([errors.length, errorOf(answers()[0]).code]).toEqual([1, -32603]);
+  });
+});
+
+describe('a request that was given up', () => {
+  const abandoned = () => {
+    const world = setUp();
+    const stop = new AbortController();
+    const id = world.call('gone', { signal: stop.signal });
+    stop.abort();
+    return { ...world, id };
+  };
+
+  test('may still be what speaks: nobody else is asked', () => {
+    const { call, elicit, whom, answers } = abandoned();
+    call('ann');
+    elicit();
+    expect([whom(), errorOf(answers()[0]).code]).toEqual([[], -32603]);
+  });
+
+  test('is forgotten when its late answer comes', () => {
+    const { call, elicit, whom, reply, id } = abandoned();
+    call('ann');
+    reply(id);
+    elicit();
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('is forgotten after five minutes, and not before', () => {
+    const { clock, call, elicit, whom } = abandoned();
+    call('ann', { deadlineAtMs: 20 * minute });
+    clock.advance(5 * minute - 1);
+    elicit(undefined, 'q1');
+    expect(whom()).toEqual([]);
+    clock.advance(1);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('by the clock, or by a stream that broke, counts as well; one that was refused or never left does not', () => {
+    const late = setUp();
+    late.call('gone', { deadlineAtMs: 2_000 });
+    late.clock.advance(2_000);
+    late.call('ann');
+    late.elicit();
+    const broken = setUp();
+    broken.call('gone');
+    const lost = new HostError('transport', 'the stream ended', { execution: 'uncertain' });
+    broken.channel.fail(broken.channel.sent[0] as never, lost);
+    broken.call('ann');
+    broken.elicit();
+    const refused = setUp();
+    refused.call('gone');
+    refused.channel.fail(refused.channel.sent[0] as never, lost.with({ httpStatus: 500 }));
+    refused.call('ann');
+    refused.elicit();
+    const unsent = setUp();
+    unsent.channel.held = true;
+    const stop = new AbortController();
+    unsent.call('gone', { signal: stop.signal });
+    stop.abort();
+    unsent.channel.held = false;
+    unsent.call('ann');
+    unsent.elicit();
+    expect([late, broken, refused, unsent].map(({ whom }) => whom())).toEqual([[], [], ['ann'], ['ann']]);
+  });
+
+  test('a thousand and more of them stay in doubt as long as the newest', () => {
+    const { clock, call, elicit, whom, reply } = setUp();
+    const stops = Array.from({ length: 1_001 }, () => {
+      const stop = new AbortController();
+      return { stop, id: call('gone', { signal: stop.signal }) };
+    });
+    for (const { stop } of stops) stop.abort();
+    for (const { id } of stops) reply(id);
+    call('ann', { deadlineAtMs: 20 * minute });
+    elicit(undefined, 'q1');
+    clock.advance(5 * minute);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+});
+
+describe('while a question is open', () => {
+  const extend = { byMs: minute, untilMs: 10 * minute };
+
+  test('its call does not run out of time, until ten minutes are over', () => {
+    const { clock, call, elicit, asked, outcomes } = setUp();
+    call('ann', { extend });
+    elicit();
+    clock.advance(10 * minute - 1_001);
+    expect(outcomes).toEqual([]);
+    clock.advance(1);
+    expect([outcomes, asked[0]?.[1].signal.aborted]).toEqual([['timeout'], true]);
+  });
+
+  test('and once it is answered, the silence of the server counts anew', () => {
+    const { clock, call, elicit, asked, outcomes } = setUp();
+    call('ann', { extend });
+    elicit();
+    clock.advance(5 * minute);
+    asked[0]?.[1].respond('{}');
+    clock.advance(minute - 1);
+    expect(outcomes).toEqual([]);
+    clock.advance(1);
+    expect(outcomes).toEqual(['timeout']);
+  });
+
+  test('a deadline that nothing moves stays', () => {
+    const { clock, call, elicit, outcomes } = setUp();
+    call('ann');
+    elicit();
+    clock.advance(minute);
+    expect(outcomes).toEqual(['timeout']);
+  });
+
+  test('the end of its call ends it, and the server gets no answer any more', () => {
+    const { call, elicit, asked, answers, peer } = setUp();
+    const stop = new AbortController();
+    call('ann', { signal: stop.signal });
+    elicit();
+    const [, request] = asked[0] as (typeof asked)[0];
+    expect([request.signal.aborted, peer.asks]).toEqual([false, 1]);
+    stop.abort();
+    request.respond('{"action":"accept"}');
+    expect([request.signal.aborted, peer.asks, answers()]).toEqual([true, 0, []]);
+  });
+});
+
+describe('a note of the server', () => {
+  test('goes to the one request that can be behind it, otherwise to who handles the connection', () => {
+    const heard: string[] = [];
+    const { call, note, told } = setUp({ notification: ({ method }) => heard.push(method) });
+    const ann = call('ann');
+    note('notifications/message');
+    call('bob');
+    note('notifications/message');
+    note('notifications/message', ann);
+    expect([told, heard]).toEqual([
+      ['ann notifications/message', 'ann notifications/message'],
+      ['notifications/message'],
+    ]);
+  });
+
+  test('that somebody is done elsewhere needs the stream of its call, or a connection of one client', () => {
+    const method = 'notifications/elicitation/complete';
+    const shared = setUp();
+    const ann = shared.call('ann');
+    shared.note(method);
+    expect(shared.told).toEqual([]);
+    shared.note(method, ann);
+    const own = setUp({}, false);
+    own.call('bob');
+    own.note(method);
+    expect([shared.told, own.told]).toEqual([[`ann ${method}`], [`bob ${method}`]]);
+  });
+
+  test.each([
+    'notifications/tools/list_changed',
+    'notifications/resources/updated',
+    'notifications/subscriptions/acknowledged',
+  ])('%s is for the whole connection', (method) => {
+    const heard: string[] = [];
+    const { call, note, told } = setUp({ notification: (notification) => heard.push(notification.method) });
+    call('ann');
+    note(method);
+    expect([told, heard]).toEqual([[], [method]]);
+  });
+});

@@ -1,0 +1,165 @@
+/**
+ * What a server says on its own, brought to the request that caused it: its questions to a client (legacy era) and its notes.
+ * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
+ *
+ * Invariants: a question reaches the one request that is surely behind it, or whoever handles the connection as a whole, or
+ * nobody; when a request ends, its questions end; while one is open the server is not silent, it waits for us.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
+import type { OutboundFrame } from './channel.js';
+import type { Envelope } from './envelope.js';
+import { Ghosts } from './ghosts.js';
+import type { IdTable } from './id-table.js';
+import type { InboundRequest } from './inbound-request.js';
+import { InboundRequests, type Taker } from './inbound-requests.js';
+import { NOTIFICATION } from './rpc-codes.js';
+
+/** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
+export interface DeadlineExtension {
+  readonly byMs: number;
+  readonly untilMs: number;
+}
+
+/** Who is told what a server says because of a request. */
+export interface CauseHandlers {
+  /** Takes what the server asks because of this request, and answers it. Without it the server is refused. */
+  readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
+  /** What else the server says because of this request. Progress goes to `onProgress`. */
+  readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
+}
+
+/** A request of ours that is under way, as far as this is concerned with it. */
+export interface Attributable {
+  readonly frame: OutboundFrame;
+  readonly options: CauseHandlers & { readonly extend?: DeadlineExtension | undefined };
+  deadlineAtMs: number;
+  /** Questions of the server's that wait for an answer; undefined when there never was one. */
+  asks: Set<InboundRequest> | undefined;
+  /** The server has asked something, or may have, because of it. */
+  wasAsked: boolean;
+}
+
+export interface AttributionParts<T extends Attributable> {
+  readonly clock: Clock;
+  readonly underway: IdTable<T>;
+  /** False: all requests are of one client. */
+  readonly isShared: boolean;
+  /** Of the connection as a whole. */
+  readonly handlers: { request?(request: InboundRequest): void };
+  readonly send: (frame: OutboundFrame) => void;
+  readonly handlerError: (error: unknown) => void;
+  /** A deadline may have come closer. */
+  readonly deadlineMoved: (atMs: number) => void;
+}
+
+export class Attribution<T extends Attributable> {
+  /** Questions that were refused because nobody can tell whose they are. */
+  ambiguous = 0;
+  readonly #parts: AttributionParts<T>;
+  readonly #inbound: InboundRequests;
+  readonly #ghosts: Ghosts;
+
+  constructor(parts: AttributionParts<T>) {
+    this.#parts = parts;
+    this.#inbound = new InboundRequests(parts.send, parts.handlerError);
+    this.#ghosts = new Ghosts(parts.clock);
+  }
+
+  /** Questions of the server's that wait for our answer. */
+  get asks(): number {
+    return this.#inbound.size;
+  }
+
+  asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
+    this.#inbound.receive(envelope, origin?.id, ({ method }) => this.#takerOf(method, origin));
+  }
+
+  /** Who is told of it, if that is certain. */
+  listenerFor(method: string, origin: OutboundFrame | undefined): CauseHandlers['onServerNotification'] {
+    const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
+    // That somebody is done elsewhere may be told long after the call that sent them there has ended.
+    if (isOfSession(method) || (isLate && !origin)) return undefined;
+    const cause = this.#causeOf(origin);
+    return cause.kind === 'known' ? cause.owner.options.onServerNotification : undefined;
+  }
+
+  /** The server no longer wants an answer. False when there is no such question. */
+  cancel(idText: string): boolean {
+    return this.#inbound.cancel(idText);
+  }
+
+  cancelAll(): void {
+    this.#inbound.cancelAll();
+  }
+
+  /** The request is over: nobody is asked any more because of it, and the server gets no answer. */
+  ended({ asks }: T): void {
+    if (asks) for (const request of [...asks]) this.#inbound.cancel(request.idText);
+  }
+
+  /** It was given up, and the server may not have heard of that yet. */
+  gaveUp({ id, method, phase }: OutboundFrame): void {
+    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number);
+  }
+
+  /** An answer came to what is no longer under way. */
+  answeredLate(id: number): void {
+    this.#ghosts.answered(id);
+  }
+
+  #takerOf(method: string, origin: OutboundFrame | undefined): Taker | readonly [number, string] {
+    const cause = this.#causeOf(origin);
+    if (cause.kind === 'known') {
+      const { owner } = cause;
+      owner.wasAsked = true;
+      const { onServerRequest } = owner.options;
+      if (onServerRequest) return this.#takerFor(owner, onServerRequest);
+    } else if (cause.kind === 'unclear') this.#suspectAll();
+    const { handlers } = this.#parts;
+    if (handlers.request) return { take: (request) => handlers.request?.(request) };
+    if (cause.kind === 'unclear') this.ambiguous++;
+    return refusalFor(cause, method);
+  }
+
+  #takerFor(owner: T, take: (request: InboundRequest) => void): Taker {
+    return {
+      take: (request) => {
+        owner.asks ??= new Set();
+        owner.asks.add(request);
+        this.#suspend(owner);
+        take(request);
+      },
+      over: (request) => {
+        owner.asks?.delete(request);
+        if (owner.asks?.size === 0) this.#resume(owner);
+      },
+    };
+  }
+
+  /** A person may take minutes to answer: that is no silence of the server. What the caller itself allows stays. */
+  #suspend(owner: T): void {
+    const { extend } = owner.options;
+    if (extend) owner.deadlineAtMs = Math.max(owner.deadlineAtMs, extend.untilMs);
+  }
+
+  #resume(owner: T): void {
+    const { extend } = owner.options;
+    const isUnderway = this.#parts.underway.get(owner.frame.id as number) === owner;
+    if (!extend || !isUnderway) return;
+    owner.deadlineAtMs = Math.min(this.#parts.clock.nowMs() + extend.byMs, extend.untilMs);
+    this.#parts.deadlineMoved(owner.deadlineAtMs);
+  }
+
+  /** Any of them may have been the one that was refused: its answer is not what it would be at another time. */
+  #suspectAll(): void {
+    this.#parts.underway.forEach((one) => {
+      if (mayCause(one.frame.method)) one.wasAsked = true;
+    });
+  }
+
+  #causeOf(origin: OutboundFrame | undefined): Cause<T> {
+    const { underway, isShared } = this.#parts;
+    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared });
+  }
+}

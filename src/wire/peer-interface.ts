@@ -1,0 +1,64 @@
+/**
+ * What goes into a peer and what comes out of it.
+ */
+import type { HostError } from '../kernel/errors.js';
+import type { CauseHandlers, DeadlineExtension } from './attribution.js';
+import type { HttpFacts } from './channel.js';
+import type { InboundRequest } from './inbound-request.js';
+
+export type { DeadlineExtension };
+
+export interface Answer {
+  readonly kind: 'result' | 'error';
+  /** The result or error object as the server wrote it. A view: copy it to keep it for long. */
+  readonly bytes: Buffer;
+  /** Keys that may be in it (json-scan.ts). */
+  readonly mayHold: number;
+  /** The server has asked something, or may have, before it answered: no other request would be answered like this. */
+  readonly wasAsked?: true;
+}
+
+export interface RequestOptions extends CauseHandlers {
+  /** On the peer's clock. Waiting to be written counts. */
+  readonly deadlineAtMs: number;
+  readonly signal?: AbortSignal | undefined;
+  /** Params of each progress notification, raw. The token of a request is its id (`nextId`), and must stand in its params. */
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
+  readonly extend?: DeadlineExtension | undefined;
+  /** The token in the params, where it is another: that of an earlier request with the same params. */
+  readonly progressToken?: number | undefined;
+  readonly http?: HttpFacts | undefined;
+  /** What the clock says in this very tick, where it was just asked. */
+  readonly nowMs?: number | undefined;
+  /** `initialize` must not be cancelled: it is only given up. */
+  readonly uncancellable?: boolean;
+}
+
+export interface InboundNotification {
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  /** Our request in whose response stream it came, where the transport can tell. */
+  readonly origin: number | undefined;
+}
+
+export interface PeerHandlers {
+  /** What no request of ours takes. */
+  request?(request: InboundRequest): void;
+  notification?(notification: InboundNotification): void;
+  closed?(error: HostError): void;
+  /** The server has forgotten our session; the connection is still good. */
+  sessionLost?(): void;
+  /** A handler above threw. The connection goes on. */
+  handlerError?(error: unknown): void;
+}
+
+export interface PeerCounters {
+  /** Answers and progress for requests that were already settled. */
+  late: number;
+  /** Answers with an id we never sent, or that came before their request was written. */
+  unknown: number;
+  /** Requests a modern server must not send, dropped. */
+  forbidden: number;
+  /** Requests of a legacy server that were refused because nobody can tell which call caused them. */
+  ambiguous: number;
+}

@@ -1,0 +1,226 @@
+/**
+ * What a gateway needs of a host, with real servers that ask in the middle of a call: each question reaches whoever surely
+ * caused it, or nobody.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Upstreams } from '../../src/gateway/upstreams.js';
+import { createHost, type Host } from '../../src/host/host.js';
+import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
+import { eventually } from '../eventually.js';
+import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
+import { fakePrincipal } from '../fakes/policy-call.js';
+import { failureOf } from './harness.js';
+
+const script = fileURLToPath(new URL('../fakes/asking-server.mjs', import.meta.url));
+let folder: string;
+let host: Host;
+let listener: TestServer | undefined;
+
+/** Asks in the stream of each call, and answers it with what it was told. */
+async function startAskingHttp(): Promise<string> {
+  const streams = new Map<string, (told: unknown) => void>();
+  const held = new Map<string, () => void>();
+  listener = await startServer(({ method, id, rpcMethod, body }, response) => {
+    if (method !== 'POST') return void response.writeHead(405).end();
+    if (rpcMethod === undefined) {
+      const answer = JSON.parse(body) as { id: string; result: unknown };
+      response.writeHead(202).end();
+      return streams.get(answer.id)?.(answer.result);
+    }
+    if (id === undefined) return void response.writeHead(202).end();
+    if (rpcMethod === 'initialize') {
+      return void json(response, result(id, { protocolVersion: '2025-11-25', capabilities: { tools: {} } }));
+    }
+    if (rpcMethod === 'tools/list') return void json(response, result(id, { tools: [] }));
+    if (rpcMethod !== 'tools/call') return void json(response, rpcError(id, -32601));
+    events(response);
+    const say = (message: unknown) => response.write(`data: ${JSON.stringify(message)}\n\n`);
+    streams.set(`q-${id}`, (told) => {
+      say(result(id, { content: [{ type: 'text', text: JSON.stringify(told) }] }));
+      response.end();
+    });
+    // Both calls are under way before anybody is asked.
+    if (streams.size === 2) {
+      for (const stream of streams.keys()) held.get(stream)?.();
+      say({ jsonrpc: '2.0', id: `q-${id}`, method: 'elicitation/create', params: {} });
+    } else held.set(`q-${id}`, () => say({ jsonrpc: '2.0', id: `q-${id}`, method: 'elicitation/create', params: {} }));
+  });
+  return listener.url;
+}
+
+/** Whoever calls, and what it was asked and told. */
+class Someone {
+  readonly options: HostCallOptions;
+  readonly asked: string[] = [];
+  readonly told: string[] = [];
+
+  constructor(name: string, more: HostCallOptions = {}) {
+    this.options = {
+      principal: fakePrincipal(name),
+      onServerRequest: (request) => {
+        this.asked.push(request.method);
+        request.respond(JSON.stringify({ action: 'accept', content: { name } }));
+      },
+      onServerNotification: (_method, params) => this.told.push(String(params)),
+      ...more,
+    };
+  }
+
+  call(tool: string, args: Record<string, unknown> = {}, more: HostCallOptions = {}): Promise<ToolResult> {
+    return host.call('a', tool, args, { ...this.options, ...more });
+  }
+}
+
+const textOf = (result: ToolResult): string =>
+  (result.json() as { content: { text: string }[] }).content[0]?.text as string;
+
+const start = async (more: Record<string, unknown> = {}, url?: string) => {
+  const client = { name: 'hostler', version: '0', capabilities: { elicitation: {} } };
+  const reach = url === undefined ? { command: process.execPath, args: [script] } : { url };
+  const entry = { ...reach, pins: 'off', trustAnnotations: true, ...more };
+  host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client });
+};
+
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-relay-'));
+});
+afterEach(async () => {
+  await host.close();
+  await listener?.close();
+  listener = undefined;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('what a shared server asks', () => {
+  test('reaches the one call that is under way, and its answer is neither kept nor the words of another era', async () => {
+    await start();
+    const ann = new Someone('ann');
+    const first = await ann.call('ask');
+    expect([textOf(first), first.era]).toEqual(['{"action":"accept","content":{"name":"ann"}}', 'legacy']);
+    await ann.call('ask');
+    expect([ann.asked, host.cacheStats().entries]).toEqual([['elicitation/create', 'elicitation/create'], 0]);
+  });
+
+  test('is refused while two calls are under way, and nobody hears of it', async () => {
+    await start();
+    const [ann, bob] = [new Someone('ann'), new Someone('bob')];
+    const stop = new AbortController();
+    const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
+    await eventually('the call hangs', () => bob.told.length === 1);
+    expect(textOf(await ann.call('ask'))).toBe(
+      'refused -32603: ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation per-client',
+    );
+    expect([ann.asked, bob.asked, ann.told]).toEqual([[], [], []]);
+    stop.abort();
+    expect((await hanging).code).toBe('cancelled');
+  });
+
+  test('is refused while a call that was given up may be behind it, and not after its late answer', async () => {
+    await start();
+    const [ann, bob] = [new Someone('ann'), new Someone('bob')];
+    const stop = new AbortController();
+    const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
+    await eventually('the call hangs', () => bob.told.length === 1);
+    stop.abort();
+    await hanging;
+    expect(textOf(await ann.call('ask'))).toContain('refused -32603: ambiguous: 2 requests');
+    expect([ann.asked, bob.asked]).toEqual([[], []]);
+    await ann.call('finish');
+    expect(textOf(await ann.call('ask'))).toContain('"ann"');
+  });
+
+  test('is refused when its caller cannot be asked', async () => {
+    await start();
+    expect(textOf(await host.call('a', 'ask'))).toBe(
+      'refused -32601: the client cannot be asked for elicitation/create',
+    );
+  });
+
+  test('reaches a prompt too, whose errors are answers', async () => {
+    await start();
+    const { options } = new Someone('ann');
+    const prompt = await host.request('a', 'prompts/get', '{"name":"greet"}', options);
+    expect([prompt.kind, prompt.era, prompt.bytes.toString()]).toEqual([
+      'result',
+      'legacy',
+      '{"description":"{\\"action\\":\\"accept\\",\\"content\\":{\\"name\\":\\"ann\\"}}","messages":[]}',
+    ]);
+    const error = await host.request('a', 'completion/complete', '{}', options);
+    expect([error.kind, JSON.parse(error.bytes.toString())]).toEqual([
+      'error',
+      { code: -32601, message: 'Method not found', data: { method: 'completion/complete' } },
+    ]);
+  });
+});
+
+test('over HTTP the stream says which call is asked, however many are under way', async () => {
+  await start({}, await startAskingHttp());
+  const [ann, bob] = [new Someone('ann'), new Someone('bob')];
+  const answers = await Promise.all([ann.call('ask'), bob.call('ask')]);
+  expect(answers.map(textOf)).toEqual(
+    ['ann', 'bob'].map((name) => JSON.stringify({ action: 'accept', content: { name } })),
+  );
+  expect([ann.asked.length, bob.asked.length]).toEqual([1, 1]);
+});
+
+test('the words of a relayed call reach the server, and what is for modern servers only does not', async () => {
+  await start();
+  const result = await host.call(
+    'a',
+    'echo',
+    { n: 1 },
+    { meta: '"traceparent":"00-1",\n"vendor/x":{"a":1}', members: '"requestState":"s"', capabilities: '{"roots":{}}' },
+  );
+  expect(JSON.parse(textOf(result))).toEqual({
+    _meta: { traceparent: '00-1', 'vendor/x': { a: 1 }, progressToken: expect.any(Number) },
+    name: 'echo',
+    requestState: 's',
+    arguments: { n: 1 },
+  });
+});
+
+describe('with an instance for each client', () => {
+  const ann = () => new Someone('ann', { instance: 'ann' });
+  const bob = () => new Someone('bob', { instance: 'bob' });
+  const instances = () => host.status().map((row) => row.instances);
+
+  test('each is asked itself, whoever else calls', async () => {
+    await start({ isolation: 'per-client' });
+    const everyone = [ann(), bob(), ann()];
+    const answers = await Promise.all(everyone.map((someone) => someone.call('ask')));
+    expect(
+      answers.map(textOf).map((told) => (told.includes('ann') ? 'ann' : told.includes('bob') ? 'bob' : told)),
+    ).toEqual(['ann', 'bob', 'ann']);
+    const pids = await Promise.all(everyone.map((someone) => someone.call('pid')));
+    expect(new Set(pids.map(textOf)).size).toBe(2);
+    expect(instances()).toEqual([2]);
+    const shared = textOf(await host.call('a', 'pid'));
+    expect(pids.map(textOf)).not.toContain(shared);
+    const prompt = await host.request('a', 'prompts/get', '{"name":"greet"}', bob().options);
+    expect(prompt.bytes.toString()).toContain('bob');
+  });
+
+  test('an instance goes with its client, and all go with the server', async () => {
+    await start({ isolation: 'per-client' });
+    const isAlive = (pid: string) => {
+      try {
+        return process.kill(Number(pid), 0);
+      } catch {
+        return false;
+      }
+    };
+    const [ofAnn, ofBob] = (await Promise.all([ann().call('pid'), bob().call('pid')])).map(textOf) as [string, string];
+    const upstreams: Pick<Upstreams, 'call' | 'request' | 'endInstance'> = host;
+    upstreams.endInstance('ann');
+    expect(instances()).toEqual([1]);
+    await eventually('that of ann is gone', () => !isAlive(ofAnn));
+    expect(isAlive(ofBob)).toBe(true);
+    await host.stop('a');
+    expect([instances(), isAlive(ofBob)]).toEqual([[0], false]);
+    expect((await failureOf(bob().call('pid'))).code).toBe('server_stopped');
+  });
+});
