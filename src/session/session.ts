@@ -30,6 +30,8 @@ export interface CallOptions {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   /** Lets progress move the deadline. */
   readonly extend?: DeadlineExtension | undefined;
+  /** Stays open for as long as the session does: neither its silence nor its being there says anything about the server. */
+  readonly isStanding?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
@@ -41,6 +43,8 @@ export interface LivenessHandlers {
   missed?(): void;
   /** Something was heard after all. */
   answered?(): void;
+  /** The server had forgotten a legacy session and has another now: it knows nothing of what was agreed in the old one. */
+  renewed?(): void;
 }
 
 export interface SessionHandlers extends PeerHandlers, LivenessHandlers {}
@@ -354,6 +358,7 @@ export class Session {
       .then((facts) => {
         this.#facts = facts;
         this.#renewals++;
+        this.#parts.handlers?.renewed?.();
       })
       .finally(() => {
         this.#renewing = undefined;

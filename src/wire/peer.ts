@@ -48,6 +48,8 @@ export interface RequestOptions {
   readonly http?: HttpFacts | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
   readonly uncancellable?: boolean;
+  /** Stays open for as long as the connection does, such as `subscriptions/listen`: it is not among what the server owes. */
+  readonly isStanding?: boolean | undefined;
 }
 
 export interface InboundNotification {
@@ -99,6 +101,8 @@ export class Peer implements ChannelListener {
   readonly #byToken = new Map<number, Pending>();
   readonly #inbound: InboundRequests;
   readonly #deadlines: Deadlines;
+  /** Of those pending, requests that are meant to stay open. */
+  #standing = 0;
   #nextId = 1;
   readonly #batch = new BatchSize();
   #era: Agreement['era'] | undefined;
@@ -125,7 +129,7 @@ export class Peer implements ChannelListener {
 
   /** Requests of ours that the server still owes an answer to. */
   get owed(): number {
-    return this.#pending.size;
+    return this.#pending.size - this.#standing;
   }
 
   /** When the server last said anything at all. */
@@ -171,8 +175,9 @@ export class Peer implements ChannelListener {
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
     const pending: Pending = { frame, options, done, onAbort, deadlineAtMs: options.deadlineAtMs };
     this.#pending.set(id, pending);
+    if (options.isStanding) this.#standing++;
     if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
-    frame.batch = this.#batch.next(this.#pending.size);
+    frame.batch = this.#batch.next(this.owed);
     const refusedNow = this.#send(frame);
     if (refusedNow) {
       this.#forget(id, pending);
@@ -357,9 +362,10 @@ export class Peer implements ChannelListener {
 
   #forget(id: number, { options, onAbort }: Pending): void {
     this.#pending.delete(id);
+    if (options.isStanding) this.#standing--;
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
-    if (this.#pending.size === 0) this.onClear?.();
+    if (this.#pending.size === this.#standing) this.onClear?.();
   }
 
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */

@@ -15,4 +15,5 @@ export const NOTIFICATION = {
   promptsChanged: 'notifications/prompts/list_changed',
   resourcesChanged: 'notifications/resources/list_changed',
   resourceUpdated: 'notifications/resources/updated',
+  acknowledged: 'notifications/subscriptions/acknowledged',
 } as const;

@@ -46,6 +46,8 @@ export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHt
 
 /** How long calls wait for the server to take `notifications/initialized`. */
 const initializedMsMax = 2_000;
+/** Modern: the request that a server answers with what it has to tell of its own accord, for as long as it is open. */
+const standingMethod = 'subscriptions/listen';
 
 export class StreamableHttpChannel implements Channel {
   readonly kind = 'streamable-http';
@@ -132,7 +134,9 @@ export class StreamableHttpChannel implements Channel {
     const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method));
     this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
-    this.#lane.add(call);
+    // What stays open must not take one of the places of those that are soon over.
+    if (frame.method === standingMethod) this.#dispatch(call, this.#streamPool);
+    else this.#lane.add(call);
     return undefined;
   }
 
@@ -168,10 +172,10 @@ export class StreamableHttpChannel implements Channel {
     };
   }
 
-  #dispatch(call: PostCall): void {
+  #dispatch(call: PostCall, pool = this.#callPool): void {
     const inSession = call.era === 'legacy' && call.frame.method !== 'initialize';
     if (inSession) call.sessionId = this.#headers.sessionId;
-    call.exchange = this.#post(call.frame, this.#callPool, call);
+    call.exchange = this.#post(call.frame, pool, call);
     call.token = this.#headers.token;
   }
 
@@ -211,7 +215,9 @@ export class StreamableHttpChannel implements Channel {
       opened: (call, status, headers) => this.#opened(call, status, headers),
       answered: (call) => {
         this.#forget(call);
-        if (call.streaming) this.#lane.linger(call);
+        if (!call.streaming) return;
+        if (call.frame.method === standingMethod) call.giveUp();
+        else this.#lane.linger(call);
       },
       failed: (call, error) => this.#fail(call, error),
       refused: (call, status, headers, rpcCode) => {
@@ -281,7 +287,7 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    this.#lane.released(call);
+    if (call.frame.method !== standingMethod) this.#lane.released(call);
   }
 
   async #end(): Promise<void> {
