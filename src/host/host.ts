@@ -45,16 +45,14 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
-import { KnownServers } from './known-servers.js';
+import { Knowledge } from './knowledge.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
-import { ServerRuns } from './server-runs.js';
 import { Servers } from './servers.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
-import { Subscriptions } from './subscriptions.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
@@ -73,9 +71,7 @@ export class Host {
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #catalogue: Catalogue;
-  readonly #known: KnownServers;
-  readonly #runs: ServerRuns;
-  readonly #subscriptions: Subscriptions;
+  readonly #knowledge: Knowledge;
   readonly #configured: ConfiguredServers;
   readonly #firstSight: FirstSight;
   readonly #discovery: Discovery;
@@ -123,9 +119,9 @@ export class Host {
       reading: (name) => this.#catalogue.reading(name),
       heard: (name, method, params) => {
         this.#catalogue.heard(name, method, params);
-        if (method === NOTIFICATION.resourceUpdated) this.#subscriptions.updated(name, params);
+        if (method === NOTIFICATION.resourceUpdated) this.#knowledge.subscriptions.updated(name, params);
       },
-      opened: (name, session, announce) => this.#runs.opened(name, session, announce),
+      opened: (name, session, announce) => this.#knowledge.runs.opened(name, session, announce),
       onProblem,
       authProvider: options.authProvider,
       histories: this.#histories,
@@ -146,17 +142,15 @@ export class Host {
     const { clean } = this.#connector;
     this.#configured = new ConfiguredServers(this.#servers, onProblem);
     this.#firstSight = new FirstSight(clock);
-    this.#known = new KnownServers({ findServer, pins: this.#pins, manifests: this.#state?.manifests, onProblem });
-    this.#subscriptions = new Subscriptions({
+    this.#knowledge = new Knowledge({
+      clock,
+      servers: this.#servers,
+      pins: this.#pins,
+      manifests: this.#state?.manifests,
       chargeRead: (server, uri, principal) => this.#catalogue.chargeRead(server, uri, principal),
-      lease: (server) => this.#servers.registry.lease(server),
-      ready: (server) => this.#servers.ready(server),
-      findServer,
-      runOf: (managed) => this.#runs.of(managed),
+      clean,
       onProblem,
     });
-    const uris = (server: string) => this.#subscriptions.uris(server);
-    this.#runs = new ServerRuns({ clock, findServer, known: this.#known, uris, clean, onProblem });
     const guards = () => this.#rules.guards;
     const known = {
       clock,
@@ -166,7 +160,7 @@ export class Host {
       guards,
       pins: this.#pins,
       budgets: this.#budgets,
-      known: this.#known,
+      known: this.#knowledge.known,
       cards: new ServerCards({ clock, random, clean }),
       clean,
       alive: this.#alive,
@@ -181,8 +175,8 @@ export class Host {
     this.#discovery = new Discovery({
       ...known,
       catalogue: this.#catalogue,
-      isSeen: (managed) => this.#known.isSeen(managed),
-      listsRead: async (managed) => this.#runs.of(managed)?.listsRead,
+      isSeen: (managed) => this.#knowledge.known.isSeen(managed),
+      listsRead: async (managed) => this.#knowledge.runs.of(managed)?.listsRead,
     });
     this.#learnAtBoot = options.learnAtBoot ?? false;
     this.#caller = new Caller({
@@ -355,12 +349,12 @@ export class Host {
 
   /** What can be said of a server at once, and without starting it; undefined when there is none of that name. */
   known(server: string): KnownServer | undefined {
-    return this.#closing === undefined ? this.#known.known(server) : undefined;
+    return this.#closing === undefined ? this.#knowledge.known.known(server) : undefined;
   }
 
   /** Told after what is known of a server, its state, or what may be seen of it changed. Returns what ends it. */
   onKnownChanged(listener: (server: string) => void): () => void {
-    return this.#known.onChanged(listener);
+    return this.#knowledge.known.onChanged(listener);
   }
 
   /** Whether the principal may see the server at all (`tool` undefined) or call this tool. Nothing is charged or told. */
@@ -381,7 +375,7 @@ export class Host {
 
   /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
   subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void> {
-    return this.#subscriptions.subscribe(server, uri, principal, updated);
+    return this.#knowledge.subscriptions.subscribe(server, uri, principal, updated);
   }
 
   /** Servers by group, as configured. */
@@ -427,13 +421,13 @@ export class Host {
   #forget(server: string): void {
     this.#cache.drop(server);
     this.#catalogue.drop(server);
-    this.#known.changed(server);
+    this.#knowledge.known.changed(server);
   }
 
   /** Others decide now who may see what. */
   #rulesChanged(servers: readonly string[] = this.#servers.names()): void {
     this.#catalogue.dropAll();
-    for (const server of servers) this.#known.changed(server);
+    for (const server of servers) this.#knowledge.known.changed(server);
   }
 
   #learnUnseen(): Promise<void> | undefined {
@@ -443,7 +437,7 @@ export class Host {
   #observe(event: SupervisorEvent): void {
     if (event.kind === 'state' && event.to === 'connecting') this.#catalogue.drop(event.server);
     this.#servers.observe(event);
-    this.#runs.observe(event);
+    this.#knowledge.runs.observe(event);
   }
 }
 

@@ -78,10 +78,12 @@ export class ServerRun {
     for (const list of announced[method] ?? []) this.#learners.get(list)?.changed(this.#parts.session);
   }
 
-  /** A legacy server has forgotten the session, and with it what it was told. */
+  /** A legacy server has forgotten the session, and with it what it was told; what it said meanwhile reached nobody. */
   renewed(): void {
     this.#told.clear();
+    if (!this.#isReady) return;
     this.#tellAll();
+    this.#announceAll();
   }
 
   /** Resolves when the server will tell of updates of this resource. */
@@ -125,19 +127,16 @@ export class ServerRun {
   // --- subscriptions
 
   #listenStream(capabilities: Buffer): ListenStream {
-    const { clock, session, uris, announce, clean, onProblem } = this.#parts;
-    const offered = listChanges.filter(({ capability }) => says(capabilities, capability, 'listChanged'));
-    return new ListenStream({
-      clock,
-      session,
-      listChanges: offered.map(({ member }) => member),
-      uris,
-      onGap: () => {
-        for (const { notification } of offered) announce(notification);
-      },
-      clean,
-      onProblem,
-    });
+    const { clock, session, uris, clean, onProblem } = this.#parts;
+    const offered = offeredChanges(capabilities).map(({ member }) => member);
+    const onGap = () => this.#announceAll();
+    return new ListenStream({ clock, session, listChanges: offered, uris, onGap, clean, onProblem });
+  }
+
+  /** Nobody listened for a while: whatever could have changed may have. */
+  #announceAll(): void {
+    for (const { notification } of offeredChanges(this.#parts.session.facts.capabilities))
+      this.#parts.announce(notification);
   }
 
   #tellAll(): void {
@@ -170,10 +169,11 @@ const listChanges: readonly {
   { capability: 'resources', member: 'resourcesListChanged', notification: NOTIFICATION.resourcesChanged },
 ];
 
-function says(capabilities: Buffer, capability: string, member: string): boolean {
-  const object = memberBytes(capabilities, capability);
-  return object !== undefined && memberText(object, member) === 'true';
-}
+const offeredChanges = (capabilities: Buffer) =>
+  listChanges.filter(({ capability }) => {
+    const object = memberBytes(capabilities, capability);
+    return object !== undefined && memberText(object, 'listChanged') === 'true';
+  });
 
 /** Without the tools: those are known before a run is ready. */
 function offeredLists(capabilities: Buffer): ListMethod[] {
