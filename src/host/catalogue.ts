@@ -108,6 +108,11 @@ export class Catalogue {
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
+  /** Whether the principal may read what the server holds. Nothing is charged or told. */
+  mayRead(server: string, principal: Principal): boolean {
+    return denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' }) === undefined;
+  }
+
   /** Throws unless the principal may read this of the server now; it is charged for it. */
   chargeRead(server: string, uri: string, principal: Principal): void {
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);

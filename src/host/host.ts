@@ -147,7 +147,10 @@ export class Host {
       servers: this.#servers,
       pins: this.#pins,
       manifests: this.#state?.manifests,
-      chargeRead: (server, uri, principal) => this.#catalogue.chargeRead(server, uri, principal),
+      reads: {
+        chargeRead: (server, uri, principal) => this.#catalogue.chargeRead(server, uri, principal),
+        mayRead: (server, principal) => this.#catalogue.mayRead(server, principal),
+      },
       clean,
       onProblem,
     });

@@ -16,7 +16,7 @@ export interface KnowledgeParts {
   readonly servers: Servers;
   readonly pins: Pins;
   readonly manifests: Manifests | undefined;
-  readonly chargeRead: SubscriptionsParts['chargeRead'];
+  readonly reads: Pick<SubscriptionsParts, 'chargeRead' | 'mayRead'>;
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
 }
@@ -26,11 +26,11 @@ export class Knowledge {
   readonly runs: ServerRuns;
   readonly subscriptions: Subscriptions;
 
-  constructor({ clock, servers, pins, manifests, chargeRead, clean, onProblem }: KnowledgeParts) {
+  constructor({ clock, servers, pins, manifests, reads, clean, onProblem }: KnowledgeParts) {
     const findServer = (name: string) => servers.find(name);
     this.known = new KnownServers({ findServer, pins, manifests, onProblem });
     this.subscriptions = new Subscriptions({
-      chargeRead,
+      ...reads,
       lease: (server) => servers.registry.lease(server),
       ready: (server) => servers.ready(server),
       findServer,

@@ -15,6 +15,7 @@ const item = (key: string, description = ''): ListedItem => ({
   key,
   raw: Buffer.from(JSON.stringify({ name: key, description, inputSchema: { type: 'object' } })),
 });
+const offered = ['prompts/list'] as const;
 const hints = { ttlMs: 0, isPublic: false };
 const facts: KnownFacts = {
   era: 'legacy',
@@ -71,25 +72,33 @@ const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 test('what is the same changes, tells and writes nothing', async () => {
   const { known, managed, learn, saved, told, revision } = open();
   learn(item('t'));
-  known.learnFacts(managed, facts);
+  known.learnFacts(managed, facts, offered);
   known.learnList(managed, 'prompts/list', { items: [item('p')], ...hints });
   const before = revision();
   await settle();
-  expect([told, saved.length]).toEqual([['a'], 3]);
+  expect([told, saved.length]).toEqual([['a'], 1]);
+  known.keep(managed);
+  known.keep(managed);
+  expect(saved.length).toBe(2);
   learn(item('t'));
-  known.learnFacts(managed, { ...facts, serverInfo: Buffer.from('{"name":"a"}') });
+  known.learnFacts(managed, { ...facts, serverInfo: Buffer.from('{"name":"a"}') }, offered);
   known.learnList(managed, 'prompts/list', { items: [item('p')], ...hints });
   await settle();
-  expect([told.length, saved.length, revision()]).toEqual([1, 3, before]);
-  expect([...(saved[2]?.lists.keys() ?? [])]).toEqual(['tools/list', 'prompts/list']);
+  known.keep(managed);
+  expect([told.length, saved.length, revision()]).toEqual([1, 2, before]);
+  expect([...(saved[1]?.lists.keys() ?? [])]).toEqual(['tools/list', 'prompts/list']);
+  // A run that offers less than the one before.
+  known.learnFacts(managed, facts, []);
+  expect([...(known.known('a')?.lists.keys() ?? [])]).toEqual(['tools/list']);
+  expect(revision()).toBeGreaterThan(before);
 });
 
 test('each change counts up, and a list that was never read is not there', () => {
   const { known, managed, revision } = open();
   const revisions = [revision()];
-  known.learnFacts(managed, facts);
+  known.learnFacts(managed, facts, offered);
   revisions.push(revision());
-  known.learnFacts(managed, { ...facts, serverInfo: undefined });
+  known.learnFacts(managed, { ...facts, serverInfo: undefined }, offered);
   revisions.push(revision());
   known.learnList(managed, 'prompts/list', { items: [], ...hints });
   revisions.push(revision());
@@ -162,7 +171,8 @@ test('what was kept is there at once; what another of the name learns is not mix
   const next = make({ args: ['other'] });
   servers.set('a', next);
   expect(known.isSeen(next)).toBe(false);
-  known.learnFacts(managed, { ...facts, version: 'late' });
+  known.learnFacts(managed, { ...facts, version: 'late' }, offered);
+  known.keep(managed);
   expect([known.known('a')?.facts, saved.length]).toEqual([undefined, 0]);
   expect(revision()).toBeGreaterThan(before);
 });

@@ -26,18 +26,20 @@ export interface KnownParts {
 /** How long a list may be kept, as its server said. */
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
-interface Record {
+interface Held {
   facts: KnownFacts | undefined;
   /** As the server wrote them. */
   readonly lists: Map<ListMethod, KnownList>;
   /** With the tools as they may be shown; made when it is asked for. */
   shown: ReadonlyMap<ListMethod, KnownList> | undefined;
   revision: number;
+  /** Not written down yet. */
+  isUnsaved: boolean;
 }
 
 export class KnownServers {
   readonly #parts: KnownParts;
-  readonly #records = new WeakMap<ManagedServer, Record>();
+  readonly #records = new WeakMap<ManagedServer, Held>();
   readonly #listeners = new Set<(server: string) => void>();
   /** Changed, and not told yet. */
   readonly #untold = new Set<string>();
@@ -94,7 +96,7 @@ export class KnownServers {
     const { name } = managed.definition;
     const { facts, lists } = this.#load(managed);
     const revision = ++this.#revisions;
-    this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision });
+    this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved: false });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
   }
@@ -109,11 +111,13 @@ export class KnownServers {
     if (isNews) record.lists.set('tools/list', list);
     record.shown = this.#shown(managed.definition.name, managed, record.lists);
     const [was, is] = [shown, record.shown].map((lists) => lists?.get('tools/list'));
-    if (!was || !is || !sameList(was, is)) this.#bump(managed, record);
-    if (isNews) this.#save(managed, record);
+    if (!was || !is || !sameList(was, is)) this.#told(managed, record);
+    if (!isNews) return;
+    record.isUnsaved = true;
+    this.keep(managed);
   }
 
-  /** Any list but that of the tools. */
+  /** Any list but that of the tools. Written down with `keep`. */
   learnList(managed: ManagedServer, method: ListMethod, list: KnownList): void {
     const record = this.#recordOf(managed);
     const before = record.lists.get(method);
@@ -121,23 +125,43 @@ export class KnownServers {
     record.lists.set(method, list);
     record.shown = undefined;
     this.#bump(managed, record);
-    this.#save(managed, record);
   }
 
-  learnFacts(managed: ManagedServer, facts: KnownFacts): void {
+  /** `offered`: lists beside the tools that it has now; others that it had once are forgotten. Written down with `keep`. */
+  learnFacts(managed: ManagedServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(managed);
-    if (record.facts && sameFacts(record.facts, facts)) return;
+    const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
+    if (gone.length === 0 && record.facts && sameFacts(record.facts, facts)) return;
     record.facts = facts;
+    for (const method of gone) record.lists.delete(method);
+    if (gone.length > 0) record.shown = undefined;
     this.#bump(managed, record);
-    this.#save(managed, record);
+  }
+
+  /**
+   * Writes down what is new: apart from learning it, so that the lists of a run are one write. That it cannot be written is
+   * no fault of the server: it is known here all the same.
+   */
+  keep(managed: ManagedServer): void {
+    const { definition, fingerprint } = managed;
+    const record = this.#records.get(managed);
+    // Of one that was replaced meanwhile nothing is kept: its name is another's.
+    if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
+    record.isUnsaved = false;
+    try {
+      this.#parts.manifests?.save(definition.name, fingerprint, record);
+    } catch (error) {
+      this.#parts.onProblem(error);
+    }
   }
 
   // --- inside
 
-  #recordOf(managed: ManagedServer): Record {
+  #recordOf(managed: ManagedServer): Held {
     let record = this.#records.get(managed);
     if (!record) {
-      record = { facts: undefined, lists: new Map(), shown: undefined, revision: ++this.#revisions };
+      const revision = ++this.#revisions;
+      record = { facts: undefined, lists: new Map(), shown: undefined, revision, isUnsaved: false };
       this.#records.set(managed, record);
     }
     return record;
@@ -173,7 +197,14 @@ export class KnownServers {
     return shown;
   }
 
-  #bump({ definition }: ManagedServer, record: Record): void {
+  /** What is written down is another now. */
+  #bump(managed: ManagedServer, record: Held): void {
+    record.isUnsaved = true;
+    this.#told(managed, record);
+  }
+
+  /** What is shown is another now. */
+  #told({ definition }: ManagedServer, record: Held): void {
     record.revision = ++this.#revisions;
     this.changed(definition.name);
   }
@@ -200,18 +231,6 @@ export class KnownServers {
       // What is not known is read again.
       this.#parts.onProblem(error);
       return noManifest;
-    }
-  }
-
-  /** That it cannot be written down is no fault of the server: it is known here all the same. */
-  #save(managed: ManagedServer, record: Record): void {
-    const { definition, fingerprint } = managed;
-    // Of one that was replaced meanwhile nothing is kept: its name is another's.
-    if (this.#parts.findServer(definition.name) !== managed) return;
-    try {
-      this.#parts.manifests?.save(definition.name, fingerprint, record);
-    } catch (error) {
-      this.#parts.onProblem(error);
     }
   }
 }

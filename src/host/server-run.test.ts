@@ -15,6 +15,8 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
   const asked: string[] = [];
   const learnt: ListMethod[] = [];
   const announced: string[] = [];
+  /** How much had been learnt each time. */
+  const keeps: number[] = [];
   const problems: unknown[] = [];
   const set = { uris: [] as string[], closedBy: undefined as HostError | undefined };
   const isRefused = (what: string) => refuse.includes(what);
@@ -41,24 +43,26 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
     clock,
     session,
     learn: (method) => learnt.push(method),
+    keep: () => keeps.push(learnt.length),
     uris: () => set.uris,
     announce: (method) => announced.push(method),
     clean: (text) => text,
     onProblem: (error) => problems.push(error),
   });
   run.begin();
-  return { clock, run, set, asked, learnt, announced, problems };
+  return { clock, run, set, asked, learnt, keeps, announced, problems };
 }
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test('what it offers is read when it is ready, one after the other; what fails leaves the others', async () => {
-  const { run, asked, learnt, problems } = open({ refuse: ['resources/list'] });
+  const { run, asked, learnt, keeps, problems } = open({ refuse: ['resources/list'] });
   expect(asked).toEqual([]);
   run.ready();
   await run.listsRead;
   expect(asked).toEqual(['prompts/list', 'resources/list', 'resources/templates/list']);
   expect([learnt, problems.length]).toEqual([['prompts/list', 'resources/templates/list'], 1]);
+  expect([keeps, run.offeredLists]).toEqual([[2], asked]);
   const bare = open({ capabilities: '{"tools":{}}' });
   bare.run.ready();
   await bare.run.listsRead;
@@ -66,7 +70,7 @@ test('what it offers is read when it is ready, one after the other; what fails l
 });
 
 test('what changed is read again, and nothing before it is ready', async () => {
-  const { clock, run, asked } = open();
+  const { clock, run, asked, keeps } = open();
   run.heard(NOTIFICATION.promptsChanged, undefined);
   await clock.advanceAsync(1_000);
   expect(asked).toEqual([]);
@@ -78,6 +82,7 @@ test('what changed is read again, and nothing before it is ready', async () => {
   run.heard(NOTIFICATION.toolsChanged, undefined);
   await clock.advanceAsync(1_000);
   expect(asked.sort()).toEqual(['resources/list', 'resources/templates/list']);
+  expect(keeps).toEqual([3, 4, 5]);
 });
 
 test('a server is told of each change of what is wanted, in order, and only of changes', async () => {

@@ -21,6 +21,8 @@ export interface RunParts {
   readonly session: Session;
   /** A list that is not of tools was read. */
   readonly learn: (method: ListMethod, list: ServerList) => void;
+  /** What was learnt is complete for now. */
+  readonly keep: () => void;
   /** Resources that somebody subscribed to, now. */
   readonly uris: () => readonly string[];
   /** As if the server had said so. */
@@ -46,6 +48,8 @@ export class ServerRun {
   readonly #turns = new Turns();
   #reading: Promise<void> | undefined;
   #isReady = false;
+  /** All were read once. */
+  #isRead = false;
 
   constructor(parts: RunParts) {
     this.#parts = parts;
@@ -64,6 +68,11 @@ export class ServerRun {
     this.#isReady = true;
     this.#reading = this.#readAll();
     if (!this.#listen) this.#tellAll();
+  }
+
+  /** Those of its lists that are not tools. */
+  get offeredLists(): readonly ListMethod[] {
+    return [...this.#learners.keys()];
   }
 
   /** Resolves when its lists were read once, or could not be. */
@@ -106,15 +115,19 @@ export class ServerRun {
   // --- lists
 
   #learner(method: ListMethod): ListLearner {
-    const { clock, learn, onProblem } = this.#parts;
-    return new ListLearner(method, clock, () => (list) => learn(method, list), onProblem);
+    const { clock, learn, keep, onProblem } = this.#parts;
+    const begin = () => (list: ServerList) => {
+      learn(method, list);
+      if (this.#isRead) keep();
+    };
+    return new ListLearner(method, clock, begin, onProblem);
   }
 
   /** One after the other: whoever calls now is in more of a hurry. */
   async #readAll(): Promise<void> {
-    const { clock, session, onProblem } = this.#parts;
+    const { clock, session, keep, onProblem } = this.#parts;
     for (const learner of this.#learners.values()) {
-      if (session.closedBy) return;
+      if (session.closedBy) break;
       try {
         await learner.readOnce(session, { deadlineAtMs: clock.nowMs() + readMsMax });
       } catch (error) {
@@ -122,6 +135,8 @@ export class ServerRun {
         if (!session.closedBy) onProblem(error);
       }
     }
+    this.#isRead = true;
+    keep();
   }
 
   // --- subscriptions

@@ -16,7 +16,7 @@ import { ServerRun } from './server-run.js';
 export interface ServerRunsParts {
   readonly clock: Clock;
   readonly findServer: (name: string) => ManagedServer | undefined;
-  readonly known: Pick<KnownServers, 'learnFacts' | 'learnList' | 'changed'>;
+  readonly known: Pick<KnownServers, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
   /** Resources of the server that somebody subscribed to, now. */
   readonly uris: (server: string) => readonly string[];
   readonly clean: (text: string) => string;
@@ -44,6 +44,7 @@ export class ServerRuns {
         if (!managed || findServer(name) !== managed) return;
         known.learnList(managed, method, { items, ttlMs, isPublic: cacheScope === 'public' });
       },
+      keep: () => managed && known.keep(managed),
       uris: () => uris(name),
       announce,
       clean,
@@ -74,9 +75,9 @@ export class ServerRuns {
     const managed = this.#parts.findServer(name);
     const session = managed?.supervisor.current?.connection;
     if (!managed || !session) return;
-    this.#parts.known.learnFacts(managed, kept(session.facts));
     const run = this.#bySession.get(session);
     if (!run) return;
+    this.#parts.known.learnFacts(managed, kept(session.facts), run.offeredLists);
     this.#byName.set(name, run);
     run.ready();
   }

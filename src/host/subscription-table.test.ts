@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { fakePrincipal } from '../../test/fakes/policy-call.js';
 import {
   type Subscriber,
   SubscriptionTable,
@@ -10,7 +11,7 @@ import {
 const subscriber = (uri: string, principal = 'ada', server = 'a'): Subscriber => ({
   server,
   uri,
-  principal,
+  principal: fakePrincipal(principal),
   updated: () => {},
 });
 const refusal = (add: () => void) => {

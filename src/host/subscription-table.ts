@@ -6,6 +6,8 @@
  * in resources, in characters, and for each principal.
  */
 import { HostError } from '../kernel/errors.js';
+import type { Principal } from '../policy/call.js';
+import { principalKey } from '../policy/joint-key.js';
 
 /** Of one server. */
 export const subscribedUrisMax = 1_000;
@@ -17,8 +19,7 @@ export const subscriptionsPerPrincipalMax = 100;
 export interface Subscriber {
   readonly server: string;
   readonly uri: string;
-  /** Of whoever subscribes (`principalKey`). */
-  readonly principal: string;
+  readonly principal: Principal;
   readonly updated: (params: Buffer) => void;
 }
 
@@ -33,7 +34,8 @@ export class SubscriptionTable {
 
   /** Throws when there are too many. */
   add(subscriber: Subscriber): void {
-    const { server, uri, principal } = subscriber;
+    const { server, uri } = subscriber;
+    const principal = principalKey(subscriber.principal);
     const row: ServerRow = this.#rows.get(server) ?? { byUri: new Map(), byPrincipal: new Map(), chars: 0 };
     const own = row.byPrincipal.get(principal) ?? 0;
     if (own >= subscriptionsPerPrincipalMax) throw tooMany(server, 'principal', subscriptionsPerPrincipalMax);
@@ -51,7 +53,8 @@ export class SubscriptionTable {
 
   /** One that is not there is as good as removed. */
   remove(subscriber: Subscriber): void {
-    const { server, uri, principal } = subscriber;
+    const { server, uri } = subscriber;
+    const principal = principalKey(subscriber.principal);
     const row = this.#rows.get(server);
     const subscribers = row?.byUri.get(uri);
     if (!row || !subscribers?.delete(subscriber)) return;

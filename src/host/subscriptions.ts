@@ -3,11 +3,10 @@
  * the same, given back with the last of them.
  * Not here: who wants what (subscription-table.ts), how a server is told (server-run.ts).
  *
- * Invariants: whoever subscribes may read the server; a server is held open for as long as anybody is subscribed; what a
+ * Invariants: whoever subscribes may read the server, and hears of it for as long as it may; a server is held open for as long as anybody is subscribed; what a
  * listener throws disturbs nobody.
  */
 import type { Principal } from '../policy/call.js';
-import { principalKey } from '../policy/joint-key.js';
 import type { Lease } from '../registry/lease.js';
 import { memberString } from '../wire/json-members.js';
 import type { ManagedServer } from './managed-server.js';
@@ -17,6 +16,8 @@ import { type Subscriber, SubscriptionTable } from './subscription-table.js';
 export interface SubscriptionsParts {
   /** Throws unless the principal may read this of the server; asking is charged. */
   readonly chargeRead: (server: string, uri: string, principal: Principal) => void;
+  /** Whether it still may. */
+  readonly mayRead: (server: string, principal: Principal) => boolean;
   /** Throws when there is no such server. */
   readonly lease: (server: string) => Lease;
   readonly ready: (server: string) => Promise<ManagedServer>;
@@ -43,7 +44,7 @@ export class Subscriptions {
     const { chargeRead, lease, ready, runOf } = this.#parts;
     chargeRead(server, uri, principal);
     const held = lease(server);
-    const subscriber: Subscriber = { server, uri, principal: principalKey(principal), updated };
+    const subscriber: Subscriber = { server, uri, principal, updated };
     try {
       this.#table.add(subscriber);
       await runOf(await ready(server))?.subscribe(uri);
@@ -63,9 +64,9 @@ export class Subscriptions {
   updated(server: string, params: Buffer | undefined): void {
     const uri = params && memberString(params, 'uri');
     if (params === undefined || uri === undefined) return;
-    for (const { updated } of this.#table.of(server, uri)) {
+    for (const { updated, principal } of this.#table.of(server, uri)) {
       try {
-        updated(params);
+        if (this.#parts.mayRead(server, principal)) updated(params);
       } catch (error) {
         this.#parts.onProblem(error);
       }

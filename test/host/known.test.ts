@@ -4,6 +4,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import { describe, expect, test } from 'vitest';
+import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost } from '../../src/host/host.js';
 import { embedder } from '../../src/host/host-interface.js';
 import { eventually } from '../eventually.js';
@@ -97,7 +98,7 @@ describe.each(eras)('a %s server', (era) => {
 
   test('whoever subscribes hears of updates, over a restart too, and the server is asked once for all', async () => {
     const listed = await ListedHost.open(era);
-    const { host } = listed;
+    const host: Omit<Upstreams, 'request' | 'endInstance'> & typeof listed.host = listed.host;
     const heard: string[] = [];
     const subscribe = (who: string, uri: string) =>
       host.subscribe('a', uri, fakePrincipal(who), (params) => {
@@ -153,7 +154,15 @@ describe('subscriptions', () => {
     expect([refused.code, listed.asked('start').length, host.status()[0]?.ref_count]).toEqual(['denied', 0, 0]);
     const unknown = await failureOf(host.subscribe('b', 'r:1', as('all'), () => {}));
     expect(unknown.code).toBe('denied');
-    (await host.subscribe('a', 'r:1', as('all'), () => {}))();
+    const heard: string[] = [];
+    const end = await host.subscribe('a', 'r:1', as('all'), (params) => heard.push(String(params)));
+    await listed.say('resources/updated', { uri: 'r:1', n: 1 });
+    host.setAllowlist(({ principal }) =>
+      principal.id === 'all' ? { allow: false, reason: 'no more' } : { allow: true },
+    );
+    await listed.say('resources/updated', { uri: 'r:1', n: 2 });
+    expect(heard.map((params) => (JSON.parse(params) as { n: number }).n)).toEqual([1]);
+    end();
     expect([host.isAllowed(as('some'), 'a', undefined), host.isAllowed(as('some'), 'a', 'say')]).toEqual([true, true]);
     expect([host.isAllowed(as('some'), 'a', 'end'), host.isAllowed(as('none'), 'a', undefined)]).toEqual([
       false,
