@@ -13,14 +13,15 @@ test('with nothing unseen there is nothing to wait for', async () => {
 });
 
 test('all wait for the same, until all were seen or could not be', async () => {
-  const sight = new FirstSight(new FakeClock());
+  const clock = new FakeClock();
+  const sight = new FirstSight(clock);
   const seen = deferred();
   sight.begin([undefined, Promise.reject(new Error('could not be')), seen.promise]);
   const waiting = sight.wait();
   expect(sight.wait()).toBe(waiting);
   seen.resolve();
   await waiting;
-  expect(sight.wait()).toBeUndefined();
+  expect([sight.wait(), clock.pendingTimers]).toEqual([undefined, 0]);
 });
 
 test('what was seen before anybody asked is over', async () => {

@@ -197,7 +197,7 @@ describe('a modern server is listened to', () => {
     expect(listed.asked('unlisten').length).toBe(1);
   });
 
-  test('over HTTP as well, without one of the places of calls, and again after its stream was cut', async () => {
+  test('over HTTP as well, and again after its stream was cut', async () => {
     const streams: ServerResponse[] = [];
     let tools = 0;
     const server = await startServer(({ id, rpcMethod }, response) => {

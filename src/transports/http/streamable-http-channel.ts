@@ -80,7 +80,8 @@ export class StreamableHttpChannel implements Channel {
     this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#callPool = openPool(spec, deps, connections);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
-    this.#streamPool = openPool(spec, deps, connections);
+    // One stream may take the place of another that is still open.
+    this.#streamPool = openPool(spec, deps, Math.max(connections, 2));
     this.#host = this.#callHost(new MessageDecoder(this.counters));
     this.#lane = new CallLane(connections, (call) => this.#dispatch(call));
     this.#notices = new NoticeLane({
