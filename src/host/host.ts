@@ -130,12 +130,12 @@ export class Host {
       clock,
       supervise,
       onCircuit: (name) => (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
-      forget: (name) => this.#forget(name),
-      recall: (managed) => {
-        this.#pins.forget(managed.definition.name);
-        this.#throttle.forget(managed.definition.name);
-        this.#catalogue.recall(managed);
+      forget: (name) => {
+        this.#forget(name);
+        this.#pins.forget(name);
+        this.#throttle.forget(name);
       },
+      recall: (managed) => this.#catalogue.recall(managed),
     });
     const serverOf = (name: string) => this.#servers.get(name);
     const findServer = (name: string) => this.#servers.find(name);

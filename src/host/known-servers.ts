@@ -96,7 +96,9 @@ export class KnownServers {
     const { name } = managed.definition;
     const { facts, lists } = this.#load(managed);
     const revision = ++this.#revisions;
-    this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved: false });
+    // Of many servers at rest nothing is known: they take no room here.
+    if (facts || lists.size > 0)
+      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved: false });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
   }
