@@ -1,6 +1,7 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export type { ServerDefinition } from './config/server-definition.js';
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
+export type { Reconfigured } from './host/configured-servers.js';
 export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
@@ -12,6 +13,9 @@ export type {
   HostOptions,
   HostRequestOptions,
   HostTool,
+  KnownFacts,
+  KnownList,
+  KnownServer,
   ListOptions,
   RelayOptions,
   ResourceResult,

@@ -12,7 +12,9 @@ import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { Catalogue } from './catalogue.js';
+import { KnownServers } from './known-servers.js';
 import { ManagedServer } from './managed-server.js';
+import type { Manifest } from './manifests-table.js';
 
 const item = (key: string, more = ''): ListedItem => ({ key, raw: Buffer.from(`{"name":"${key}"${more}}`) });
 const listOf = (names: string[], part: Partial<ServerList> = {}): ServerList => ({
@@ -64,6 +66,19 @@ function open(part: Record<string, unknown> = {}) {
   const pins = new Pins({ store: memoryPinStore() });
   const ceilings = new Map<string, CallCeiling>();
   const budgets = new CallBudgets(clock, () => ({ principals: ceilings, roles: new Map() }));
+  const toolsOf = ({ lists }: Manifest) => keysOf(lists.get('tools/list')?.items ?? []);
+  const known = new KnownServers({
+    findServer: (name) => servers.get(name),
+    pins,
+    manifests: {
+      load: () => ({
+        facts: undefined,
+        lists: new Map([['tools/list', { items: [item('recalled')], ttlMs: 0, isPublic: false }]]),
+      }),
+      save: (_name, _print, manifest) => saved.push(toolsOf(manifest)),
+    },
+    onProblem: (error) => expect.unreachable(String(error)),
+  });
   const catalogue = new Catalogue({
     clock,
     serverOf: (name) => {
@@ -75,12 +90,11 @@ function open(part: Record<string, unknown> = {}) {
     guards: () => guards,
     pins,
     budgets,
-    manifests: { load: () => [item('recalled')], save: (_name, _print, tools) => saved.push(keysOf(tools)) },
+    known,
     clean: (text) => text,
     alive: new KeepAlive(),
     onToolsChanged: (name) => dropped.push(name),
     onPins: () => {},
-    onProblem: (error) => expect.unreachable(String(error)),
     onDenied: () => {},
   });
   const statusOf = (tool: string) => pins.statusOf('a', tool);

@@ -28,8 +28,8 @@ import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
+import { type KnownServers, type ListHints, sameItems } from './known-servers.js';
 import type { ManagedServer } from './managed-server.js';
-import type { Manifests } from './manifests-table.js';
 
 export interface CatalogueParts {
   readonly clock: Clock;
@@ -40,10 +40,10 @@ export interface CatalogueParts {
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
   readonly budgets: Pick<CallBudgets, 'charge'>;
-  readonly manifests: Manifests | undefined;
+  /** What is kept of servers, of their tools here. */
+  readonly known: Pick<KnownServers, 'recall' | 'learnTools'>;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
-  readonly onProblem: (error: unknown) => void;
   readonly onDenied: (request: GuardRequest) => void;
   /** What old answers were given for is no longer there. */
   readonly onToolsChanged: (server: string) => void;
@@ -57,11 +57,11 @@ const readDeadlineMs = 60_000;
 const uriCharsMax = 8_192;
 
 /** What a server answered, and for how long it may be kept. */
-interface Answered {
+interface Answered extends ListHints {
   readonly items: readonly KeptItem[];
-  readonly ttlMs: number;
-  readonly isPublic: boolean;
 }
+
+type Learn = (items: readonly ListedItem[], hints: ListHints) => void;
 
 export class Catalogue {
   readonly #parts: CatalogueParts;
@@ -101,13 +101,23 @@ export class Catalogue {
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
+    this.chargeRead(server, uri, principal);
+    const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
+    const { raw: bytes } = item as KeptItem;
+    return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
+  }
+
+  /** Whether the principal may read what the server holds. Nothing is charged or told. */
+  mayRead(server: string, principal: Principal): boolean {
+    return denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' }) === undefined;
+  }
+
+  /** Throws unless the principal may read this of the server now; it is charged for it. */
+  chargeRead(server: string, uri: string, principal: Principal): void {
     if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
     const refused = this.#parts.budgets.charge({ principal, server });
     if (refused) throw refused;
-    const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
-    const { raw: bytes } = item as KeptItem;
-    return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
   /** Those that the principal may call. */
@@ -130,7 +140,7 @@ export class Catalogue {
     const learn = this.#reading(managed);
     const judge = (list: ServerList) => {
       const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
-      learn(list.items);
+      learn(list.items, answeredList(list));
       // Read for nobody in particular: only what is for everybody can be kept.
       if (isCurrent && list.cacheScope === 'public')
         this.#keep(managed, { server, method: 'tools/list', uri: '', principal: embedder }, answeredList(list));
@@ -169,14 +179,14 @@ export class Catalogue {
   /** What was known of a server of this very definition when it last ran, so that it can be described without being started. */
   recall(managed: ManagedServer): void {
     const { name } = managed.definition;
-    managed.learn(this.#parts.manifests?.load(name, managed.fingerprint) ?? [], this.#isApproved(name));
+    managed.learn(this.#parts.known.recall(managed), this.#isApproved(name));
   }
 
   /** The same tools, judged anew: a pin was approved. */
   judgeAnew(server: string): void {
     const managed = this.#parts.serverOf(server);
     this.#cache.drop(server);
-    this.#learn(managed, managed.tools);
+    this.#learn(managed, managed.tools, undefined);
   }
 
   // --- inside
@@ -209,7 +219,7 @@ export class Catalogue {
 
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
-    let learn: ((items: readonly ListedItem[]) => void) | undefined;
+    let learn: Learn | undefined;
     let epoch: number | undefined;
     const attempt = async ({ deadlineAtMs }: Pick<ReadLimits, 'deadlineAtMs'>): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
@@ -226,7 +236,7 @@ export class Catalogue {
     const preparing = learn && this.#parts.pins.prepare(server, answered.items);
     if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
-    learn?.(answered.items);
+    learn?.(answered.items, answered);
     if (isCurrent) this.#keep(managed, question, answered);
     return answered.items;
   }
@@ -247,18 +257,19 @@ export class Catalogue {
     this.#cache.put(question, answered.items, answered, epoch);
   }
 
-  #reading(managed: ManagedServer): (items: readonly ListedItem[]) => void {
+  #reading(managed: ManagedServer): Learn {
     const reading = ++this.#readings;
-    return (items) => {
+    return (items, hints) => {
       if (this.#parts.findServer(managed.definition.name) !== managed) return;
       if ((this.#learntFrom.get(managed) ?? 0) > reading) return;
       this.#learntFrom.set(managed, reading);
-      this.#learn(managed, items);
+      this.#learn(managed, items, hints);
     };
   }
 
-  #learn(managed: ManagedServer, items: readonly ListedItem[]): void {
-    const { pins, clock, onToolsChanged, onPins } = this.#parts;
+  /** `hints` undefined: the same list as before, judged anew. */
+  #learn(managed: ManagedServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
+    const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
     const { changes, isFirstSight } = pins.observe(name, items, clock.date());
@@ -268,17 +279,9 @@ export class Catalogue {
       this.#cache.drop(name);
       onToolsChanged(name);
     }
-    managed.learn(isNews ? items : managed.tools, this.#isApproved(name));
-    if (isNews) this.#remember(managed, items);
-  }
-
-  /** That it cannot be written down is no fault of the server: it is known here all the same. */
-  #remember({ definition, fingerprint }: ManagedServer, items: readonly ListedItem[]): void {
-    try {
-      this.#parts.manifests?.save(definition.name, fingerprint, items);
-    } catch (error) {
-      this.#parts.onProblem(error);
-    }
+    const tools = isNews ? items : managed.tools;
+    managed.learn(tools, this.#isApproved(name));
+    known.learnTools(managed, tools, hints);
   }
 
   #isApproved(server: string): (tool: string) => boolean {
@@ -291,9 +294,6 @@ const answeredList = ({ items, ttlMs, cacheScope }: ServerList): Answered => ({
   ttlMs,
   isPublic: cacheScope === 'public',
 });
-
-const sameItems = (a: readonly ListedItem[], b: readonly ListedItem[]): boolean =>
-  a.length === b.length && a.every(({ key, raw }, i) => key === b[i]?.key && raw.equals(b[i].raw));
 
 const left =
   (server: string, method: string) =>

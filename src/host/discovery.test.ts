@@ -74,6 +74,8 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
       },
     },
     cards: { read: async (source) => ({ source, tools: [item('from_card')] }) as unknown as ServerCard },
+    isSeen: ({ tools }) => tools.length > 0,
+    listsRead: async () => {},
     onProblem: (error) => problems.push(error),
     ...more,
   });

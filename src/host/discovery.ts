@@ -27,6 +27,10 @@ export interface DiscoveryParts {
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
   readonly cards: Pick<ServerCards, 'read'>;
+  /** Whether anything is known of it. */
+  readonly isSeen: (managed: ManagedServer) => boolean;
+  /** Resolves when all its lists were read once in its run, or could not be. */
+  readonly listsRead: (managed: ManagedServer) => Promise<void>;
   readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -72,18 +76,44 @@ export class Discovery {
     return cards.read(card);
   }
 
-  /** Starts each server of which nothing is known, once and a few at a time, and gives it back when its tools are known. */
-  async learnUnseen(): Promise<void> {
-    const { names, serverOf } = this.#parts;
-    const unseen = names().filter((name) => {
-      const { definition, tools, supervisor } = serverOf(name);
-      return definition.isEnabled && tools.length === 0 && supervisor.snapshot().state === 'registered';
+  /**
+   * Starts each server of which nothing is known, once and a few at a time, and gives it back when its lists are known.
+   * Undefined when there is none.
+   */
+  learnUnseen(): Promise<void> | undefined {
+    const unseen = this.#unseen('registered');
+    return unseen.length === 0 ? undefined : eachOf(unseen, learnAtOnceMax, (name) => this.#learn(name));
+  }
+
+  /** Resolves when those that are being started anyway, and of which nothing is known, were seen or could not be. */
+  seeStarting(): Promise<void> | undefined {
+    const starting = this.#unseen('connecting');
+    return starting.length === 0 ? undefined : eachOf(starting, starting.length, (name) => this.#see(name));
+  }
+
+  #unseen(state: 'registered' | 'connecting'): string[] {
+    const { names, serverOf, isSeen } = this.#parts;
+    return names().filter((name) => {
+      const managed = serverOf(name);
+      return managed.definition.isEnabled && !isSeen(managed) && managed.supervisor.snapshot().state === state;
     });
-    await eachOf(unseen, learnAtOnceMax, (name) => this.#learn(name));
+  }
+
+  /** Whatever keeps it from being seen is told elsewhere. */
+  async #see(name: string): Promise<void> {
+    const { clock, serverOf, listsRead } = this.#parts;
+    try {
+      const managed = serverOf(name);
+      const untilMs = clock.nowMs() + managed.startMs;
+      await managed.supervisor.acquire(untilMs, undefined, managed.startMs);
+      await listsRead(managed);
+    } catch {
+      // It was tried.
+    }
   }
 
   async #learn(name: string): Promise<void> {
-    const { clock, serverOf, onProblem } = this.#parts;
+    const { clock, serverOf, listsRead, onProblem } = this.#parts;
     try {
       const managed = serverOf(name);
       const untilMs = clock.nowMs() + managed.startMs;
@@ -91,6 +121,7 @@ export class Discovery {
       await managed.whileHeld(async () => {
         // Asked for each time: another one may have taken the name.
         while (!(await isReady(serverOf(name), untilMs, clock)));
+        await listsRead(serverOf(name));
       });
     } catch (error) {
       // Stopped meanwhile, or the host was closed: nobody wants to know.

@@ -17,6 +17,12 @@ export class HostRules {
   #guards: readonly Guard[] = [this.#configured];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
+  #revision = 0;
+
+  /** Counts up with every change. */
+  get revision(): number {
+    return this.#revision;
+  }
 
   get ceilings(): CallCeilings {
     return this.#ceilings;
@@ -41,6 +47,7 @@ export class HostRules {
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
     this.#guards = [this.#configured, ...guards];
+    this.#revision++;
   }
 }
 

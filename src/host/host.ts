@@ -5,10 +5,12 @@
 import { parseHostConfig } from '../config/host-config.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { Listener } from '../kernel/emitter.js';
+import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
+import type { Principal } from '../policy/call.js';
 import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
@@ -20,10 +22,13 @@ import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { JsonText } from '../wire/frame.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
+import { ConfiguredServers, type Reconfigured } from './configured-servers.js';
 import { Discovery } from './discovery.js';
+import { FirstSight } from './first-sight.js';
 import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
@@ -36,12 +41,14 @@ import {
   type HostOptions,
   type HostRequestOptions,
   type HostTool,
+  type KnownServer,
   type ListOptions,
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances } from './instances.js';
+import { Knowledge } from './knowledge.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
 import { type EraAnswer, Requester } from './requester.js';
@@ -52,6 +59,7 @@ import { StateFile } from './state-file.js';
 import { type StatusRow, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
+import { Turns } from './turns.js';
 
 const noOptions: HostCallOptions = {};
 
@@ -68,6 +76,9 @@ export class Host {
   readonly #pins: Pins;
   readonly #state: StateFile | undefined;
   readonly #catalogue: Catalogue;
+  readonly #knowledge: Knowledge;
+  readonly #configured: ConfiguredServers;
+  readonly #firstSight: FirstSight;
   readonly #discovery: Discovery;
   readonly #learnAtBoot: boolean;
   readonly #histories: HistoryKeeper | undefined;
@@ -76,6 +87,8 @@ export class Host {
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules();
+  /** Readings of the configuration, one after the other. */
+  readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
@@ -110,7 +123,11 @@ export class Host {
       connector: this.#connector,
       events: this.#events.supervisors,
       reading: (name) => this.#catalogue.reading(name),
-      heard: (name, method, params) => this.#catalogue.heard(name, method, params),
+      heard: (name, method, params) => {
+        this.#catalogue.heard(name, method, params);
+        if (method === NOTIFICATION.resourceUpdated) this.#knowledge.subscriptions.updated(name, params);
+      },
+      opened: (name, session, announce) => this.#knowledge.runs.opened(name, session, announce),
       onProblem,
       authProvider: options.authProvider,
       histories: this.#histories,
@@ -120,26 +137,42 @@ export class Host {
       clock,
       supervise,
       onCircuit: (name) => (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
-      forget: (name) => this.#forget(name),
-      recall: (managed) => {
-        this.#pins.forget(managed.definition.name);
-        this.#throttle.forget(managed.definition.name);
-        this.#catalogue.recall(managed);
+      forget: (name) => {
+        this.#forget(name);
+        this.#pins.forget(name);
+        this.#throttle.forget(name);
       },
+      recall: (managed) => this.#catalogue.recall(managed),
     });
     const serverOf = (name: string) => this.#servers.get(name);
+    const findServer = (name: string) => this.#servers.find(name);
+    const { clean } = this.#connector;
+    this.#configured = new ConfiguredServers(this.#servers, onProblem);
+    this.#firstSight = new FirstSight(clock);
+    this.#knowledge = new Knowledge({
+      clock,
+      servers: this.#servers,
+      pins: this.#pins,
+      manifests: this.#state?.manifests,
+      reads: {
+        chargeRead: (server, uri, principal) => this.#catalogue.chargeRead(server, uri, principal),
+        mayRead: (server, principal) => this.#catalogue.mayRead(server, principal),
+      },
+      clean,
+      onProblem,
+    });
     const guards = () => this.#rules.guards;
     const known = {
       clock,
       names: () => this.#servers.names(),
       serverOf,
-      findServer: (name: string) => this.#servers.find(name),
+      findServer,
       guards,
       pins: this.#pins,
       budgets: this.#budgets,
-      manifests: this.#state?.manifests,
-      cards: new ServerCards({ clock, random, clean: this.#connector.clean }),
-      clean: this.#connector.clean,
+      known: this.#knowledge.known,
+      cards: new ServerCards({ clock, random, clean }),
+      clean,
       alive: this.#alive,
       onDenied: this.#audit.denied,
       onToolsChanged: (name: string) => this.#cache.drop(name),
@@ -149,7 +182,12 @@ export class Host {
       onProblem,
     };
     this.#catalogue = new Catalogue(known);
-    this.#discovery = new Discovery({ ...known, catalogue: this.#catalogue });
+    this.#discovery = new Discovery({
+      ...known,
+      catalogue: this.#catalogue,
+      isSeen: (managed) => this.#knowledge.known.isSeen(managed),
+      listsRead: async (managed) => this.#knowledge.runs.of(managed)?.listsRead,
+    });
     this.#learnAtBoot = options.learnAtBoot ?? false;
     this.#caller = new Caller({
       clock,
@@ -175,8 +213,29 @@ export class Host {
     this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
     this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
-    for (const definition of settings.mcpServers.values()) this.#servers.declare(definition, this.#onProblem);
-    if (this.#learnAtBoot) this.#discovery.learnUnseen().catch(this.#onProblem);
+    this.#configured.declare(settings.mcpServers);
+    this.#firstSight.begin([this.#discovery.seeStarting(), this.#learnUnseen()]);
+  }
+
+  /**
+   * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
+   * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
+   * and leaves its server as it was. Resolves when what was taken out is gone.
+   */
+  reconfigure(config: HostConfig): Promise<Reconfigured> {
+    return this.#readings.take('', async () => {
+      if (this.#closing !== undefined) throw closed();
+      const settings = parseHostConfig(config, this.#onProblem);
+      const tracing = await openTracing(settings.telemetry, this.#onProblem);
+      // Nothing is thrown from here on.
+      this.#audit.tracing = tracing;
+      this.#rules.configure(settings);
+      const before = this.#servers.names();
+      const applied = this.#configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      this.#rulesChanged(before);
+      void this.#learnUnseen();
+      return applied;
+    });
   }
 
   /**
@@ -304,7 +363,45 @@ export class Host {
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#rules.setOwn(guards);
-    this.#catalogue.dropAll();
+    this.#rulesChanged();
+  }
+
+  // --- what a gateway shows
+
+  /** In their order. */
+  names(): readonly string[] {
+    return this.#servers.names();
+  }
+
+  /** What can be said of a server at once, and without starting it; undefined when there is none of that name. */
+  known(server: string): KnownServer | undefined {
+    return this.#closing === undefined ? this.#knowledge.known.known(server) : undefined;
+  }
+
+  /** Told after what is known of a server, its state, or what may be seen of it changed. Returns what ends it. */
+  onKnownChanged(listener: (server: string) => void): () => void {
+    return this.#knowledge.known.onChanged(listener);
+  }
+
+  /** Whether the principal may see the server at all (`tool` undefined) or call this tool. Nothing is charged or told. */
+  isAllowed(principal: Principal, server: string, tool: string | undefined): boolean {
+    const action = tool === undefined ? 'list' : 'call';
+    return denial(() => this.#rules.guards, { principal, server, tool, action }) === undefined;
+  }
+
+  /** Counts up when guards or roles may have changed. */
+  get rulesRevision(): number {
+    return this.#rules.revision;
+  }
+
+  /** Resolves when every server was seen once, at the latest 5 s after this was first asked; undefined: no need to wait. */
+  firstSight(): Promise<void> | undefined {
+    return this.#firstSight.wait();
+  }
+
+  /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
+  subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void> {
+    return this.#knowledge.subscriptions.subscribe(server, uri, principal, updated);
   }
 
   /** Servers by group, as configured. */
@@ -351,13 +448,28 @@ export class Host {
     this.#cache.drop(server);
     this.#catalogue.drop(server);
     void this.#instances.endOf(server);
+    this.#knowledge.known.changed(server);
+  }
+
+  /** Others decide now who may see what. */
+  #rulesChanged(servers: readonly string[] = this.#servers.names()): void {
+    this.#catalogue.dropAll();
+    for (const server of servers) this.#knowledge.known.changed(server);
+  }
+
+  #learnUnseen(): Promise<void> | undefined {
+    return this.#learnAtBoot ? this.#discovery.learnUnseen()?.catch(this.#onProblem) : undefined;
   }
 
   #observe(event: SupervisorEvent): void {
     if (event.kind === 'state' && event.to === 'connecting') this.#catalogue.drop(event.server);
     this.#servers.observe(event);
+    this.#knowledge.runs.observe(event);
   }
 }
+
+const closed = (): HostError =>
+  new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);

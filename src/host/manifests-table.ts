@@ -1,24 +1,35 @@
 /**
- * The tools each server listed last, as a table, so that a server can be described without being started: one row per server.
- * Not here: when a list is learnt (catalogue.ts).
+ * What each server said of itself and listed last, as a table, so that it can be described without being started: one row
+ * per server.
+ * Not here: when any of it is learnt (catalogue.ts, known-servers.ts).
  *
  * Invariant: at most `manifestsMax` rows of at most `manifestBytesMax` each; the one that was written longest ago goes first.
  * What is not there is read from the server again.
  */
 import type Database from 'libsql';
-import type { ListedItem } from '../session/lists.js';
+import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
+import type { KnownFacts, KnownList } from './host-interface.js';
 
 export const manifestsMax = 1_024;
 export const manifestBytesMax = 16 * 1024 * 1024;
 
-export interface Manifests {
-  /** What a server of this very definition listed last. */
-  load(server: string, fingerprint: string): ListedItem[];
-  save(server: string, fingerprint: string, tools: readonly ListedItem[]): void;
+export interface Manifest {
+  readonly facts: KnownFacts | undefined;
+  /** As the server wrote them, whatever was agreed to. */
+  readonly lists: ReadonlyMap<ListMethod, KnownList>;
 }
 
+export interface Manifests {
+  /** Of a server of this very definition. */
+  load(server: string, fingerprint: string): Manifest;
+  save(server: string, fingerprint: string, manifest: Manifest): void;
+}
+
+/** The column is called after what it held first: the tools alone. */
 export const manifestsSchema =
   'CREATE TABLE IF NOT EXISTS manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);';
+
+export const noManifest: Manifest = { facts: undefined, lists: new Map() };
 
 export function manifestsTable(database: Database.Database): Manifests {
   const read = database.prepare('SELECT tools FROM manifests WHERE server = ? AND fingerprint = ?');
@@ -31,13 +42,11 @@ export function manifestsTable(database: Database.Database): Manifests {
   return {
     load(server, fingerprint) {
       const row = read.get(server, fingerprint) as { tools: string } | undefined;
-      const tools = row ? (JSON.parse(row.tools) as [key: string, raw: string][]) : [];
-      return tools.map(([key, raw]) => ({ key, raw: Buffer.from(raw) }));
+      return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
     },
-    save(server, fingerprint, tools) {
-      // Texts of texts: the definition itself must come back to the byte, 64-bit integers and all.
-      const text = JSON.stringify(tools.map(({ key, raw }) => [key, raw.toString('utf8')]));
-      if (Buffer.byteLength(text) > manifestBytesMax) {
+    save(server, fingerprint, manifest) {
+      const text = textWithin(manifest);
+      if (text === undefined) {
         // An older list must not stand for one that is too large to keep.
         forget.run(server);
         return;
@@ -46,4 +55,65 @@ export function manifestsTable(database: Database.Database): Manifests {
       trim.run(manifestsMax);
     },
   };
+}
+
+type ItemRow = readonly [key: string, raw: string];
+/** What versions before 3 of the state wrote: the tools. */
+type ToolsRow = readonly ItemRow[];
+
+interface Row {
+  readonly facts?: Omit<KnownFacts, 'capabilities' | 'serverInfo'> & {
+    readonly capabilities: string;
+    readonly serverInfo?: string;
+  };
+  readonly lists: Readonly<Record<string, { ttlMs: number; isPublic: boolean; items: readonly ItemRow[] }>>;
+}
+
+function parsed(row: ToolsRow | Row): Manifest {
+  if (isToolsRow(row)) {
+    const tools: KnownList = { items: row.map(itemOf), ttlMs: 0, isPublic: false };
+    return { facts: undefined, lists: new Map([['tools/list', tools]]) };
+  }
+  const lists = new Map<ListMethod, KnownList>();
+  for (const [method, list] of Object.entries(row.lists))
+    if (isListMethod(method)) lists.set(method, { ...list, items: list.items.map(itemOf) });
+  return { facts: row.facts && factsOf(row.facts), lists };
+}
+
+const isToolsRow = (row: ToolsRow | Row): row is ToolsRow => Array.isArray(row);
+const itemOf = ([key, raw]: ItemRow): ListedItem => ({ key, raw: Buffer.from(raw) });
+
+function factsOf({ capabilities, serverInfo, ...facts }: NonNullable<Row['facts']>): KnownFacts {
+  return {
+    ...facts,
+    capabilities: Buffer.from(capabilities),
+    serverInfo: serverInfo === undefined ? undefined : Buffer.from(serverInfo),
+    instructions: facts.instructions,
+  };
+}
+
+/** Where not all fits, the tools: without them a server would be started only to be described. */
+function textWithin(manifest: Manifest): string | undefined {
+  const all = textOf(manifest);
+  if (Buffer.byteLength(all) <= manifestBytesMax) return all;
+  const tools = textOf({ ...manifest, lists: new Map([...manifest.lists].filter(([name]) => name === 'tools/list')) });
+  return Buffer.byteLength(tools) <= manifestBytesMax ? tools : undefined;
+}
+
+/** Texts of texts: what the server wrote must come back to the byte, 64-bit integers and all. */
+function textOf({ facts, lists }: Manifest): string {
+  const row = {
+    facts: facts && {
+      ...facts,
+      capabilities: facts.capabilities.toString('utf8'),
+      serverInfo: facts.serverInfo?.toString('utf8'),
+    },
+    lists: Object.fromEntries(
+      [...lists].map(([method, { items, ttlMs, isPublic }]) => [
+        method,
+        { ttlMs, isPublic, items: items.map(({ key, raw }) => [key, raw.toString('utf8')] as const) },
+      ]),
+    ),
+  };
+  return JSON.stringify(row);
 }

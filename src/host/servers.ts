@@ -99,6 +99,36 @@ export class Servers {
   }
 
   /**
+   * One of a configuration that was read again, in the place of any other of its name. It starts when that one is gone, if it
+   * is eager or somebody holds the old one. The same again changes nothing.
+   */
+  redeclare(definition: ServerDefinition): Promise<'added' | 'unchanged' | 'replaced'> {
+    const { name } = definition;
+    return this.#turns.take(name, async () => {
+      this.mustBeOpen(name);
+      const before = this.find(name);
+      const outcome = this.#register(definition, true);
+      if (outcome === 'unchanged') return outcome;
+      const gone = before?.dispose(true);
+      const managed = this.#put(definition, gone && { gone });
+      if (definition.isEnabled && this.registry.held(name).binding > 0) managed.supervisor.begin();
+      return outcome;
+    });
+  }
+
+  /** Nothing has the name from here on; resolves when nothing of the server runs. */
+  remove(name: string): Promise<void> {
+    return this.#turns.take(name, async () => {
+      const managed = this.find(name);
+      if (this.#isClosed || !managed) return;
+      this.#byName.delete(name);
+      this.registry.remove(name);
+      this.#parts.forget(name);
+      await managed.dispose();
+    });
+  }
+
+  /**
    * Resolves when it is ready, or if it is lazy when it may be started. Otherwise all is as it was before: what it was to
    * replace is there again, and runs if it did.
    */

@@ -4,8 +4,9 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { ListedItem } from '../session/lists.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
-import { manifestBytesMax, manifestsMax } from './manifests-table.js';
+import { type Manifest, manifestBytesMax, manifestsMax } from './manifests-table.js';
 import { StateFile } from './state-file.js';
 
 let folder: string;
@@ -58,31 +59,37 @@ const row = (server: string, failedProbes = 1, fingerprint = 'f'): HistoryRow =>
 });
 const forgiven = (server: string): HistoryRow => ({ server, fingerprint: 'f', record: undefined });
 
+const listing = (items: readonly ListedItem[]): Manifest => ({
+  facts: undefined,
+  lists: new Map([['tools/list', { items, ttlMs: 0, isPublic: false }]]),
+});
+const toolsOf = ({ lists }: Manifest) => lists.get('tools/list')?.items ?? [];
+
 describe('versions of the file', () => {
   test('one of version 1 is taken over with all that is in it', () => {
     writeVersion(1);
     const { pins, manifests, histories } = open();
     expect(problems).toEqual([]);
     expect(pins.load('files')).toEqual([]);
-    expect(manifests.load('files', 'f').map(({ key }) => key)).toEqual(['read']);
+    expect(toolsOf(manifests.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
-    expect(versionOf()).toBe(2);
+    expect(versionOf()).toBe(3);
   });
 
-  test('a new one begins at version 2', () => {
+  test('a new one begins at version 3', () => {
     open();
-    expect([versionOf(), problems]).toEqual([2, []]);
+    expect([versionOf(), problems]).toEqual([3, []]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
-    writeVersion(3);
+    writeVersion(4);
     const before = readFileSync(file());
     const { pins, histories } = open();
     histories.save([row('a')]);
     expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
     expect(pins.load('files')).toBeUndefined();
-    expect(versionOf()).toBe(2);
+    expect(versionOf()).toBe(3);
     expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
     const aside = new Database(`${file()}.unusable`);
     expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);
@@ -172,22 +179,42 @@ describe('manifests', () => {
     const { manifests } = open();
     const rows = Array.from({ length: manifestsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
     elsewhere(`INSERT INTO manifests VALUES ${rows.join(', ')}`);
-    manifests.save('s0', 'f', [tool('t')]);
-    manifests.save('new', 'f', [tool('t')]);
-    const has = (server: string) => manifests.load(server, 'f').length > 0;
+    manifests.save('s0', 'f', listing([tool('t')]));
+    manifests.save('new', 'f', listing([tool('t')]));
+    const has = (server: string) => toolsOf(manifests.load(server, 'f')).length > 0;
     expect(['s0', 's1', 's2', 'new'].map(has)).toEqual([true, false, true, true]);
     expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: manifestsMax }]);
   });
 
   test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
     const { manifests } = open();
-    manifests.save('a', 'f', [tool('t')]);
+    manifests.save('a', 'f', listing([tool('t')]));
     // Three bytes and one character each.
-    manifests.save('a', 'f', [tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]);
+    manifests.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]));
     // The number only: a failed comparison of so much would never be shown.
-    expect(manifests.load('a', 'f').length).toBe(0);
-    manifests.save('a', 'f', [tool('t', '9007199254740993')]);
-    expect(manifests.load('a', 'f')).toEqual([tool('t', '9007199254740993')]);
+    expect(toolsOf(manifests.load('a', 'f')).length).toBe(0);
+    manifests.save('a', 'f', listing([tool('t', '9007199254740993')]));
+    expect(toolsOf(manifests.load('a', 'f'))).toEqual([tool('t', '9007199254740993')]);
+  });
+
+  test('facts and lists come back to the byte; where not all fits, the tools do', () => {
+    const { manifests } = open();
+    const facts = {
+      era: 'modern' as const,
+      version: '2026-07-28',
+      capabilities: Buffer.from('{ "tools": {"x":9007199254740993} }'),
+      serverInfo: undefined,
+      instructions: 'one\ntwo',
+    };
+    const prompts = { items: [tool('p', '{"name":"p"}')], ttlMs: 60_000, isPublic: true };
+    const all: Manifest = { facts, lists: new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]) };
+    manifests.save('a', 'f', all);
+    expect(manifests.load('a', 'f')).toEqual(all);
+    expect(manifests.load('a', 'other').lists.size).toBe(0);
+    const huge = { ...prompts, items: [tool('p', 'x'.repeat(manifestBytesMax))] };
+    manifests.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) });
+    expect([...manifests.load('a', 'f').lists.keys()]).toEqual(['tools/list']);
+    expect(manifests.load('a', 'f').facts).toEqual(facts);
   });
 });
 

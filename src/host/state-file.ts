@@ -1,6 +1,6 @@
 /**
- * What must outlive the host, in one SQLite file: the pins of tools, the last tools each server listed, and how servers
- * have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
+ * What must outlive the host, in one SQLite file: the pins of tools, what each server said and listed last, and how
+ * servers have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
  * Not here: the tables (pins-table.ts, manifests-table.ts, histories-table.ts), and what is in them means elsewhere.
  *
  * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. Nothing else makes
@@ -20,7 +20,7 @@ import { setAside } from './set-aside.js';
 
 const fileName = 'state.db';
 /** Raised with every change of the tables; an unknown one is not touched. */
-const schemaVersion = 2;
+const schemaVersion = 3;
 /** Waiting for another process stops everything here. */
 const busyMs = 250;
 /** The header of an SQLite file: how it begins, and where our version is in it. */
@@ -124,7 +124,7 @@ function prepare(file: string): Database.Database {
   }
   database.pragma('journal_mode = WAL');
   database.pragma('synchronous = FULL');
-  // Every version so far only added tables: one way up for all of them.
+  // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all.
   database.exec(`
     ${pinsSchema}
     ${manifestsSchema}

@@ -34,11 +34,20 @@ export interface SuperviseParts {
   readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
   /** A notification came in. */
   readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
+  /** A session is open, and nothing was asked of it yet. `announce`: says something as if the server had. */
+  readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
   readonly onProblem: (error: unknown) => void;
   /** For servers over HTTP; without one, what the definition says is all there is. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
   /** Undefined: nothing outlives the host. */
   readonly histories: HistoryKeeper | undefined;
+}
+
+/** Whoever keeps up to date what is known of a run. */
+export interface RunWatch {
+  heard(method: string, params: Buffer | undefined): void;
+  /** The server has forgotten what was agreed with it. */
+  renewed(): void;
 }
 
 export interface Supervised {
@@ -126,12 +135,19 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
 }
 
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
-  const { clock, connector, reading, heard, onProblem } = parts;
+  const { clock, connector, reading, heard, opened, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, isShared } = attempt;
   const { name, spec } = definition;
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
+  let watch: RunWatch | undefined;
+  const notified = (method: string, params?: Buffer) => {
+    // What is kept is forgotten first: the learner's own reading is the first of the new one.
+    heard(name, method, params);
+    if (method === NOTIFICATION.toolsChanged) learner.changed();
+    watch?.heard(method, params);
+  };
   const session = await connector.connect(spec, {
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
     signal: limits.signal,
@@ -142,13 +158,13 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       handlerError: onProblem,
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
-      notification: ({ method, params }) => {
-        // What is kept is forgotten first: the learner's own reading is the first of the new one.
-        heard(name, method, params);
-        if (method === NOTIFICATION.toolsChanged) learner.changed();
-      },
+      renewed: () => watch?.renewed(),
+      notification: ({ method, params }) => notified(method, params),
     },
   });
+  // First, so that no change of what is read next goes unheard.
+  // What is learnt and subscribed is the shared server's: of a client's own instance it would be told twice.
+  if (isShared) watch = opened(name, session, notified);
   await learner.begin(session, limits);
   if (session.closedBy) throw session.closedBy;
   isUp = true;

@@ -124,16 +124,31 @@ describe('requests', () => {
   });
 });
 
+test('a request that stays open says nothing about the server: it is neither probed nor waited for', async () => {
+  let misses = 0;
+  const { session, clock, channel } = await open('modern', false, () => undefined, { missed: () => misses++ });
+  const abort = new AbortController();
+  const standing = { deadlineAtMs: Number.POSITIVE_INFINITY, signal: abort.signal, isStanding: true };
+  const listening = session.request('subscriptions/listen', '{"notifications":{}}', standing).catch((error) => error);
+  const sent = channel.messages.length;
+  await clock.advanceAsync(10_000);
+  expect([channel.messages.length, misses, session.owed, session.drain(1_000)]).toEqual([sent, 0, 0, undefined]);
+  abort.abort();
+  expect(await listening).toMatchObject({ code: 'cancelled' });
+  expect(channel.withdrawn.map(({ method }) => method)).toEqual(['subscriptions/listen']);
+});
+
 describe('a legacy HTTP session the server has forgotten', () => {
   const expired = () =>
     new HostError('transport', '404', { reason: 'session_expired', execution: 'not_executed', httpStatus: 404 });
 
   test('is opened again once for everyone, and each request is sent once more', async () => {
     let forgotten = true;
-    const { session, methods, channel, until } = await open('legacy', true, ({ method }) => {
-      if (method === 'initialize') return undefined;
-      return forgotten ? expired() : { result: {} };
-    });
+    let renewals = 0;
+    const renewed = () => renewals++;
+    const answer: Handler = ({ method }) =>
+      method === 'initialize' ? undefined : forgotten ? expired() : { result: {} };
+    const { session, methods, channel, until } = await open('legacy', true, answer, { renewed });
     let resets = 0;
     Object.assign(channel, {
       resetSession: () => {
@@ -143,7 +158,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
     });
     const answers = await Promise.all(Array.from({ length: 10 }, () => session.callTool('x', '{}', until())));
     expect(answers.every(({ kind }) => kind === 'result')).toBe(true);
-    expect(resets).toBe(1);
+    expect([resets, renewals]).toEqual([1, 1]);
     expect(methods().filter((method) => method === 'initialize')).toHaveLength(2);
     expect(methods().filter((method) => method === 'tools/call')).toHaveLength(20);
   });

@@ -36,6 +36,8 @@ export interface CallOptions extends CauseHandlers {
   readonly nowMs?: number | undefined;
   /** What is said on behalf of somebody else; undefined when it is our own request. */
   readonly relay?: RelayedWords | undefined;
+  /** Stays open for as long as the session does: neither its silence nor its being there says anything about the server. */
+  readonly isStanding?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
@@ -47,6 +49,8 @@ export interface LivenessHandlers {
   missed?(): void;
   /** Something was heard after all. */
   answered?(): void;
+  /** The server had forgotten a legacy session and has another now: it knows nothing of what was agreed in the old one. */
+  renewed?(): void;
 }
 
 export interface SessionHandlers extends PeerHandlers, LivenessHandlers {}
@@ -273,9 +277,9 @@ export class Session {
   ): Promise<Answer> {
     this.#liveness.owing();
     const renewals = this.#renewals;
-    const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification } = options;
+    const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
-    const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, http };
+    const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding, http };
     const sent = this.#peer.request(method, params, own);
     if (!this.#isHttp || this.#isModern) return sent;
     return sent.catch(async (error: unknown) => {
@@ -364,6 +368,7 @@ export class Session {
       .then((facts) => {
         this.#facts = facts;
         this.#renewals++;
+        this.#parts.handlers?.renewed?.();
       })
       .finally(() => {
         this.#renewing = undefined;

@@ -32,6 +32,8 @@ export interface RequestOptions extends CauseHandlers {
   readonly nowMs?: number | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
   readonly uncancellable?: boolean;
+  /** Stays open for as long as the connection does, such as `subscriptions/listen`: it is not among what the server owes. */
+  readonly isStanding?: boolean | undefined;
 }
 
 export interface InboundNotification {

@@ -464,3 +464,20 @@ test('callers who were all answered at once are still a crowd, and forgotten whe
   }
   expect([batches[0], batches.at(-1)]).toEqual([4, 1]);
 });
+
+test('a standing request is not owed, and is no reason to wait for an answer', async () => {
+  const { clock, channel, peer, ask } = connect();
+  let clears = 0;
+  peer.onClear = () => clears++;
+  const listening = failureOf(
+    ask('subscriptions/listen', { deadlineAtMs: Number.POSITIVE_INFINITY, isStanding: true }),
+  );
+  const call = ask();
+  expect(peer.owed).toBe(1);
+  channel.say({ jsonrpc: '2.0', id: 2, result: {} });
+  await call;
+  expect([peer.owed, clears]).toEqual([0, 1]);
+  clock.advance(1_000_000_000);
+  await peer.abandon(new HostError('transport', 'gone'));
+  expect([(await listening).code, peer.owed]).toEqual(['transport', 0]);
+});

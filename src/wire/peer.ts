@@ -58,6 +58,8 @@ export class Peer implements ChannelListener {
   readonly #byToken = new Map<number, Pending>();
   readonly #attribution: Attribution<Pending>;
   readonly #deadlines: Deadlines;
+  /** Of those pending, requests that are meant to stay open. */
+  #standing = 0;
   #nextId = 1;
   readonly #batch = new BatchSize();
   #era: Agreement['era'] | undefined;
@@ -103,7 +105,7 @@ export class Peer implements ChannelListener {
 
   /** Requests of ours that the server still owes an answer to. */
   get owed(): number {
-    return this.#pending.size;
+    return this.#pending.size - this.#standing;
   }
 
   /** Requests of the server's own that wait for our answer. */
@@ -155,8 +157,9 @@ export class Peer implements ChannelListener {
     const { deadlineAtMs } = options;
     const pending: Pending = { frame, options, done, onAbort, deadlineAtMs, asks: undefined, wasAsked: false };
     this.#pending.set(id, pending);
+    if (options.isStanding) this.#standing++;
     if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
-    frame.batch = this.#batch.next(this.#pending.size);
+    frame.batch = this.#batch.next(this.owed);
     const refusedNow = this.#send(frame);
     if (refusedNow) {
       this.#forget(id, pending);
@@ -355,9 +358,10 @@ export class Peer implements ChannelListener {
     const { options, onAbort } = pending;
     this.#pending.delete(id);
     if (pending.asks) this.#attribution.ended(pending);
+    if (options.isStanding) this.#standing--;
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
-    if (this.#pending.size === 0) this.onClear?.();
+    if (this.#pending.size === this.#standing) this.onClear?.();
   }
 
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */

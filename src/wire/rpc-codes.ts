@@ -16,4 +16,5 @@ export const NOTIFICATION = {
   resourcesChanged: 'notifications/resources/list_changed',
   resourceUpdated: 'notifications/resources/updated',
   elicitationComplete: 'notifications/elicitation/complete',
+  acknowledged: 'notifications/subscriptions/acknowledged',
 } as const;

@@ -422,6 +422,32 @@ describe('bounds', () => {
     expect(server.received).toHaveLength(2);
   });
 
+  test('streams that stay open take no place of calls, and are over when they are answered or withdrawn', async () => {
+    const { channel, heard, server } = await connect(
+      (got, response) => {
+        if (got.rpcMethod !== 'subscriptions/listen') return json(response, result(got.id));
+        const isRefused = got.body.includes('refused');
+        events(response).write(isRefused ? `data: ${JSON.stringify(result(got.id))}\n\n` : ': open\n\n');
+      },
+      { connections: 1 },
+    );
+    channel.adopt(MODERN);
+    const streams = [request('subscriptions/listen'), request('subscriptions/listen')];
+    for (const stream of streams) channel.send(stream);
+    await server.until(() => server.received.length === 2);
+    for (const frame of [request('a'), request('b')]) {
+      channel.send(frame);
+      await heard.settled(frame);
+    }
+    expect(streams.map((stream) => channel.withdraw(stream))).toEqual(['told', 'told']);
+    await server.until(() => server.cut === 2);
+    const refused = rawRequest('subscriptions/listen', Buffer.from('{"refused":true}'));
+    channel.send(refused);
+    await heard.settled(refused);
+    await server.until(() => server.cut === 3);
+    expect(heard.failures).toEqual([]);
+  });
+
   test('an answer the server waits for does not queue behind the calls that wait for it', async () => {
     let ask: ((text: string) => void) | undefined;
     const { channel, heard } = await connect(

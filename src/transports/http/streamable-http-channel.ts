@@ -46,6 +46,8 @@ export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHt
 
 /** How long calls wait for the server to take `notifications/initialized`. */
 const initializedMsMax = 2_000;
+/** Modern: the request that a server answers with what it has to tell of its own accord, for as long as it is open. */
+const standingMethod = 'subscriptions/listen';
 
 export class StreamableHttpChannel implements Channel {
   readonly kind = 'streamable-http';
@@ -78,7 +80,8 @@ export class StreamableHttpChannel implements Channel {
     this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#callPool = openPool(spec, deps, connections);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
-    this.#streamPool = openPool(spec, deps, connections);
+    // One stream may take the place of another that is still open.
+    this.#streamPool = openPool(spec, deps, Math.max(connections, 2));
     this.#host = this.#callHost(new MessageDecoder(this.counters));
     this.#lane = new CallLane(connections, (call) => this.#dispatch(call));
     this.#notices = new NoticeLane({
@@ -132,7 +135,9 @@ export class StreamableHttpChannel implements Channel {
     const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method));
     this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
-    this.#lane.add(call);
+    // What stays open must not take one of the places of those that are soon over.
+    if (frame.method === standingMethod) this.#dispatch(call, this.#streamPool);
+    else this.#lane.add(call);
     return undefined;
   }
 
@@ -168,10 +173,10 @@ export class StreamableHttpChannel implements Channel {
     };
   }
 
-  #dispatch(call: PostCall): void {
+  #dispatch(call: PostCall, pool = this.#callPool): void {
     const inSession = call.era === 'legacy' && call.frame.method !== 'initialize';
     if (inSession) call.sessionId = this.#headers.sessionId;
-    call.exchange = this.#post(call.frame, this.#callPool, call);
+    call.exchange = this.#post(call.frame, pool, call);
     call.token = this.#headers.token;
   }
 
@@ -211,7 +216,9 @@ export class StreamableHttpChannel implements Channel {
       opened: (call, status, headers) => this.#opened(call, status, headers),
       answered: (call) => {
         this.#forget(call);
-        if (call.streaming) this.#lane.linger(call);
+        if (!call.streaming) return;
+        if (call.frame.method === standingMethod) call.giveUp();
+        else this.#lane.linger(call);
       },
       failed: (call, error) => this.#fail(call, error),
       refused: (call, status, headers, rpcCode) => {
@@ -281,7 +288,7 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    this.#lane.released(call);
+    if (call.frame.method !== standingMethod) this.#lane.released(call);
   }
 
   async #end(): Promise<void> {

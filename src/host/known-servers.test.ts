@@ -1,0 +1,193 @@
+import { expect, test } from 'vitest';
+import { parseServerDefinition } from '../config/server-definition.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { memoryPinStore } from '../policy/pin-store.js';
+import { Pins } from '../policy/pins.js';
+import type { ListedItem } from '../session/lists.js';
+import type { Session } from '../session/session.js';
+import type { Supervisor } from '../supervisor/supervisor.js';
+import type { KnownFacts } from './host-interface.js';
+import { KnownServers } from './known-servers.js';
+import { ManagedServer } from './managed-server.js';
+import { type Manifest, noManifest } from './manifests-table.js';
+
+const item = (key: string, description = ''): ListedItem => ({
+  key,
+  raw: Buffer.from(JSON.stringify({ name: key, description, inputSchema: { type: 'object' } })),
+});
+const offered = ['prompts/list'] as const;
+const hints = { ttlMs: 0, isPublic: false };
+const facts: KnownFacts = {
+  era: 'legacy',
+  version: '2025-11-25',
+  capabilities: Buffer.from('{}'),
+  serverInfo: Buffer.from('{"name":"a"}'),
+  instructions: undefined,
+};
+
+function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManifest) {
+  const clock = new FakeClock();
+  const saved: Manifest[] = [];
+  const problems: unknown[] = [];
+  const state = { kind: 'ready' };
+  const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
+  const make = (more: Record<string, unknown>) =>
+    new ManagedServer(
+      parseServerDefinition('a', { command: 'a', ...more }, true),
+      supervisor,
+      { enter() {}, leave() {} },
+      clock,
+    );
+  const servers = new Map([['a', make(entry)]]);
+  const policyOf = () => (servers.get('a') as ManagedServer).definition.pins;
+  const pins = new Pins({ store: memoryPinStore(), policyOf });
+  const known = new KnownServers({
+    findServer: (name) => servers.get(name),
+    pins,
+    manifests: {
+      load: () => recalled,
+      save: (_name, _print, { facts: said, lists }) => saved.push({ facts: said, lists: new Map(lists) }),
+    },
+    onProblem: (error) => problems.push(error),
+  });
+  const managed = servers.get('a') as ManagedServer;
+  const learn = (...items: ListedItem[]) => {
+    pins.observe('a', items, clock.date());
+    known.learnTools(managed, items, hints);
+  };
+  const shown = () =>
+    known
+      .known('a')
+      ?.lists.get('tools/list')
+      ?.items.map(({ raw }) => String(raw));
+  const texts = (...items: ListedItem[]) => items.map(({ raw }) => String(raw));
+  const told: string[] = [];
+  known.onChanged((server) => told.push(server));
+  const revision = () => known.known('a')?.revision ?? Number.NaN;
+  return { clock, pins, saved, problems, state, servers, make, known, managed, learn, shown, texts, told, revision };
+}
+
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+test('what is the same changes, tells and writes nothing', async () => {
+  const { known, managed, learn, saved, told, revision } = open();
+  learn(item('t'));
+  known.learnFacts(managed, facts, offered);
+  known.learnList(managed, 'prompts/list', { items: [item('p')], ...hints });
+  const before = revision();
+  await settle();
+  expect([told, saved.length]).toEqual([['a'], 1]);
+  known.keep(managed);
+  known.keep(managed);
+  expect(saved.length).toBe(2);
+  learn(item('t'));
+  known.learnFacts(managed, { ...facts, serverInfo: Buffer.from('{"name":"a"}') }, offered);
+  known.learnList(managed, 'prompts/list', { items: [item('p')], ...hints });
+  await settle();
+  known.keep(managed);
+  expect([told.length, saved.length, revision()]).toEqual([1, 2, before]);
+  expect([...(saved[1]?.lists.keys() ?? [])]).toEqual(['tools/list', 'prompts/list']);
+  // A run that offers less than the one before.
+  known.learnFacts(managed, facts, []);
+  expect([...(known.known('a')?.lists.keys() ?? [])]).toEqual(['tools/list']);
+  expect(revision()).toBeGreaterThan(before);
+});
+
+test('each change counts up, and a list that was never read is not there', () => {
+  const { known, managed, revision } = open();
+  const revisions = [revision()];
+  known.learnFacts(managed, facts, offered);
+  revisions.push(revision());
+  known.learnFacts(managed, { ...facts, serverInfo: undefined }, offered);
+  revisions.push(revision());
+  known.learnList(managed, 'prompts/list', { items: [], ...hints });
+  revisions.push(revision());
+  known.learnList(managed, 'prompts/list', { items: [], ttlMs: 1, isPublic: false });
+  revisions.push(revision());
+  expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
+  expect(new Set(revisions).size).toBe(5);
+  expect([...(known.known('a')?.lists.keys() ?? [])]).toEqual(['prompts/list']);
+  expect(known.known('other')).toBeUndefined();
+});
+
+test('a tool that changed without approval is shown as approved, listed twice or once, and a new one not at all', () => {
+  const { learn, shown, texts, pins, known, managed } = open({ pins: 'block' });
+  learn(item('t', 'old'));
+  expect(shown()).toEqual([]);
+  pins.approve('a', 't', String(pins.recordOf('a', 't')?.pending?.hash), new Date(0));
+  known.learnTools(managed, [item('t', 'old')], undefined);
+  expect(shown()).toEqual(texts(item('t', 'old')));
+  learn(item('t', 'new'), item('u'));
+  expect(shown()).toEqual(texts(item('t', 'old')));
+  learn(item('t', 'new'), item('t', 'newer'));
+  expect(shown()).toEqual(texts(item('t', 'old')));
+});
+
+test('where the policy is to warn, what is listed is shown; what has no name never is', () => {
+  const { learn, shown, texts } = open({ pins: 'warn' });
+  learn(item('t', 'old'));
+  learn(item('t', 'new'), item('u'), item(''));
+  expect(shown()).toEqual(texts(item('t', 'new'), item('u')));
+});
+
+test('listeners are told later, once for all that changed in a tick, and cannot disturb', async () => {
+  const { known, problems } = open();
+  const heard: string[] = [];
+  const throwing = known.onChanged(() => {
+    throw new Error('mine');
+  });
+  known.onChanged((async () => {
+    throw new Error('mine too');
+  }) as () => void);
+  const off = known.onChanged((server) => {
+    heard.push(server);
+    // What a listener changes is told in the next tick.
+    if (heard.length === 1) known.changed('c');
+  });
+  known.changed('a');
+  known.changed('b');
+  known.changed('a');
+  expect(heard).toEqual([]);
+  await settle();
+  expect(heard).toEqual(['a', 'b', 'c']);
+  expect(problems.length).toBe(6);
+  off();
+  throwing();
+  known.changed('a');
+  await settle();
+  expect([heard.length, problems.length]).toEqual([3, 7]);
+});
+
+test('what was kept is there at once; what another of the name learns is not mixed with it', () => {
+  const tools = { items: [item('t')], ttlMs: 5, isPublic: true };
+  const { known, managed, servers, make, shown, texts, saved, revision } = open(
+    { pins: 'off' },
+    { facts, lists: new Map([['tools/list', tools]]) },
+  );
+  expect(known.recall(managed)).toEqual(tools.items);
+  expect([known.isSeen(managed), known.known('a')?.facts, saved.length]).toEqual([true, facts, 0]);
+  expect(shown()).toEqual(texts(item('t')));
+  const before = revision();
+  const next = make({ args: ['other'] });
+  servers.set('a', next);
+  expect(known.isSeen(next)).toBe(false);
+  known.learnFacts(managed, { ...facts, version: 'late' }, offered);
+  known.keep(managed);
+  expect([known.known('a')?.facts, saved.length]).toEqual([undefined, 0]);
+  expect(revision()).toBeGreaterThan(before);
+});
+
+test('one that is doubted is still up', () => {
+  const { known, state } = open();
+  const isReady = (kind: string) => {
+    state.kind = kind;
+    return known.known('a')?.isReady;
+  };
+  expect(['ready', 'suspect', 'connecting', 'parked', 'registered'].map(isReady)).toEqual([
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
+});

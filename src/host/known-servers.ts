@@ -1,0 +1,255 @@
+/**
+ * What can be said of each server at once, whether it runs or not: its facts and its lists as they may be shown, from the last
+ * run or from disk; and who is told when any of it changed.
+ * Not here: reading any of it from a server (catalogue.ts, server-run.ts), who may see what of it (catalogue.ts, policy/).
+ *
+ * Invariants: what a tool was changed to without approval is never shown, nor one that nobody approved, where the policy is
+ * to block them; whoever is told of a change finds what it changed to; listeners are told in a tick of their own, once for
+ * all that changed of a server in this one, and cannot disturb whoever changed it.
+ */
+import { type PinRefusal, pinRefusal } from '../policy/pin-stage.js';
+import type { Pins } from '../policy/pins.js';
+import type { ListedItem, ListMethod } from '../session/lists.js';
+import type { KnownFacts, KnownList, KnownServer } from './host-interface.js';
+import type { ManagedServer } from './managed-server.js';
+import { type Manifests, noManifest } from './manifests-table.js';
+import { quietly } from './problems.js';
+
+export interface KnownParts {
+  readonly findServer: (name: string) => ManagedServer | undefined;
+  readonly pins: Pick<Pins, 'statusOf' | 'recordOf'>;
+  /** Undefined: nothing outlives the host. */
+  readonly manifests: Manifests | undefined;
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** How long a list may be kept, as its server said. */
+export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
+
+interface Held {
+  facts: KnownFacts | undefined;
+  /** As the server wrote them. */
+  readonly lists: Map<ListMethod, KnownList>;
+  /** With the tools as they may be shown; made when it is asked for. */
+  shown: ReadonlyMap<ListMethod, KnownList> | undefined;
+  revision: number;
+  /** Not written down yet. */
+  isUnsaved: boolean;
+}
+
+export class KnownServers {
+  readonly #parts: KnownParts;
+  readonly #records = new WeakMap<ManagedServer, Held>();
+  readonly #listeners = new Set<(server: string) => void>();
+  /** Changed, and not told yet. */
+  readonly #untold = new Set<string>();
+  /** One count for all: a server that takes the name of another is never taken for it. */
+  #revisions = 0;
+
+  constructor(parts: KnownParts) {
+    this.#parts = parts;
+  }
+
+  /** Undefined when there is no such server. */
+  known(server: string): KnownServer | undefined {
+    const managed = this.#parts.findServer(server);
+    if (!managed) return undefined;
+    const record = this.#recordOf(managed);
+    record.shown ??= this.#shown(server, managed, record.lists);
+    const { state } = managed.supervisor.snapshot();
+    return {
+      definition: managed.definition,
+      state,
+      // A suspect still has its connection, and is spoken to as soon as anybody wants to.
+      isReady: state === 'ready' || state === 'suspect',
+      facts: record.facts,
+      lists: record.shown,
+      revision: record.revision,
+    };
+  }
+
+  /** Whether it ever ran, or said what its tools are. */
+  isSeen(managed: ManagedServer): boolean {
+    const record = this.#records.get(managed);
+    return managed.tools.length > 0 || record?.facts !== undefined;
+  }
+
+  /** Returns what ends it. */
+  onChanged(listener: (server: string) => void): () => void {
+    // A function of its own: the same listener may be put on twice, and each time be taken off alone.
+    const own = (server: string) => listener(server);
+    this.#listeners.add(own);
+    return () => this.#listeners.delete(own);
+  }
+
+  /** Something about the server is not as it was. */
+  changed(server: string): void {
+    if (this.#listeners.size === 0) return;
+    this.#untold.add(server);
+    if (this.#untold.size === 1) queueMicrotask(() => this.#tell());
+  }
+
+  // --- what is learnt
+
+  /** What was known of a server of this very definition when it last ran; returns its tools. */
+  recall(managed: ManagedServer): readonly ListedItem[] {
+    const { name } = managed.definition;
+    const { facts, lists } = this.#load(managed);
+    const revision = ++this.#revisions;
+    // Of many servers at rest nothing is known: they take no room here.
+    if (facts || lists.size > 0)
+      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved: false });
+    this.changed(name);
+    return lists.get('tools/list')?.items ?? [];
+  }
+
+  /** `hints` undefined: the same list as before, judged anew. */
+  learnTools(managed: ManagedServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
+    const record = this.#recordOf(managed);
+    const before = record.lists.get('tools/list');
+    const list = { items, ...hintsOf(hints ?? before) };
+    const shown = record.shown;
+    const isNews = !before || !sameList(before, list);
+    if (isNews) record.lists.set('tools/list', list);
+    record.shown = this.#shown(managed.definition.name, managed, record.lists);
+    const [was, is] = [shown, record.shown].map((lists) => lists?.get('tools/list'));
+    if (!was || !is || !sameList(was, is)) this.#told(managed, record);
+    if (!isNews) return;
+    record.isUnsaved = true;
+    this.keep(managed);
+  }
+
+  /** Any list but that of the tools. Written down with `keep`. */
+  learnList(managed: ManagedServer, method: ListMethod, list: KnownList): void {
+    const record = this.#recordOf(managed);
+    const before = record.lists.get(method);
+    if (before && sameList(before, list)) return;
+    record.lists.set(method, list);
+    record.shown = undefined;
+    this.#bump(managed, record);
+  }
+
+  /** `offered`: lists beside the tools that it has now; others that it had once are forgotten. Written down with `keep`. */
+  learnFacts(managed: ManagedServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
+    const record = this.#recordOf(managed);
+    const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
+    if (gone.length === 0 && record.facts && sameFacts(record.facts, facts)) return;
+    record.facts = facts;
+    for (const method of gone) record.lists.delete(method);
+    if (gone.length > 0) record.shown = undefined;
+    this.#bump(managed, record);
+  }
+
+  /**
+   * Writes down what is new: apart from learning it, so that the lists of a run are one write. That it cannot be written is
+   * no fault of the server: it is known here all the same.
+   */
+  keep(managed: ManagedServer): void {
+    const { definition, fingerprint } = managed;
+    const record = this.#records.get(managed);
+    // Of one that was replaced meanwhile nothing is kept: its name is another's.
+    if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
+    record.isUnsaved = false;
+    try {
+      this.#parts.manifests?.save(definition.name, fingerprint, record);
+    } catch (error) {
+      this.#parts.onProblem(error);
+    }
+  }
+
+  // --- inside
+
+  #recordOf(managed: ManagedServer): Held {
+    let record = this.#records.get(managed);
+    if (!record) {
+      const revision = ++this.#revisions;
+      record = { facts: undefined, lists: new Map(), shown: undefined, revision, isUnsaved: false };
+      this.#records.set(managed, record);
+    }
+    return record;
+  }
+
+  #shown(
+    server: string,
+    managed: ManagedServer,
+    lists: ReadonlyMap<ListMethod, KnownList>,
+  ): ReadonlyMap<ListMethod, KnownList> {
+    const tools = lists.get('tools/list');
+    if (!tools) return new Map(lists);
+    return new Map(lists).set('tools/list', { ...tools, items: this.#shownTools(server, managed, tools.items) });
+  }
+
+  #shownTools(server: string, { definition }: ManagedServer, items: readonly ListedItem[]): readonly ListedItem[] {
+    const { pins } = this.#parts;
+    /** Those that are shown as they were approved. A name may be listed twice. */
+    const stoodFor = new Set<string>();
+    const shown: ListedItem[] = [];
+    for (const item of items) {
+      const { key } = item;
+      // Nobody can call it.
+      if (key === '') continue;
+      const refusal: PinRefusal | undefined = pinRefusal(pins.statusOf(server, key), definition.pins);
+      if (refusal === undefined) shown.push(item);
+      else if (!stoodFor.has(key)) {
+        stoodFor.add(key);
+        const text = pins.recordOf(server, key)?.approved?.raw;
+        if (text !== undefined) shown.push({ key, raw: Buffer.from(text) });
+      }
+    }
+    return shown;
+  }
+
+  /** What is written down is another now. */
+  #bump(managed: ManagedServer, record: Held): void {
+    record.isUnsaved = true;
+    this.#told(managed, record);
+  }
+
+  /** What is shown is another now. */
+  #told({ definition }: ManagedServer, record: Held): void {
+    record.revision = ++this.#revisions;
+    this.changed(definition.name);
+  }
+
+  #tell(): void {
+    const servers = [...this.#untold];
+    this.#untold.clear();
+    for (const server of servers) for (const listener of [...this.#listeners]) this.#tellOne(listener, server);
+  }
+
+  #tellOne(listener: (server: string) => void, server: string): void {
+    try {
+      // It may have been written as an async function.
+      void Promise.resolve(listener(server) as unknown).catch(quietly(this.#parts.onProblem));
+    } catch (error) {
+      quietly(this.#parts.onProblem)(error);
+    }
+  }
+
+  #load({ definition, fingerprint }: ManagedServer) {
+    try {
+      return this.#parts.manifests?.load(definition.name, fingerprint) ?? noManifest;
+    } catch (error) {
+      // What is not known is read again.
+      this.#parts.onProblem(error);
+      return noManifest;
+    }
+  }
+}
+
+const hintsOf = (hints: ListHints | undefined): ListHints => ({
+  ttlMs: hints?.ttlMs ?? 0,
+  isPublic: hints?.isPublic ?? false,
+});
+
+export const sameItems = (a: readonly ListedItem[], b: readonly ListedItem[]): boolean =>
+  a === b || (a.length === b.length && a.every(({ key, raw }, i) => key === b[i]?.key && raw.equals(b[i].raw)));
+
+const sameList = (a: KnownList, b: KnownList): boolean =>
+  a.ttlMs === b.ttlMs && a.isPublic === b.isPublic && sameItems(a.items, b.items);
+
+function sameFacts(a: KnownFacts, b: KnownFacts): boolean {
+  const sameInfo = a.serverInfo === b.serverInfo || (a.serverInfo && b.serverInfo?.equals(a.serverInfo)) === true;
+  const sameWords = a.era === b.era && a.version === b.version && a.instructions === b.instructions;
+  return sameInfo && sameWords && a.capabilities.equals(b.capabilities);
+}

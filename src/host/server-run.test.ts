@@ -1,0 +1,128 @@
+import { expect, test } from 'vitest';
+import { failureOf } from '../../test/fakes/policy-call.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import type { ListMethod } from '../session/lists.js';
+import type { Session } from '../session/session.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { ServerRun } from './server-run.js';
+
+const everything = '{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true}}';
+
+/** A legacy server. `refuse`: what fails when it is asked. */
+function open({ capabilities = everything, refuse = [] as string[] } = {}) {
+  const clock = new FakeClock();
+  const asked: string[] = [];
+  const learnt: ListMethod[] = [];
+  const announced: string[] = [];
+  /** How much had been learnt each time. */
+  const keeps: number[] = [];
+  const problems: unknown[] = [];
+  const set = { uris: [] as string[], closedBy: undefined as HostError | undefined };
+  const isRefused = (what: string) => refuse.includes(what);
+  const session = {
+    server: 'a',
+    facts: { era: 'legacy', capabilities: Buffer.from(capabilities) },
+    get closedBy() {
+      return set.closedBy;
+    },
+    list: async (method: ListMethod) => {
+      asked.push(method);
+      if (isRefused(method)) throw new HostError('timeout', 'too slow');
+      return { items: [], pages: 1, ttlMs: 0, cacheScope: 'private' };
+    },
+    request: async (method: string, params: string) => {
+      const line = `${method.slice('resources/'.length)} ${(JSON.parse(params) as { uri: string }).uri}`;
+      asked.push(line);
+      return isRefused(line)
+        ? { kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"no"}') }
+        : { kind: 'result', bytes: Buffer.from('{}') };
+    },
+  } as unknown as Session;
+  const run = new ServerRun({
+    clock,
+    session,
+    learn: (method) => learnt.push(method),
+    keep: () => keeps.push(learnt.length),
+    uris: () => set.uris,
+    announce: (method) => announced.push(method),
+    clean: (text) => text,
+    onProblem: (error) => problems.push(error),
+  });
+  run.begin();
+  return { clock, run, set, asked, learnt, keeps, announced, problems };
+}
+
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+test('what it offers is read when it is ready, one after the other; what fails leaves the others', async () => {
+  const { run, asked, learnt, keeps, problems } = open({ refuse: ['resources/list'] });
+  expect(asked).toEqual([]);
+  run.ready();
+  await run.listsRead;
+  expect(asked).toEqual(['prompts/list', 'resources/list', 'resources/templates/list']);
+  expect([learnt, problems.length]).toEqual([['prompts/list', 'resources/templates/list'], 1]);
+  expect([keeps, run.offeredLists]).toEqual([[2], asked]);
+  const bare = open({ capabilities: '{"tools":{}}' });
+  bare.run.ready();
+  await bare.run.listsRead;
+  expect(bare.asked).toEqual([]);
+});
+
+test('what changed is read again, and nothing before it is ready', async () => {
+  const { clock, run, asked, keeps } = open();
+  run.heard(NOTIFICATION.promptsChanged, undefined);
+  await clock.advanceAsync(1_000);
+  expect(asked).toEqual([]);
+  run.ready();
+  await run.listsRead;
+  asked.length = 0;
+  run.heard(NOTIFICATION.resourcesChanged, undefined);
+  run.heard(NOTIFICATION.resourcesChanged, undefined);
+  run.heard(NOTIFICATION.toolsChanged, undefined);
+  await clock.advanceAsync(1_000);
+  expect(asked.sort()).toEqual(['resources/list', 'resources/templates/list']);
+  expect(keeps).toEqual([3, 4, 5]);
+});
+
+test('a server is told of each change of what is wanted, in order, and only of changes', async () => {
+  const { run, set, asked } = open({ capabilities: '{}' });
+  run.ready();
+  set.uris = ['r:1'];
+  await Promise.all([run.subscribe('r:1'), run.subscribe('r:1')]);
+  expect(asked).toEqual(['subscribe r:1']);
+  set.uris = [];
+  run.unsubscribe('r:1');
+  set.uris = ['r:1'];
+  await run.subscribe('r:1');
+  expect(asked.at(-1)).toBe('subscribe r:1');
+  const before = asked.length;
+  await run.subscribe('r:1');
+  expect(asked.length).toBe(before);
+});
+
+test('a server that refuses says so to whoever asked, and may be asked again', async () => {
+  const { run, set, asked } = open({ capabilities: '{}', refuse: ['subscribe r:1'] });
+  run.ready();
+  set.uris = ['r:1'];
+  const refused = await failureOf(run.subscribe('r:1'));
+  expect([refused.code, refused.details.rpcCode]).toEqual(['protocol_error', -32602]);
+  await failureOf(run.subscribe('r:1'));
+  expect(asked.length).toBe(2);
+});
+
+test('a new run, and a session that was renewed, are told all that is wanted; what could have changed is announced', async () => {
+  const { run, set, asked, announced } = open({ capabilities: '{"prompts":{"listChanged":true}}' });
+  set.uris = ['r:1', 'r:2'];
+  run.renewed();
+  expect(asked).toEqual([]);
+  run.ready();
+  await run.listsRead;
+  await settle();
+  const told = ['subscribe r:1', 'subscribe r:2'];
+  expect(asked.filter((line) => line.startsWith('subscribe'))).toEqual(told);
+  run.renewed();
+  await settle();
+  expect(asked.filter((line) => line.startsWith('subscribe'))).toEqual([...told, ...told]);
+  expect(announced).toEqual([NOTIFICATION.promptsChanged]);
+});

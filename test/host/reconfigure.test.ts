@@ -1,0 +1,115 @@
+/**
+ * A configuration that is read again while servers run and calls are under way, over real children.
+ */
+import { describe, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { ListedHost } from './listed-server.js';
+
+async function open() {
+  const listed = ListedHost.make();
+  const entry = (name: string, more: Record<string, unknown> = {}) => listed.entry(name, 'legacy', more);
+  const starts = (...names: string[]) => names.map((name) => listed.asked('start', name).length);
+  await listed.start({ mcpServers: { a: entry('a'), b: entry('b'), c: entry('c') } });
+  const { host } = listed;
+  for (const name of ['a', 'b', 'c']) await host.start(name);
+  return { listed, host, entry, starts };
+}
+
+/** A call that the server has taken. */
+async function callOf({ listed, host }: Awaited<ReturnType<typeof open>>, name: string) {
+  const before = listed.asked('tools/call', name).length;
+  const outcome = outcomeOf(host.call(name, 'sleep', { ms: 500 }));
+  await eventually('the call is at the server', () => listed.asked('tools/call', name).length > before);
+  return outcome;
+}
+
+describe('reconfigure', () => {
+  test('only what changed is started anew; what is gone is removed, what is new is there', async () => {
+    const set = await open();
+    const { listed, host, entry, starts } = set;
+    const calls = ['a', 'b', 'c'].map((name) => callOf(set, name));
+    const outcomes = await Promise.all(calls.map(async (call) => [await call]));
+    expect(outcomes.flat()).toEqual(['ok', 'ok', 'ok']);
+    const underWay = callOf(set, 'a');
+    await eventually('it is under way', () => host.status()[0]?.running === 1);
+    const mcpServers = { a: entry('a'), b: entry('b', { env: { NEW: '1' }, lazy: false }), d: entry('d') };
+    const became = await host.reconfigure({ mcpServers });
+    expect(became).toEqual({ added: ['d'], changed: ['b'], removed: ['c'] });
+    expect([host.names(), host.known('c')]).toEqual([['a', 'b', 'd'], undefined]);
+    expect((await failureOf(host.call('c', 'say'))).code).toBe('server_not_found');
+    expect(await underWay).toBe('ok');
+    await host.call('d', 'sleep', { ms: 0 });
+    await eventually('the eager one runs', () => host.known('b')?.isReady);
+    expect(starts('a', 'b', 'c', 'd')).toEqual([1, 2, 1, 1]);
+    await eventually('all were told of', () => ['b', 'c', 'd'].every((name) => listed.told.includes(name)));
+    expect(listed.problems).toEqual([]);
+  });
+
+  test('one that cannot be read changes nothing; an entry that cannot leaves its server as it was', async () => {
+    const { listed, host, entry, starts } = await open();
+    const { rulesRevision } = host;
+    const broken = await failureOf(host.reconfigure({ mcpServers: {}, nonsense: 1 } as object));
+    expect([broken.code, host.names(), host.rulesRevision]).toEqual(['invalid_spec', ['a', 'b', 'c'], rulesRevision]);
+    const mcpServers = { a: { ...entry('a'), comand: 'typo' }, b: entry('b'), c: entry('c') };
+    expect(await host.reconfigure({ mcpServers })).toEqual({ added: [], changed: [], removed: [] });
+    expect(await outcomeOf(host.call('a', 'sleep', { ms: 0 }))).toBe('ok');
+    expect(starts('a', 'b', 'c')).toEqual([1, 1, 1]);
+    expect(listed.problems).toMatchObject([{ details: { field: expect.stringContaining('mcpServers.a') as string } }]);
+  });
+
+  test('roles, ceilings and groups hold from the next call on', async () => {
+    const { listed, host, entry, starts } = await open();
+    const { rulesRevision } = host;
+    const mcpServers = { a: entry('a'), b: entry('b'), c: entry('c') };
+    const principal = { id: 'ada', role: 'dev', scopes: [] };
+    const call = (tool: string) => outcomeOf(host.call('a', tool, { ms: 0 }, { principal }));
+    const allow = (...patterns: string[]) => ({ dev: { allow: patterns } });
+    await host.reconfigure({ mcpServers, roles: allow('a/sleep'), groups: { some: ['a', 'b'] } });
+    expect([await call('sleep'), await call('end'), host.groups.get('some')]).toEqual(['ok', 'denied', ['a', 'b']]);
+    listed.told.length = 0;
+    const budgets = { roles: { dev: { calls: 1, window: '1h' } } };
+    await host.reconfigure({ mcpServers, roles: allow('a/*'), budgets });
+    expect([await call('end'), await call('end'), host.groups.size]).toEqual(['ok', 'budget_exceeded', 0]);
+    expect(host.rulesRevision).toBe(rulesRevision + 2);
+    await eventually('all were told', () => listed.told.length >= 3);
+    expect(starts('a', 'b', 'c')).toEqual([1, 1, 1]);
+  });
+
+  test('a server that was spawned stays, whatever the configuration says of its name', async () => {
+    const { listed, host, entry, starts } = await open();
+    await host.spawn({ name: 's', ...entry('s') });
+    const mcpServers = { a: entry('a'), s: entry('s', { lazy: true, env: { NEW: '1' } }) };
+    expect(await host.reconfigure({ mcpServers })).toEqual({ added: [], changed: [], removed: ['b', 'c'] });
+    expect([host.names(), starts('s')]).toEqual([['a', 's'], [1]]);
+    expect(listed.problems).toMatchObject([{ code: 'invalid_spec', details: { field: 'mcpServers.s' } }]);
+    expect(await host.reconfigure({ mcpServers: {} })).toMatchObject({ removed: ['a'] });
+    expect(await outcomeOf(host.call('s', 'sleep', { ms: 0 }))).toBe('ok');
+  });
+
+  test('many at once come one after the other, and the last one holds', async () => {
+    const { host, entry } = await open();
+    const edits = [{ NEW: '1' }, { NEW: '2' }, { NEW: '3' }];
+    await Promise.all(edits.map((env) => host.reconfigure({ mcpServers: { a: entry('a', { env }) } })));
+    expect(host.names()).toEqual(['a']);
+    const spec = host.known('a')?.definition.spec as { env?: Record<string, string> } | undefined;
+    expect(spec?.env).toMatchObject({ NEW: '3' });
+    expect(await outcomeOf(host.call('a', 'sleep', { ms: 0 }))).toBe('ok');
+    await host.close();
+    expect((await failureOf(host.reconfigure({}))).code).toBe('server_stopped');
+    expect(host.known('a')).toBeUndefined();
+  });
+
+  test('what somebody holds is there again under its new definition', async () => {
+    const { host, entry, starts } = await open();
+    const heard: Buffer[] = [];
+    const end = await host.subscribe('a', 'r:1', { id: 'ada', role: undefined, scopes: [] }, (params) =>
+      heard.push(params),
+    );
+    await host.reconfigure({ mcpServers: { a: entry('a', { env: { NEW: '1' } }) } });
+    await eventually('it runs again', () => starts('a')[0] === 2 && host.known('a')?.isReady);
+    await host.call('a', 'say', { method: 'notifications/resources/updated', params: { uri: 'r:1' } });
+    await eventually('the update was told', () => heard.length === 1);
+    end();
+  });
+});
