@@ -29,7 +29,7 @@ export const prefixed = (server: string, tool: string): string => `${server}${se
 
 /** In the order of `wanted`, whose pairs are all different. `isPlain`: names are kept as they are where they can be. */
 export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[] {
-  const levels = wanted.map(({ name }) => (isPlain || isUsable(name) ? 0 : 1));
+  const levels: number[] = wanted.map(({ name }) => (isPlain || isUsable(name) ? 0 : 1));
   const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
   for (;;) {
     const rivals = doubled(names).filter((i) => (levels[i] as number) < lastLevel);

@@ -51,12 +51,21 @@ export class View {
   readonly principal: Principal;
   /** Those that are seen, in their order. */
   readonly servers: readonly string[];
+  /** There are servers here that this principal does not see. */
+  readonly #isFiltered: boolean;
   readonly #upstreams: Upstreams;
   readonly #tables = new Map<ListMethod, Table>();
   #templates: { readonly server: string; readonly template: UriTemplate }[] | undefined;
 
-  constructor(upstreams: Upstreams, endpoint: EndpointId, principal: Principal, servers: readonly string[]) {
+  constructor(
+    upstreams: Upstreams,
+    endpoint: EndpointId,
+    principal: Principal,
+    servers: readonly string[],
+    isFiltered: boolean,
+  ) {
     this.#upstreams = upstreams;
+    this.#isFiltered = isFiltered;
     this.endpoint = endpoint;
     this.principal = principal;
     this.servers = servers;
@@ -130,7 +139,8 @@ export class View {
     const found: (Wanted & { readonly item: ListedItem })[] = [];
     const isNamed = method === 'tools/list' || method === 'prompts/list';
     let ttlMs = Number.POSITIVE_INFINITY;
-    let isPublic = this.principal.role === undefined;
+    // What depends on who asks must not be kept for others.
+    let isPublic = this.principal.role === undefined && !this.#isFiltered;
     const uris = new Set<string>();
     for (const server of this.servers) {
       const known = this.known(server);

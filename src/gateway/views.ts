@@ -68,23 +68,27 @@ export class Views {
       kept.checkedAt = this.#changes;
       return kept;
     }
-    const view = new View(this.#upstreams, endpoint, principal, servers);
+    const isFiltered = servers.length < this.#namesAt(endpoint).length;
+    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered);
     const made: Kept = { view, madeOf, states, checkedAt: this.#changes };
     setBounded(this.#kept, key, made, viewsMax);
     return made;
   }
 
   #serversOf(endpoint: EndpointId, principal: Principal): string[] {
+    return this.#namesAt(endpoint).filter((server) => this.#upstreams.isAllowed(principal, server, undefined));
+  }
+
+  #namesAt(endpoint: EndpointId): readonly string[] {
     const names = this.#upstreams.names();
-    const isAllowed = (server: string) => this.#upstreams.isAllowed(principal, server, undefined);
     switch (endpoint.kind) {
       case 'all':
-        return names.filter(isAllowed);
+        return names;
       case 'server':
-        return names.includes(endpoint.server) && isAllowed(endpoint.server) ? [endpoint.server] : [];
+        return names.filter((name) => name === endpoint.server);
       case 'group': {
         const group = new Set(this.#upstreams.groups.get(endpoint.group));
-        return names.filter((name) => group.has(name) && isAllowed(name));
+        return names.filter((name) => group.has(name));
       }
     }
   }
