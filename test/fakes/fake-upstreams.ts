@@ -198,7 +198,7 @@ export class FakeUpstreams implements Upstreams {
 const textOf = (text: JsonText): string => (typeof text === 'string' ? text : Buffer.from(text).toString('utf8'));
 
 const definitionOf = (name: string, { definition }: FakeServer): ServerDefinition => ({
-  ...parseServerDefinition(name, { command: 'true' }),
+  ...parseServerDefinition(name, { command: 'true' }, true),
   ...definition,
 });
 
