@@ -11,7 +11,8 @@ import { META } from '../session/versions.js';
 import type { Era } from '../wire/channel.js';
 import { findMember, type Span } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
-import type { Entry, Table, View } from './view.js';
+import type { Entry, Table } from './table.js';
+import type { View } from './view.js';
 
 const keptPagesMax = 64;
 const keptBytesMax = 64 * 1024 * 1024;
@@ -25,12 +26,6 @@ const membersOf: Readonly<Record<ListMethod, string>> = {
 
 export const STATE = 'hostler/state';
 
-interface KeptPage {
-  /** Whether its servers ran when it was made. */
-  readonly states: string;
-  readonly bytes: Buffer;
-}
-
 export interface PageRequest {
   readonly view: View;
   readonly states: string;
@@ -42,10 +37,10 @@ export interface PageRequest {
 }
 
 export class PreparedLists {
-  readonly #kept = new Map<string, KeptPage>();
-  readonly #viewNumbers = new WeakMap<View, number>();
+  readonly #kept = new Map<string, Buffer>();
+  readonly #tableNumbers = new WeakMap<Table, number>();
   readonly #nameSpans = new WeakMap<object, Span>();
-  #lastView = 0;
+  #lastTable = 0;
   #bytes = 0;
   /** How many pages were put together, as opposed to found. */
   made = 0;
@@ -53,13 +48,14 @@ export class PreparedLists {
   /** The text of one result object. Not to be changed by whoever is handed it. */
   page(request: PageRequest): Buffer {
     const { view, method, era, page } = request;
-    // Only tools say whether their server runs.
+    // Only tools say whether their server runs, and only modern answers who gave them.
     const states = method === 'tools/list' ? request.states : '';
-    const key = `${this.#numberOf(view)} ${method} ${era} ${page}`;
+    const info = era === 'modern' ? request.serverInfo : '';
+    const key = `${this.#numberOf(view.table(method))} ${method} ${era} ${page}\n${states}\n${info}`;
     const kept = this.#kept.get(key);
-    if (kept?.states === states) return kept.bytes;
+    if (kept) return kept;
     const bytes = this.#make(request);
-    this.#keep(key, { states, bytes });
+    this.#keep(key, bytes);
     return bytes;
   }
 
@@ -96,25 +92,21 @@ export class PreparedLists {
     return [item.raw.subarray(0, span.start), Buffer.from(JSON.stringify(name)), item.raw.subarray(span.end)];
   }
 
-  #keep(key: string, page: KeptPage): void {
-    this.#forget(key);
-    if (page.bytes.length > keptBytesMax) return;
+  #keep(key: string, page: Buffer): void {
+    if (page.length > keptBytesMax) return;
     for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size < keptPagesMax && this.#bytes + page.bytes.length <= keptBytesMax) break;
-      this.#forget(oldest);
+      if (this.#kept.size < keptPagesMax && this.#bytes + page.length <= keptBytesMax) break;
+      this.#bytes -= this.#kept.get(oldest)?.length ?? 0;
+      this.#kept.delete(oldest);
     }
     this.#kept.set(key, page);
-    this.#bytes += page.bytes.length;
+    this.#bytes += page.length;
   }
 
-  #forget(key: string): void {
-    this.#bytes -= this.#kept.get(key)?.bytes.length ?? 0;
-    this.#kept.delete(key);
-  }
-
-  #numberOf(view: View): number {
-    const number = this.#viewNumbers.get(view) ?? ++this.#lastView;
-    this.#viewNumbers.set(view, number);
+  /** Tables that are gone are never asked for again; their pages are the oldest, and go first. */
+  #numberOf(table: Table): number {
+    const number = this.#tableNumbers.get(table) ?? ++this.#lastTable;
+    this.#tableNumbers.set(table, number);
     return number;
   }
 }

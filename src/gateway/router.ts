@@ -23,9 +23,9 @@ import { isOtherRequest, relayOther } from './other-requests.js';
 import { PreparedLists, pageOfCursor } from './prepared-list.js';
 import { ServerFacts } from './server-facts.js';
 import { Subscriptions } from './subscriptions.js';
+import type { Table } from './table.js';
 import { uniqueMembers } from './unique-members.js';
 import type { Upstreams } from './upstreams.js';
-import type { Table } from './view.js';
 import { Views } from './views.js';
 
 export interface RouterOptions {
@@ -131,7 +131,7 @@ export class GatewayRouter implements Router {
       case 'logging/setLevel':
         return this.#setLevel(exchange);
       case 'resources/subscribe':
-        return this.#subscriptions.subscribe(exchange);
+        return this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange));
       case 'resources/unsubscribe':
         return this.#subscriptions.unsubscribe(exchange);
       default:

@@ -5,46 +5,22 @@
  * Invariants: what is not shown cannot be found; a name stands for one item of one server; the order is that of the servers, and
  * within one its own.
  */
-import { createHash } from 'node:crypto';
 import type { KnownServer } from '../host/host-interface.js';
 import type { Principal } from '../policy/call.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import { memberBytes } from '../wire/json-members.js';
 import type { EndpointId } from './endpoint-id.js';
+import type { Entry, Table, Tables } from './table.js';
 import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
 import { isToolOffered, renamed, toolRulesOf } from './tool-rules.js';
 import type { Upstreams } from './upstreams.js';
 import { matchesTemplate, parseTemplate, type UriTemplate } from './uri-templates.js';
-
-/** One item of a list, as it is shown. */
-export interface Entry {
-  readonly server: string;
-  /** What its server calls it: a name, a URI or a template. */
-  readonly key: string;
-  /** What it is called here. For resources the same. */
-  readonly name: string;
-  readonly item: ListedItem;
-}
-
-export interface Table {
-  readonly entries: readonly Entry[];
-  readonly byName: ReadonlyMap<string, Entry>;
-  /** As many of the entries as may stand in one page begin here; the first is 0. */
-  readonly pageStarts: readonly number[];
-  readonly ttlMs: number;
-  readonly isPublic: boolean;
-  /** The same for the same entries, and for no others. Whether their servers run makes no difference. */
-  readonly digest: string;
-}
 
 /** Where a tool call goes. */
 export interface ToolTarget {
   readonly server: string;
   readonly tool: string;
 }
-
-const pageItemsMax = 2_000;
-const pageBytesMax = 2 * 1024 * 1024;
 
 export class View {
   readonly endpoint: EndpointId;
@@ -54,6 +30,7 @@ export class View {
   /** There are servers here that this principal does not see. */
   readonly #isFiltered: boolean;
   readonly #upstreams: Upstreams;
+  readonly #interned: Tables;
   readonly #tables = new Map<ListMethod, Table>();
   #templates: { readonly server: string; readonly template: UriTemplate }[] | undefined;
 
@@ -63,7 +40,9 @@ export class View {
     principal: Principal,
     servers: readonly string[],
     isFiltered: boolean,
+    tables: Tables,
   ) {
+    this.#interned = tables;
     this.#upstreams = upstreams;
     this.#isFiltered = isFiltered;
     this.endpoint = endpoint;
@@ -173,49 +152,8 @@ export class View {
     }
     const names = isNamed ? uniqueNames(found, this.only !== undefined) : found.map(({ name }) => name);
     const entries = found.map(({ server, tool, item }, i) => ({ server, key: tool, name: names[i] as string, item }));
-    return new BuiltTable(entries, Number.isFinite(ttlMs) ? ttlMs : 0, isPublic && entries.length > 0);
+    return this.#interned.intern(entries, Number.isFinite(ttlMs) ? ttlMs : 0, isPublic && entries.length > 0);
   }
-}
-
-class BuiltTable implements Table {
-  readonly entries: readonly Entry[];
-  readonly byName: ReadonlyMap<string, Entry>;
-  readonly pageStarts: readonly number[];
-  readonly ttlMs: number;
-  readonly isPublic: boolean;
-  #digest: string | undefined;
-
-  constructor(entries: readonly Entry[], ttlMs: number, isPublic: boolean) {
-    this.entries = entries;
-    this.byName = new Map(entries.map((entry) => [entry.name, entry]));
-    this.pageStarts = pagesOf(entries);
-    this.ttlMs = ttlMs;
-    this.isPublic = isPublic;
-  }
-
-  get digest(): string {
-    if (this.#digest !== undefined) return this.#digest;
-    const hash = createHash('sha256');
-    for (const { server, name, item } of this.entries) {
-      hash.update(`${server}\0${JSON.stringify(name)}\0${item.raw.length}\0`).update(item.raw);
-    }
-    this.#digest = hash.digest('base64url').slice(0, 22);
-    return this.#digest;
-  }
-}
-
-function pagesOf(entries: readonly Entry[]): number[] {
-  const starts = [0];
-  let first = 0;
-  let bytes = 0;
-  for (const [i, { item }] of entries.entries()) {
-    bytes += item.raw.length;
-    if (i === first || (i - first < pageItemsMax && bytes <= pageBytesMax)) continue;
-    starts.push(i);
-    first = i;
-    bytes = item.raw.length;
-  }
-  return starts;
 }
 
 type Offer = 'tools' | 'prompts' | 'resources' | 'completions' | 'logging';

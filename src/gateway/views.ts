@@ -5,6 +5,7 @@
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Principal } from '../policy/call.js';
 import { type EndpointId, endpointKey } from './endpoint-id.js';
+import { Tables } from './table.js';
 import type { Upstreams } from './upstreams.js';
 import { View } from './view.js';
 
@@ -24,6 +25,7 @@ const viewsMax = 256;
 export class Views {
   readonly #upstreams: Upstreams;
   readonly #kept = new Map<string, Kept>();
+  readonly #tables = new Tables();
   readonly #definitions = new WeakMap<object, number>();
   #lastDefinition = 0;
   #changes = 0;
@@ -69,7 +71,7 @@ export class Views {
       return kept;
     }
     const isFiltered = servers.length < this.#namesAt(endpoint).length;
-    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered);
+    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered, this.#tables);
     const made: Kept = { view, madeOf, states, checkedAt: this.#changes };
     setBounded(this.#kept, key, made, viewsMax);
     return made;
