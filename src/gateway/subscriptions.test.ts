@@ -132,6 +132,20 @@ describe('a modern stream', () => {
     ]);
   });
 
+  test('that ended before it began holds nothing', async () => {
+    const gateway = new FakeGateway(servers);
+    const { promise, resolve } = deferred();
+    gateway.upstreams.onSubscribe = () => promise;
+    const filter = '{"resourceSubscriptions":["file:///a"]}';
+    const stream = gateway.send(modern, 'subscriptions/listen', listening(filter));
+    await settled();
+    stream.abort();
+    resolve();
+    await settled();
+    expect(gateway.upstreams.subscribers.size).toBe(0);
+    expect(stream.heard).toEqual([]);
+  });
+
   test('hears nothing that it did not ask for', () => {
     const gateway = new FakeGateway(servers);
     const stream = gateway.send(modern, 'subscriptions/listen', listening('{"promptsListChanged":true}'));

@@ -315,6 +315,15 @@ describe('tool calls', () => {
     expect((await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).result).toBe('{"content":[],"n":1.10}');
   });
 
+  test('are put into the words that the server speaks now', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => '{"resultType":"complete","content":[]}';
+    const call = () => gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect((await call()).result).toBe('{"resultType":"complete","content":[]}');
+    gateway.upstreams.set('fs', { ...two.fs, era: 'modern' });
+    expect((await call()).result).toBe('{"content":[]}');
+  });
+
   test('between a modern client and a modern server are not touched', async () => {
     const gateway = new FakeGateway(two);
     const text = '{"resultType":"task","taskId":"1","ttlMs":5}';
@@ -526,6 +535,15 @@ describe('other requests', () => {
       message: 'the queue is full.',
       data: '{"code":"overloaded","retryable":true,"server":"fs"}',
     });
+  });
+
+  test('what a modern client answers goes by the bridge and not twice', async () => {
+    const gateway = new FakeGateway(two);
+    const params = '{"name":"fs__greet","inputResponses":{"a":{}},"requestState":"s"}';
+    await gateway.ask(modern, 'prompts/get', params);
+    const [request] = gateway.upstreams.requests;
+    expect(request?.params).toBe('{"name":"greet"}');
+    expect(request?.options.members).toBe('"inputResponses":{"a":{}},"requestState":"s"');
   });
 
   test('completions go to whoever has the prompt or the template', async () => {
