@@ -4,8 +4,8 @@
  * Not here: whether the call may be made (host), questions of the server to the client (bridge/).
  * Invariant: every exchange that is taken is ended, once.
  */
-import type { HostCallOptions } from '../host/host-interface.js';
 import { isHostError } from '../kernel/errors.js';
+import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { stringOf } from '../wire/json-members.js';
 import { RPC } from '../wire/rpc-codes.js';
@@ -13,7 +13,7 @@ import type { Bridge, BridgedRequest } from './bridge/bridge-ports.js';
 import type { Exchange, RpcFailure } from './exchange.js';
 import { callFailure, errorWords, type Place } from './failures.js';
 import type { LogLevels } from './log-levels.js';
-import { relayOptions } from './relay-options.js';
+import { RelayRoute } from './relay-route.js';
 import { readMeta } from './request-meta.js';
 import { isFailure, resultWords } from './result-words.js';
 import type { ServerFacts } from './server-facts.js';
@@ -77,17 +77,18 @@ function send(
   const state = isModern ? members[4] : undefined;
   const requestState = state && stringOf(state);
   if (state && requestState === undefined) return exchange.fail(invalidParams('requestState must be a string'));
-  const options: HostCallOptions = relayOptions(exchange, meta, facts.of(server), parts.levels);
+  const route = new RelayRoute(exchange, meta, facts.of(server), parts.levels);
   const request: BridgedRequest = {
     exchange,
     server,
     send: async (added) => {
-      const { bytes } = await upstreams.call(server, tool, args, { ...options, ...added });
-      return { kind: 'result', bytes, era: facts.of(server).era };
+      const answer = await upstreams.call(server, tool, args, { ...route.options, ...added });
+      return { kind: 'result', bytes: answer.bytes, era: eraOf(answer) ?? facts.of(server).era };
     },
     identity: () => identityOf(method, server, tool, args),
     inputResponses: isModern ? members[3] : undefined,
     requestState,
+    onMoved: (to) => route.moveTo(to),
   };
   relay(request, { method, tool }, parts, (error, place) => {
     const told = callFailure(error, place);
@@ -95,6 +96,9 @@ function send(
     else exchange.fail(told.failure);
   });
 }
+
+/** In whose words it is, where whoever brought it says so: a server may speak another era than when it was last seen. */
+export const eraOf = (answer: object): Era | undefined => (answer as { readonly era?: Era }).era;
 
 /** What makes a request this one and no other. */
 export const identityOf = (...parts: readonly JsonText[]): Buffer =>

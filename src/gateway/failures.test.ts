@@ -41,7 +41,7 @@ test('whether it may be tried again is what the error says of itself', () => {
 });
 
 test('an answer without a usable code is an internal error', () => {
-  const cause = { kind: 'error', bytes: Buffer.from('{"message":"m"}') };
+  const cause = Object.assign(new Error(), { name: 'RpcRefusal', bytes: Buffer.from('{"message":"m"}') });
   const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });
   expect(requestFailure(error, place)).toEqual({ code: -32603, message: 'm' });
 });

@@ -88,10 +88,11 @@ export function unknownUri(uri: string, era: Era): RpcFailure {
   return { code, message: 'resource not found', data: JSON.stringify({ uri }) };
 }
 
-/** The error object itself, where whoever made the error kept it. */
+/** The error object itself, which whoever made the error keeps as its cause. By name: nothing else of it is needed here. */
 function answerOf({ cause }: HostError): Buffer | undefined {
-  const { kind, bytes } = (cause ?? {}) as { kind?: unknown; bytes?: unknown };
-  return kind === 'error' && Buffer.isBuffer(bytes) ? bytes : undefined;
+  if (!(cause instanceof Error) || cause.name !== 'RpcRefusal') return undefined;
+  const { bytes } = cause as { bytes?: unknown };
+  return Buffer.isBuffer(bytes) ? bytes : undefined;
 }
 
 /** Without whose words they are, which our own readers are told and a client knows. */

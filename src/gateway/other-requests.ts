@@ -6,11 +6,11 @@
 import type { JsonText } from '../wire/frame.js';
 import { memberString, stringOf } from '../wire/json-members.js';
 import type { BridgedRequest } from './bridge/bridge-ports.js';
-import { identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
+import { eraOf, identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
 import type { Exchange, RpcFailure } from './exchange.js';
 import { requestFailure, unknownUri } from './failures.js';
 import { editMembers, type MemberEdits } from './object-splice.js';
-import { relayOptions } from './relay-options.js';
+import { RelayRoute } from './relay-route.js';
 import { readMeta } from './request-meta.js';
 import { uniqueMembers } from './unique-members.js';
 import type { View } from './view.js';
@@ -72,17 +72,18 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
     const { server, edits } = target;
     const sent = editMembers(params, [...edits, ...envelope]);
     if (!sent) return exchange.fail(invalidParams('params must be an object that says everything once'));
-    const options = relayOptions(exchange, meta, parts.facts.of(server), parts.levels);
+    const route = new RelayRoute(exchange, meta, parts.facts.of(server), parts.levels);
     const request: BridgedRequest = {
       exchange,
       server,
       send: async (added) => {
-        const { kind, bytes } = await parts.upstreams.request(server, method, sent, { ...options, ...added });
-        return { kind, bytes, era: parts.facts.of(server).era };
+        const answer = await parts.upstreams.request(server, method, sent, { ...route.options, ...added });
+        return { kind: answer.kind, bytes: answer.bytes, era: eraOf(answer) ?? parts.facts.of(server).era };
       },
       identity: () => identityOf(method, server, sent),
       inputResponses: isModern ? members[4] : undefined,
       requestState,
+      onMoved: (to) => route.moveTo(to),
     };
     // Only these two may be answered by a question.
     const through = method === 'completion/complete' ? { ...parts, bridge: straight } : parts;

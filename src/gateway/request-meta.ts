@@ -19,12 +19,13 @@ export interface RequestMeta {
   readonly forwarded: string | undefined;
 }
 
-const none: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
+/** Nothing is said. */
+export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
 const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
 /** Undefined: it is not an object, or says something twice. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
-  if (!meta) return none;
+  if (!meta) return noMeta;
   let progressToken: string | undefined;
   let logLevel: LogLevel | undefined;
   let forwarded = '';

@@ -203,6 +203,8 @@ export class GatewayRouter implements Router {
   }
 }
 
+export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
+
 /** The first page without a cursor; undefined when there is one that means nothing. */
 function pageAsked(params: Buffer, table: Table): number | undefined {
   const members = uniqueMembers(params, ['cursor']);

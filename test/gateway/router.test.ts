@@ -1,10 +1,11 @@
 /** Whole requests through the router, over servers without a host. */
 import { describe, expect, test } from 'vitest';
+import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
-import { fakeClient, principalOf } from '../fakes/fake-exchange.js';
+import { FakeExchange, fakeClient, principalOf } from '../fakes/fake-exchange.js';
 import { FakeGateway } from '../fakes/fake-router.js';
-import type { FakeServer } from '../fakes/fake-upstreams.js';
+import type { FakeCall, FakeServer } from '../fakes/fake-upstreams.js';
 
 const legacy = fakeClient();
 const modern = fakeClient({ era: 'modern' });
@@ -388,6 +389,42 @@ describe('tool calls', () => {
   });
 });
 
+describe('a call that was parked', () => {
+  test('goes on for the exchange that came back, under its token and its level', async () => {
+    const { promise, resolve } = deferred();
+    let moved: ((exchange: FakeExchange) => void) | undefined;
+    const bridge: Bridge = {
+      relay: (request) => {
+        moved = request.onMoved as typeof moved;
+        return request.send({});
+      },
+    };
+    const gateway = new FakeGateway(two, bridge);
+    const tell = ({ options }: FakeCall, n: number) => {
+      options.onProgress?.(Buffer.from(`{"progressToken":77,"progress":${n}}`));
+      options.onServerNotification?.('notifications/message', Buffer.from(`{"level":"info","data":${n}}`));
+    };
+    gateway.upstreams.onCall = async (call) => {
+      tell(call, 1);
+      await promise;
+      tell(call, 2);
+      return '{"content":[]}';
+    };
+    const meta = (token: string, level: string) =>
+      `{"name":"fs__read","_meta":{"progressToken":"${token}","io.modelcontextprotocol/logLevel":"${level}"}}`;
+    const first = gateway.send(modern, 'tools/call', meta('one', 'info'));
+    const second = new FakeExchange(modern, 'tools/call', meta('two', 'error'));
+    moved?.(second);
+    resolve();
+    await first.ended;
+    expect(first.heard.map(({ params }) => params)).toEqual([
+      '{"progressToken":"one","progress":1}',
+      '{"level":"info","data":1}',
+    ]);
+    expect(second.heard.map(({ params }) => params)).toEqual(['{"progressToken":"two","progress":2}']);
+  });
+});
+
 describe('tool calls that fail', () => {
   const failing = (error: unknown) => {
     const gateway = new FakeGateway(two);
@@ -431,7 +468,8 @@ describe('tool calls that fail', () => {
   });
 
   test('because the server said so keep its data where they are known', async () => {
-    const cause = { kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}') };
+    const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
+    const cause = Object.assign(new Error(), { name: 'RpcRefusal', bytes });
     const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
     const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect({ ...failure, data: String(failure?.data) }).toEqual({ code: -32602, message: 'bad', data: '{"n":1.0}' });
