@@ -142,7 +142,9 @@ export class FakeUpstreams implements Upstreams {
     const call = { server, tool, args: textOf(args), options };
     this.calls.push(call);
     const bytes = Buffer.from(await this.onCall(call));
-    return { bytes, isError: false, json: () => JSON.parse(bytes.toString()) };
+    const era = this.#servers.get(server)?.facts?.era ?? 'legacy';
+    const result = { bytes, isError: false, era, json: () => JSON.parse(bytes.toString()) };
+    return result;
   }
 
   async request(
