@@ -25,13 +25,14 @@ describe('servers', () => {
       rests: { ...logging, state: 'registered' },
       mute: { tools: [] },
       modern: { ...logging, era: 'modern' },
+      own: { ...logging, definition: { isolation: 'per-client' } },
     });
     const levels = new LogLevels(upstreams);
     upstreams.onKnownChanged((server) => levels.changed(server));
     const sent = () => upstreams.requests.map(({ server, params }) => `${server} ${params}`);
     return { upstreams, levels, sent };
   };
-  const all = ['a', 'rests', 'mute', 'modern'];
+  const all = ['a', 'rests', 'mute', 'modern', 'own'];
 
   test('are told the most talkative level, if they are legacy, ready and log', () => {
     const { levels, sent } = make();

@@ -65,6 +65,22 @@ describe('a legacy session', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
+  test('that asked twice for the same, and took it back in between, holds it once', async () => {
+    const gateway = new FakeGateway(servers);
+    const session = gateway.open();
+    const waits = [deferred(), deferred()];
+    let asked = 0;
+    gateway.upstreams.onSubscribe = () => waits[asked++]?.promise;
+    const first = gateway.send(client, 'resources/subscribe', uri);
+    await gateway.ask(client, 'resources/unsubscribe', uri);
+    const second = gateway.send(client, 'resources/subscribe', uri);
+    for (const { resolve } of waits) resolve();
+    await Promise.all([first.ended, second.ended]);
+    expect(gateway.upstreams.subscribers.get('fs file:///a')?.size).toBe(1);
+    session.end();
+    expect(gateway.upstreams.subscribers.size).toBe(0);
+  });
+
   test('may try again what failed', async () => {
     const gateway = new FakeGateway(servers);
     gateway.open();

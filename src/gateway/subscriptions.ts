@@ -23,8 +23,13 @@ const streamsPerPrincipalMax = 100;
 
 interface SessionEntry {
   readonly session: ClientSession;
-  /** URI → what gives it back; undefined while it is being asked for. */
-  readonly uris: Map<string, (() => void) | undefined>;
+  readonly uris: Map<string, Held>;
+}
+
+/** One subscription of a session. Its own object: the same URI may be taken back and asked for again while it is on its way. */
+interface Held {
+  /** Undefined while it is being asked for. */
+  release: (() => void) | undefined;
 }
 
 export class Subscriptions {
@@ -45,8 +50,7 @@ export class Subscriptions {
     const end = () => {
       unwatch();
       this.#sessions.delete(session.id);
-      for (const release of entry.uris.values()) release?.();
-      entry.uris.clear();
+      releaseAll(entry);
     };
     session.signal.addEventListener('abort', end, { once: true });
   }
@@ -60,17 +64,18 @@ export class Subscriptions {
     if (server === undefined) return exchange.fail(unknownUri(uri, client.era));
     if (entry.uris.has(uri)) return exchange.succeed('{}');
     if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
-    entry.uris.set(uri, undefined);
+    const held: Held = { release: undefined };
+    entry.uris.set(uri, held);
     const updated = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
     this.#parts.upstreams.subscribe(server, uri, client.principal, updated).then(
       (release) => {
         // Taken back, or the session is over.
-        if (!entry.uris.has(uri)) release();
-        else entry.uris.set(uri, release);
+        if (entry.uris.get(uri) !== held) release();
+        else held.release = release;
         exchange.succeed('{}');
       },
       (error) => {
-        entry.uris.delete(uri);
+        if (entry.uris.get(uri) === held) entry.uris.delete(uri);
         exchange.fail(requestFailure(error, this.#place(exchange, server)));
       },
     );
@@ -79,7 +84,7 @@ export class Subscriptions {
   unsubscribe(exchange: Exchange): void {
     const found = this.#sessionAndUri(exchange);
     if (!found) return;
-    found.entry.uris.get(found.uri)?.();
+    found.entry.uris.get(found.uri)?.release?.();
     found.entry.uris.delete(found.uri);
     exchange.succeed('{}');
   }
@@ -113,10 +118,7 @@ export class Subscriptions {
     for (const stream of this.#streams.values()) stream.finish();
     this.#streams.clear();
     this.#streamsOf.clear();
-    for (const { uris } of this.#sessions.values()) {
-      for (const release of uris.values()) release?.();
-      uris.clear();
-    }
+    for (const entry of this.#sessions.values()) releaseAll(entry);
     this.#sessions.clear();
   }
 
@@ -134,6 +136,11 @@ export class Subscriptions {
     const { era, info } = this.#parts.facts.of(server);
     return { method, clientEra: client.era, server, serverEra: era, serverInfo: info };
   }
+}
+
+function releaseAll({ uris }: SessionEntry): void {
+  for (const { release } of uris.values()) release?.();
+  uris.clear();
 }
 
 /** A modern server marks updates with the stream of our own hop. */

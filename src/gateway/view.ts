@@ -102,6 +102,7 @@ export class View {
     for (const server of this.servers) {
       const known = this.known(server);
       if (!known || known.lists.has('tools/list')) continue;
+      if (known.facts && !offers(known, 'tools')) continue;
       const start = this.only === undefined ? prefixed(server, '') : '';
       if (!name.startsWith(start) || name.length === start.length) continue;
       const tool = name.slice(start.length);

@@ -300,6 +300,9 @@ describe('tool calls', () => {
     await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}');
     await gateway.ask(at('/mcp/s'), 'tools/call', '{"name":"t"}');
     expect(gateway.upstreams.calls.map(({ tool }) => tool)).toEqual(['t', 't']);
+    gateway.upstreams.set('s', { prompts: [] });
+    expect((await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}')).failure?.code).toBe(-32602);
+    expect(gateway.upstreams.calls).toHaveLength(2);
   });
 
   test('of a modern client to a legacy server come back complete, and say who answered', async () => {
