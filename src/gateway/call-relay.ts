@@ -48,10 +48,11 @@ export function relayCall(exchange: Exchange, parts: RelayParts): void {
   const args = members[1] ?? noArguments;
   if (args[0] !== OPEN_BRACE) return exchange.fail(invalidParams('arguments must be an object'));
   const { client } = exchange;
-  const target = parts.views.of(client.endpoint, client.principal).findTool(name);
+  const view = parts.views.of(client.endpoint, client.principal);
+  const target = view.findTool(name);
   if (target) return send(exchange, target, args, members, parts);
   // At boot not every tool is known yet: nobody is told that there is none before they could be.
-  const sight = parts.upstreams.firstSight();
+  const sight = view.sight();
   if (!sight) return exchange.fail(unknownTool(name));
   sight.then(
     () => {

@@ -94,8 +94,9 @@ export class ListenStream {
   async #subscribe(uri: string): Promise<boolean> {
     const { client } = this.#exchange;
     try {
-      await this.#parts.upstreams.firstSight();
-      const server = this.#parts.views.of(client.endpoint, client.principal).serverOfUri(uri);
+      const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
+      await viewNow().sight();
+      const server = viewNow().serverOfUri(uri);
       if (server === undefined) return false;
       const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) =>
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>

@@ -66,7 +66,8 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
   const state = isModern ? members[5] : undefined;
   const requestState = state && stringOf(state);
   if (state && requestState === undefined) return exchange.fail(invalidParams('requestState must be a string'));
-  const aim = () => (aims[method] as Aim)(parts.views.of(client.endpoint, client.principal), params, exchange);
+  const viewNow = () => parts.views.of(client.endpoint, client.principal);
+  const aim = () => (aims[method] as Aim)(viewNow(), params, exchange);
   const go = (target: Target | RpcFailure): void => {
     if (!('server' in target)) return exchange.fail(target);
     const { server, edits } = target;
@@ -90,7 +91,7 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
     relay(request, { method }, through, (error, place) => exchange.fail(requestFailure(error, place)));
   };
   const target = aim();
-  const sight = 'server' in target ? undefined : parts.upstreams.firstSight();
+  const sight = 'server' in target ? undefined : viewNow().sight();
   if (!sight) return go(target);
   sight.then(
     () => go(aim()),

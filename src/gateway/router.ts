@@ -171,9 +171,9 @@ export class GatewayRouter implements Router {
     exchange.succeed('{}');
   }
 
-  /** At boot what is said of all servers waits until each could be seen once. */
+  /** At boot what is said of the servers of an endpoint waits until each of them could be seen once. */
   #afterSight(exchange: Exchange, answer: () => void): void {
-    const sight = this.#upstreams.firstSight();
+    const sight = this.#viewOf(exchange.client).sight();
     if (!sight) return answer();
     const guarded = () => {
       try {

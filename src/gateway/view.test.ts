@@ -75,6 +75,8 @@ describe('a view', () => {
     const { upstreams, now, views } = make(servers);
     expect(now().table('tools/list').isPublic).toBe(true);
     expect(views.of(endpoint, principalOf('x', 'role')).table('tools/list').isPublic).toBe(false);
+    upstreams.set('b', { tools: ['t', 'u'], isPublic: true, definition: { tools: { deny: ['u'] } } });
+    expect(now().table('tools/list')).toMatchObject({ isPublic: true, entries: [{}, {}] });
     upstreams.allow((_principal, server) => server === 'a');
     expect(now().table('tools/list').isPublic).toBe(false);
     upstreams.allow((_principal, server, tool) => server === 'a' || tool === undefined);

@@ -59,6 +59,12 @@ export class View {
     return this.#upstreams.known(server);
   }
 
+  /** What to wait for before anything is said of all that is here; undefined when each server was seen once. */
+  sight(): Promise<void> | undefined {
+    const isSeen = this.servers.every((server) => this.known(server)?.facts !== undefined);
+    return isSeen ? undefined : this.#upstreams.firstSight();
+  }
+
   table(method: ListMethod): Table {
     let table = this.#tables.get(method);
     if (!table) {
@@ -106,13 +112,10 @@ export class View {
       const start = this.only === undefined ? prefixed(server, '') : '';
       if (!name.startsWith(start) || name.length === start.length) continue;
       const tool = name.slice(start.length);
-      if (this.#showsTool(known, server, tool)) return { server, tool };
+      const isOffered = isToolOffered(toolRulesOf(known.definition), tool);
+      if (isOffered && this.#upstreams.isAllowed(this.principal, server, tool)) return { server, tool };
     }
     return undefined;
-  }
-
-  #showsTool({ definition }: KnownServer, server: string, tool: string): boolean {
-    return isToolOffered(toolRulesOf(definition), tool) && this.#upstreams.isAllowed(this.principal, server, tool);
   }
 
   #build(method: ListMethod): Table {
@@ -137,9 +140,12 @@ export class View {
         const { key } = item;
         // Nobody could ask for what has no name, nor for the second of one name.
         if (key === '' || own.has(key)) continue;
-        if (method === 'tools/list' && !this.#showsTool(known, server, key)) {
-          isPublic = false;
-          continue;
+        if (method === 'tools/list') {
+          if (!isToolOffered(rules, key)) continue;
+          if (!this.#upstreams.isAllowed(this.principal, server, key)) {
+            isPublic = false;
+            continue;
+          }
         }
         own.add(key);
         const name = renamed(rules, key);

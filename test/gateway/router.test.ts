@@ -172,17 +172,23 @@ describe('lists', () => {
   });
 
   test('wait for the first sight of all servers', async () => {
-    const gateway = new FakeGateway({});
+    const gateway = new FakeGateway({ s: { tools: [], capabilities: null }, ...two });
     const { promise, resolve } = deferred();
     gateway.upstreams.sight = promise;
     const list = gateway.send(legacy, 'tools/list');
     const call = gateway.send(legacy, 'tools/call', '{"name":"s__t"}');
-    expect([list.ends, call.ends]).toEqual([0, 0]);
+    const hello = gateway.send(legacy, 'initialize', '{}');
+    expect([list.ends, call.ends, hello.ends]).toEqual([0, 0, 0]);
+    // Of servers that were seen everything can be said.
+    expect(gateway.send(at('/mcp/fs'), 'tools/list').ends).toBe(1);
+    expect(gateway.send(at('/mcp/fs'), 'initialize', '{}').ends).toBe(1);
+    expect(gateway.send(at('/mcp/fs'), 'tools/call', '{"name":"nope"}').ends).toBe(1);
     gateway.upstreams.set('s', { tools: ['t'] });
     gateway.upstreams.sight = undefined;
     resolve();
-    expect((await list.ended).result).toBe('{"tools":[{"name":"s__t"}]}');
+    expect(namesOf((await list.ended).json().tools)).toContain('s__t');
     expect((await call.ended).result).toBe('{"content":[]}');
+    expect((await hello.ended).ends).toBe(1);
   });
 });
 
