@@ -97,6 +97,8 @@ export interface Router {
   notified(client: Client, method: string, params: Buffer | undefined): void;
   /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
+  /** The gateway ends: streams that would last for ever get their result. Before the ingresses close. */
+  close?(): void;
 }
 
 /** An argument that a modern HTTP client repeats in the header `Mcp-Param-<name>`. */

@@ -1,0 +1,53 @@
+/** A router over servers without a host, and what asking it takes. The bridge passes everything through. */
+import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
+import type { Client } from '../../src/gateway/exchange.js';
+import { GatewayRouter } from '../../src/gateway/router.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { type FakeClientFacts, FakeExchange, FakeSession, fakeClient } from './fake-exchange.js';
+import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';
+
+/** Hands on what a modern client answered, as it is. */
+export const passThrough: Bridge = {
+  relay: ({ send, inputResponses, requestState }) => {
+    const members = [
+      ...(inputResponses ? [`"inputResponses":${inputResponses.toString('utf8')}`] : []),
+      ...(requestState === undefined ? [] : [`"requestState":${JSON.stringify(requestState)}`]),
+    ];
+    return send(members.length > 0 ? { members: members.join(',') } : {});
+  },
+};
+
+export class FakeGateway {
+  readonly upstreams: FakeUpstreams;
+  readonly clock = new FakeClock();
+  readonly problems: unknown[] = [];
+  readonly router: GatewayRouter;
+
+  constructor(servers: Readonly<Record<string, FakeServer>>, bridge: Bridge = passThrough) {
+    this.upstreams = new FakeUpstreams(servers);
+    this.router = new GatewayRouter({
+      upstreams: this.upstreams,
+      bridge,
+      clock: this.clock,
+      serverInfo: { name: 'hostler', version: '1.2.3' },
+      onProblem: (error) => this.problems.push(error),
+    });
+  }
+
+  /** Sends it and does not wait. */
+  send(client: Client, method: string, params?: string, idText = '1'): FakeExchange {
+    const exchange = new FakeExchange(client, method, params, idText);
+    this.router.handle(exchange);
+    return exchange;
+  }
+
+  ask(client: Client, method: string, params?: string): Promise<FakeExchange> {
+    return this.send(client, method, params).ended;
+  }
+
+  open(facts: FakeClientFacts = {}): FakeSession {
+    const session = new FakeSession(fakeClient(facts));
+    this.router.opened(session);
+    return session;
+  }
+}

@@ -1,0 +1,623 @@
+/** Whole requests through the router, over servers without a host. */
+import { describe, expect, test } from 'vitest';
+import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
+import { deferred } from '../../src/kernel/deferred.js';
+import { HostError } from '../../src/kernel/errors.js';
+import { FakeExchange, fakeClient, principalOf } from '../fakes/fake-exchange.js';
+import { FakeGateway } from '../fakes/fake-router.js';
+import type { FakeCall, FakeServer } from '../fakes/fake-upstreams.js';
+
+const legacy = fakeClient();
+const modern = fakeClient({ era: 'modern' });
+const at = (path: string, era: 'legacy' | 'modern' = 'legacy') => fakeClient({ path, era });
+const serverInfoKey = 'io.modelcontextprotocol/serverInfo';
+const hostler = { name: 'hostler', version: '1.2.3' };
+const namesOf = (items: { name: string }[]) => items.map(({ name }) => name);
+
+const odd =
+  '{"x-vendor":{"big":12345678901234567890,"f":1.10},"name":"odd","description":"é\\u00e9","inputSchema":{"type":"object"}, "annotations":{"vendor":1e400}}';
+
+const two: Record<string, FakeServer> = {
+  fs: {
+    tools: [odd, 'read'],
+    prompts: ['greet'],
+    resources: ['file:///a', 'file:///both'],
+    templates: ['file:///{+path}'],
+    serverInfo: '{"name":"files","version":"9","vendor":18446744073709551615}',
+    instructions: 'read before you write',
+  },
+  web: {
+    tools: ['fetch'],
+    resources: ['file:///both', 'web://home'],
+    templates: ['web://{page}/x'],
+    era: 'modern',
+    serverInfo: '{"name":"web","version":"2"}',
+    ttlMs: 5_000,
+    isPublic: true,
+  },
+};
+
+describe('endpoints', () => {
+  const { router, upstreams } = new FakeGateway(two);
+  upstreams.groups.set('g', ['web']);
+  upstreams.groups.set('none', []);
+  upstreams.allow(({ id }, server) => id !== 'stranger' || server === 'web');
+  test.each([
+    ['all', { kind: 'all' }, 'somebody', true],
+    ['all, for whom no server is', { kind: 'all' }, 'stranger', true],
+    ['a server', { kind: 'server', server: 'fs' }, 'somebody', true],
+    ['a server that is not allowed', { kind: 'server', server: 'fs' }, 'stranger', false],
+    ['a server that is not there', { kind: 'server', server: 'x' }, 'somebody', false],
+    ['a group', { kind: 'group', group: 'g' }, 'stranger', true],
+    ['a group that is not there', { kind: 'group', group: 'x' }, 'somebody', false],
+    ['an empty group', { kind: 'group', group: 'none' }, 'somebody', false],
+  ] as const)('%s', (_title, endpoint, id, expected) => {
+    expect(router.hasEndpoint(endpoint, principalOf(id))).toBe(expected);
+  });
+});
+
+describe('lists', () => {
+  test('of all servers name the server first, and change nothing else of what it wrote', async () => {
+    const gateway = new FakeGateway(two);
+    const { result } = await gateway.ask(legacy, 'tools/list');
+    const shown = odd.replace('"name":"odd"', '"name":"fs__odd"');
+    expect(result).toBe(`{"tools":[${shown},{"name":"fs__read"},{"name":"web__fetch"}]}`);
+  });
+
+  test('of one server are its own, to the byte', async () => {
+    const { result } = await new FakeGateway(two).ask(at('/mcp/fs'), 'tools/list');
+    expect(result).toBe(`{"tools":[${odd},{"name":"read"}]}`);
+  });
+
+  test('of a group are of its servers only', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.groups.set('g', ['web']);
+    const { result } = await gateway.ask(at('/mcp/@g'), 'tools/list');
+    expect(result).toBe('{"tools":[{"name":"web__fetch"}]}');
+  });
+
+  test('of modern clients say how long they may be kept, by whom, and who answers', async () => {
+    const gateway = new FakeGateway(two);
+    const all = (await gateway.ask(modern, 'tools/list')).json();
+    expect(all).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
+    expect(all._meta).toEqual({ [serverInfoKey]: hostler });
+    const one = (await gateway.ask(at('/mcp/web', 'modern'), 'tools/list')).json();
+    expect(one).toMatchObject({ resultType: 'complete', ttlMs: 5_000, cacheScope: 'public' });
+    expect(one._meta).toEqual({ [serverInfoKey]: { name: 'web', version: '2' } });
+    const roled = fakeClient({ era: 'modern', path: '/mcp/web', principal: principalOf('a', 'dev') });
+    expect((await gateway.ask(roled, 'tools/list')).json().cacheScope).toBe('private');
+  });
+
+  test('serve a resource that two servers list from the first', async () => {
+    const gateway = new FakeGateway(two);
+    const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
+    expect(resources).toEqual([{ uri: 'file:///a' }, { uri: 'file:///both' }, { uri: 'web://home' }]);
+    const { resourceTemplates } = (await gateway.ask(legacy, 'resources/templates/list')).json();
+    expect(resourceTemplates).toEqual([{ uriTemplate: 'file:///{+path}' }, { uriTemplate: 'web://{page}/x' }]);
+    expect(namesOf((await gateway.ask(legacy, 'prompts/list')).json().prompts)).toEqual(['fs__greet']);
+  });
+
+  test('are put together once, and again only for what changed', async () => {
+    const gateway = new FakeGateway(two);
+    const first = await gateway.ask(legacy, 'tools/list');
+    expect((await gateway.ask(legacy, 'tools/list')).result).toBe(first.result);
+    gateway.upstreams.set('web', { tools: ['fetch', 'search'] });
+    expect(namesOf((await gateway.ask(legacy, 'tools/list')).json().tools)).toEqual([
+      'fs__odd',
+      'fs__read',
+      'web__fetch',
+      'web__search',
+    ]);
+    gateway.upstreams.remove('fs');
+    expect(namesOf((await gateway.ask(legacy, 'tools/list')).json().tools)).toEqual(['web__fetch', 'web__search']);
+  });
+
+  test('say the state of a server that is not ready, and of no other', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.setState('fs', 'parked');
+    const { tools } = (await gateway.ask(legacy, 'tools/list')).json();
+    expect(tools.map(({ _meta }: { _meta?: unknown }) => _meta)).toEqual([
+      { 'hostler/state': 'parked' },
+      { 'hostler/state': 'parked' },
+      undefined,
+    ]);
+    gateway.upstreams.setState('fs', 'ready');
+    expect((await gateway.ask(legacy, 'tools/list')).json().tools[0]._meta).toBeUndefined();
+  });
+
+  test('hold what a principal may see and nothing else, from the moment the rules change', async () => {
+    const gateway = new FakeGateway(two);
+    await gateway.ask(legacy, 'tools/list');
+    gateway.upstreams.allow((_principal, server, tool) => server === 'fs' && tool !== 'odd');
+    expect(namesOf((await gateway.ask(legacy, 'tools/list')).json().tools)).toEqual(['fs__read']);
+    expect((await gateway.ask(legacy, 'tools/call', '{"name":"fs__odd"}')).failure?.code).toBe(-32602);
+    expect((await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).failure?.code).toBe(-32602);
+    expect(gateway.upstreams.calls).toEqual([]);
+  });
+
+  test('hide what the operator denies, and show the names that the operator gave', async () => {
+    const tools = { deny: ['rm*'], rename: { read: 'lies' } };
+    const gateway = new FakeGateway({ fs: { tools: ['read', 'rm', 'rm_all'], definition: { tools } } });
+    expect((await gateway.ask(legacy, 'tools/list')).result).toBe('{"tools":[{"name":"fs__lies"}]}');
+    expect((await gateway.ask(at('/mcp/fs'), 'tools/list')).result).toBe('{"tools":[{"name":"lies"}]}');
+    await gateway.ask(at('/mcp/fs'), 'tools/call', '{"name":"lies"}');
+    expect(gateway.upstreams.calls.map(({ tool }) => tool)).toEqual(['read']);
+    expect((await gateway.ask(at('/mcp/fs'), 'tools/call', '{"name":"rm"}')).failure?.code).toBe(-32602);
+    expect((await gateway.ask(at('/mcp/fs'), 'tools/call', '{"name":"read"}')).failure?.code).toBe(-32602);
+  });
+
+  test('come in pages whose cursors hold as long as the list does', async () => {
+    const many = Array.from({ length: 4_500 }, (_, i) => `t${i}`);
+    const gateway = new FakeGateway({ s: { tools: many } });
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    const cursors: string[] = [];
+    do {
+      const page = (await gateway.ask(legacy, 'tools/list', cursor && JSON.stringify({ cursor }))).json();
+      seen.push(...namesOf(page.tools));
+      cursor = page.nextCursor;
+      if (cursor) cursors.push(cursor);
+    } while (cursor);
+    expect(seen).toEqual(many.map((name) => `s__${name}`));
+    expect(cursors).toHaveLength(2);
+    gateway.upstreams.setState('s', 'parked');
+    const again = await gateway.ask(legacy, 'tools/list', JSON.stringify({ cursor: cursors[0] }));
+    expect(again.json().tools).toHaveLength(2_000);
+    gateway.upstreams.set('s', { tools: [...many, 'new'] });
+    const late = await gateway.ask(legacy, 'tools/list', JSON.stringify({ cursor: cursors[0] }));
+    expect(late.failure).toMatchObject({ code: -32602, message: 'invalid cursor' });
+    for (const wrong of ['"x"', '7', '""', 'null']) {
+      expect((await gateway.ask(legacy, 'tools/list', `{"cursor":${wrong}}`)).failure?.code).toBe(-32602);
+    }
+  });
+
+  test('wait for the first sight of all servers', async () => {
+    const gateway = new FakeGateway({ s: { tools: [], capabilities: null }, ...two });
+    const { promise, resolve } = deferred();
+    gateway.upstreams.sight = promise;
+    const list = gateway.send(legacy, 'tools/list');
+    const call = gateway.send(legacy, 'tools/call', '{"name":"s__t"}');
+    const hello = gateway.send(legacy, 'initialize', '{}');
+    expect([list.ends, call.ends, hello.ends]).toEqual([0, 0, 0]);
+    // Of servers that were seen everything can be said.
+    expect(gateway.send(at('/mcp/fs'), 'tools/list').ends).toBe(1);
+    expect(gateway.send(at('/mcp/fs'), 'initialize', '{}').ends).toBe(1);
+    expect(gateway.send(at('/mcp/fs'), 'tools/call', '{"name":"nope"}').ends).toBe(1);
+    gateway.upstreams.set('s', { tools: ['t'] });
+    gateway.upstreams.sight = undefined;
+    resolve();
+    expect(namesOf((await list.ended).json().tools)).toContain('s__t');
+    expect((await call.ended).result).toBe('{"content":[]}');
+    expect((await hello.ended).ends).toBe(1);
+  });
+});
+
+describe('the handshake', () => {
+  test('of one server is in its own words', async () => {
+    const capabilities =
+      '{"tools":{"vendor":1},"resources":{"subscribe":true,"listChanged":false},"tasks":{"list":{}},"experimental":{"x":12345678901234567890},"extensions":{"io.modelcontextprotocol/tasks":{},"a/b":{}}}';
+    const gateway = new FakeGateway({ fs: { ...two.fs, capabilities } });
+    const { result } = await gateway.ask(at('/mcp/fs'), 'initialize', '{}');
+    expect(result).toBe(
+      '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true,"vendor":1},"resources":{"subscribe":true,"listChanged":true},"experimental":{"x":12345678901234567890},"extensions":{"a/b":{}}},"serverInfo":{"name":"files","version":"9","vendor":18446744073709551615},"instructions":"read before you write"}',
+    );
+  });
+
+  test('of all servers offers what any of them has', async () => {
+    const gateway = new FakeGateway(two);
+    const said = (await gateway.ask(legacy, 'initialize', '{}')).json();
+    expect(said.capabilities).toEqual({
+      tools: { listChanged: true },
+      prompts: { listChanged: true },
+      resources: { subscribe: true, listChanged: true },
+    });
+    expect(said.serverInfo).toEqual(hostler);
+    expect(said.instructions).toContain('fs: read before you write');
+    expect(said.instructions).toContain('\n\nweb');
+  });
+
+  test('of a server that was never seen offers tools', async () => {
+    const gateway = new FakeGateway({ s: { capabilities: null } });
+    const said = (await gateway.ask(at('/mcp/s'), 'initialize', '{}')).json();
+    expect(said).toEqual({
+      protocolVersion: '2025-11-25',
+      capabilities: { tools: { listChanged: true } },
+      serverInfo: hostler,
+    });
+  });
+
+  test('of the modern era is a discovery', async () => {
+    const said = (await new FakeGateway(two).ask(at('/mcp/fs', 'modern'), 'server/discover', '{}')).json();
+    expect(said).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
+    expect(said.supportedVersions).toEqual(['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']);
+    expect(said._meta[serverInfoKey].name).toBe('files');
+    expect(said.instructions).toBe('read before you write');
+  });
+
+  test.each([
+    ['modern', 'initialize'],
+    ['modern', 'ping'],
+    ['modern', 'logging/setLevel'],
+    ['modern', 'resources/subscribe'],
+    ['modern', 'resources/unsubscribe'],
+    ['modern', 'tasks/get'],
+    ['modern', 'constructor'],
+    ['legacy', 'server/discover'],
+    ['legacy', 'subscriptions/listen'],
+    ['legacy', 'toString'],
+  ] as const)('a %s client gets no answer to %s', async (era, method) => {
+    const { failure } = await new FakeGateway(two).ask(fakeClient({ era }), method, '{}');
+    expect(failure).toEqual({
+      code: -32601,
+      message: 'method not found',
+      ...(era === 'modern' ? { httpStatus: 404 } : {}),
+    });
+  });
+
+  test('a legacy client is alive for us when we are for it', async () => {
+    expect((await new FakeGateway({}).ask(legacy, 'ping')).result).toBe('{}');
+  });
+});
+
+describe('tool calls', () => {
+  const big = '{"content":[{"type":"vendor/new","n":12345678901234567890}],"x":{"y":[1.0]}}';
+
+  test('go to the tool of the server and come back to the byte', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => big;
+    const params = '{"name":"fs__odd","arguments":{"id":9007199254740993,"s":"\\u00e9"}}';
+    const exchange = await gateway.ask(legacy, 'tools/call', params);
+    expect(exchange.result).toBe(big);
+    expect(exchange.ends).toBe(1);
+    const [call] = gateway.upstreams.calls;
+    expect(call).toMatchObject({ server: 'fs', tool: 'odd', args: '{"id":9007199254740993,"s":"\\u00e9"}' });
+    expect(call?.options).toMatchObject({ principal: legacy.principal, instance: legacy.id, signal: exchange.signal });
+    expect(call?.options).not.toHaveProperty('meta');
+    expect(call?.options).not.toHaveProperty('onProgress');
+    expect(call?.options).not.toHaveProperty('deadlineMs');
+  });
+
+  test('without arguments have empty ones', async () => {
+    const gateway = new FakeGateway(two);
+    await gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect(gateway.upstreams.calls[0]?.args).toBe('{}');
+  });
+
+  test.each([
+    ['no params', undefined],
+    ['no name', '{}'],
+    ['a name that is none', '{"name":7}'],
+    ['a tool that is not there', '{"name":"fs__nope"}'],
+    ['a tool under the name of its server', '{"name":"read"}'],
+    ['arguments that are none', '{"name":"fs__read","arguments":[]}'],
+    ['arguments twice', '{"name":"fs__read","arguments":{},"arguments":{"a":1}}'],
+    ['a name twice, once in disguise', '{"name":"fs__read","n\\u0061me":"fs__odd"}'],
+    ['a _meta that is none', '{"name":"fs__read","_meta":[]}'],
+    ['a _meta that says something twice', '{"name":"fs__read","_meta":{"a":1,"a":2}}'],
+  ])('with %s are refused before anything is sent', async (_title, params) => {
+    const gateway = new FakeGateway(two);
+    const { failure } = await gateway.ask(legacy, 'tools/call', params);
+    expect(failure?.code).toBe(-32602);
+    expect(gateway.upstreams.calls).toEqual([]);
+  });
+
+  test('of a server whose tools nobody has read are left to it', async () => {
+    const gateway = new FakeGateway({ s: { capabilities: null } });
+    await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}');
+    await gateway.ask(at('/mcp/s'), 'tools/call', '{"name":"t"}');
+    expect(gateway.upstreams.calls.map(({ tool }) => tool)).toEqual(['t', 't']);
+    gateway.upstreams.set('s', { prompts: [] });
+    expect((await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}')).failure?.code).toBe(-32602);
+    expect(gateway.upstreams.calls).toHaveLength(2);
+  });
+
+  test('of a modern client to a legacy server come back complete, and say who answered', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => big;
+    const { result } = await gateway.ask(modern, 'tools/call', '{"name":"fs__read"}');
+    const info = two.fs?.serverInfo;
+    expect(result).toBe(`{"resultType":"complete","_meta":{"${serverInfoKey}":${info}},${big.slice(1)}`);
+  });
+
+  test('of a legacy client to a modern server come back without what it does not know', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => '{"resultType":"complete","content":[],"ttlMs":5,"cacheScope":"public","n":1.10}';
+    expect((await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).result).toBe('{"content":[],"n":1.10}');
+  });
+
+  test('are put into the words that the server speaks now', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => '{"resultType":"complete","content":[]}';
+    const call = () => gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect((await call()).result).toBe('{"resultType":"complete","content":[]}');
+    gateway.upstreams.set('fs', { ...two.fs, era: 'modern' });
+    expect((await call()).result).toBe('{"content":[]}');
+  });
+
+  test('between a modern client and a modern server are not touched', async () => {
+    const gateway = new FakeGateway(two);
+    const text = '{"resultType":"task","taskId":"1","ttlMs":5}';
+    gateway.upstreams.onCall = () => text;
+    expect((await gateway.ask(modern, 'tools/call', '{"name":"web__fetch"}')).result).toBe(text);
+  });
+
+  test('take the rest of _meta along, and nothing of the envelope', async () => {
+    const gateway = new FakeGateway(two);
+    const meta =
+      '{"io.modelcontextprotocol/protocolVersion":"2026-07-28","traceparent":"00-1","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p","x/y":{"n":12345678901234567890}}';
+    await gateway.ask(modern, 'tools/call', `{"name":"fs__read","_meta":${meta}}`);
+    expect(gateway.upstreams.calls[0]?.options.meta).toBe('"traceparent":"00-1","x/y":{"n":12345678901234567890}');
+  });
+
+  test.each([['"tok"'], ['12345678901234567890']])('hear progress under their own token %s', async (token) => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = ({ options }) => {
+      options.onProgress?.(Buffer.from('{"progressToken":77,"progress":1,"x":1.0}'));
+      return '{"content":[]}';
+    };
+    const params = `{"name":"fs__read","_meta":{"progressToken":${token}}}`;
+    const { heard } = await gateway.ask(legacy, 'tools/call', params);
+    expect(heard).toEqual([
+      { method: 'notifications/progress', params: `{"progressToken":${token},"progress":1,"x":1.0}` },
+    ]);
+  });
+
+  test('hear logs as their client wants them', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = ({ options }) => {
+      for (const level of ['debug', 'warning', 'vendor']) {
+        options.onServerNotification?.('notifications/message', Buffer.from(`{"level":"${level}","data":1}`));
+      }
+      options.onServerNotification?.('notifications/other', Buffer.from('{}'));
+      return '{"content":[]}';
+    };
+    const levelsHeard = async (client: typeof legacy, meta = '{}') => {
+      const exchange = await gateway.ask(client, 'tools/call', `{"name":"web__fetch","_meta":${meta}}`);
+      return exchange.heard.map(({ params }) => JSON.parse(String(params)).level);
+    };
+    expect(await levelsHeard(legacy)).toEqual(['debug', 'warning', 'vendor']);
+    expect(await levelsHeard(modern)).toEqual([]);
+    expect(await levelsHeard(modern, '{"io.modelcontextprotocol/logLevel":"info"}')).toEqual(['warning']);
+    expect(gateway.upstreams.calls.at(-1)?.options.meta).toBe('"io.modelcontextprotocol/logLevel":"info"');
+    expect((await gateway.ask(legacy, 'logging/setLevel', '{"level":"error"}')).result).toBe('{}');
+    expect(await levelsHeard(legacy)).toEqual([]);
+    expect((await gateway.ask(legacy, 'logging/setLevel', '{"level":"loud"}')).failure?.code).toBe(-32602);
+  });
+
+  test('hand the bridge what a modern client answered, and nothing of a legacy one', async () => {
+    const gateway = new FakeGateway(two);
+    const params = '{"name":"web__fetch","inputResponses":{"a":{"n":1.0}},"requestState":"s\\u0041"}';
+    await gateway.ask(modern, 'tools/call', params);
+    await gateway.ask(legacy, 'tools/call', params);
+    expect(gateway.upstreams.calls.map(({ options }) => options.members)).toEqual([
+      '"inputResponses":{"a":{"n":1.0}},"requestState":"sA"',
+      undefined,
+    ]);
+    const wrong = await gateway.ask(modern, 'tools/call', '{"name":"web__fetch","requestState":7}');
+    expect(wrong.failure?.code).toBe(-32602);
+  });
+});
+
+describe('a call that was parked', () => {
+  test('goes on for the exchange that came back, under its token and its level', async () => {
+    const { promise, resolve } = deferred();
+    let moved: ((exchange: FakeExchange) => void) | undefined;
+    const bridge: Bridge = {
+      relay: (request) => {
+        moved = request.onMoved as typeof moved;
+        return request.send({});
+      },
+    };
+    const gateway = new FakeGateway(two, bridge);
+    const tell = ({ options }: FakeCall, n: number) => {
+      options.onProgress?.(Buffer.from(`{"progressToken":77,"progress":${n}}`));
+      options.onServerNotification?.('notifications/message', Buffer.from(`{"level":"info","data":${n}}`));
+    };
+    gateway.upstreams.onCall = async (call) => {
+      tell(call, 1);
+      await promise;
+      tell(call, 2);
+      return '{"content":[]}';
+    };
+    const meta = (token: string, level: string) =>
+      `{"name":"fs__read","_meta":{"progressToken":"${token}","io.modelcontextprotocol/logLevel":"${level}"}}`;
+    const first = gateway.send(modern, 'tools/call', meta('one', 'info'));
+    const second = new FakeExchange(modern, 'tools/call', meta('two', 'error'));
+    moved?.(second);
+    resolve();
+    await first.ended;
+    expect(first.heard.map(({ params }) => params)).toEqual([
+      '{"progressToken":"one","progress":1}',
+      '{"level":"info","data":1}',
+    ]);
+    expect(second.heard.map(({ params }) => params)).toEqual(['{"progressToken":"two","progress":2}']);
+  });
+});
+
+describe('tool calls that fail', () => {
+  const failing = (error: unknown) => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = () => Promise.reject(error);
+    return gateway;
+  };
+  const parked = new HostError('server_parked', "server 'fs' is parked", {
+    retryAfterMs: 1_500,
+    requestId: 'r1',
+    hint: 'use another tool meanwhile',
+  });
+
+  test('for want of a server are results that a model can act on', async () => {
+    const { result } = await failing(parked).ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect(JSON.parse(String(result))).toEqual({
+      content: [{ type: 'text', text: "server 'fs' is parked; use another tool meanwhile; try again in 2 s." }],
+      isError: true,
+      _meta: {
+        'hostler/error': {
+          code: 'server_parked',
+          retryable: true,
+          retryAfterMs: 1_500,
+          server: 'fs',
+          tool: 'read',
+          requestId: 'r1',
+        },
+      },
+    });
+  });
+
+  test('say so in modern words to a modern client', async () => {
+    const said = (await failing(parked).ask(modern, 'tools/call', '{"name":"fs__read"}')).json();
+    expect(said).toMatchObject({ resultType: 'complete', isError: true });
+    expect(said._meta[serverInfoKey].name).toBe('files');
+  });
+
+  test('because the server said so keep its code and its words', async () => {
+    const error = new HostError('tool_error', 'fs/read: no such thing', { rpcCode: -32050 });
+    const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect(failure).toEqual({ code: -32050, message: 'no such thing' });
+  });
+
+  test('because the server said so keep its data where they are known', async () => {
+    const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
+    const cause = Object.assign(new Error(), { name: 'RpcRefusal', bytes });
+    const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
+    const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect({ ...failure, data: String(failure?.data) }).toEqual({ code: -32602, message: 'bad', data: '{"n":1.0}' });
+  });
+
+  test('through a mistake of ours tell nothing of it, but to the operator', async () => {
+    const gateway = failing(new TypeError('secret'));
+    const { failure } = await gateway.ask(legacy, 'tools/call', '{"name":"fs__read"}');
+    expect(failure).toEqual({ code: -32603, message: 'internal error' });
+    expect(gateway.problems).toHaveLength(1);
+  });
+
+  test('because the client went end quietly', async () => {
+    const { failure } = await failing(new HostError('cancelled', 'cancelled')).ask(
+      legacy,
+      'tools/call',
+      '{"name":"fs__read"}',
+    );
+    expect(failure?.code).toBe(-31021);
+  });
+
+  test('in a router that breaks are ended all the same', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.known = () => {
+      throw new Error('broken');
+    };
+    gateway.router.hasEndpoint({ kind: 'all' }, legacy.principal);
+    const { failure } = await gateway.ask(legacy, 'tools/list');
+    expect(failure?.code).toBe(-32603);
+  });
+});
+
+describe('other requests', () => {
+  test('prompts go by their shown name, everything else as it was', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onRequest = () => '{"messages":[],"n":12345678901234567890}';
+    const params = '{"name":"fs__greet","arguments":{"a":"1"},"_meta":{"progressToken":1,"traceparent":"00"},"v":1.0}';
+    const { result } = await gateway.ask(modern, 'prompts/get', params);
+    const [request] = gateway.upstreams.requests;
+    expect(request).toMatchObject({ server: 'fs', params: '{"name":"greet","arguments":{"a":"1"},"v":1.0}' });
+    expect(request?.options.meta).toBe('"traceparent":"00"');
+    expect(JSON.parse(String(result)).resultType).toBe('complete');
+    expect(result).toContain('"n":12345678901234567890');
+    expect((await gateway.ask(legacy, 'prompts/get', '{"name":"greet"}')).failure?.code).toBe(-32602);
+  });
+
+  test.each([
+    ['file:///both', 'fs'],
+    ['web://home', 'web'],
+    ['file:///any/where', 'fs'],
+    ['web://1/x', 'web'],
+  ])('%s is read at %s', async (uri, server) => {
+    const gateway = new FakeGateway(two);
+    await gateway.ask(legacy, 'resources/read', JSON.stringify({ uri }));
+    expect(gateway.upstreams.requests).toMatchObject([{ server, params: JSON.stringify({ uri }) }]);
+  });
+
+  test('a resource that nobody has is not found, in the words of either era', async () => {
+    const gateway = new FakeGateway(two);
+    const uri = 'none://';
+    const old = await gateway.ask(legacy, 'resources/read', JSON.stringify({ uri }));
+    expect(old.failure).toEqual({ code: -32002, message: 'resource not found', data: JSON.stringify({ uri }) });
+    expect((await gateway.ask(modern, 'resources/read', JSON.stringify({ uri }))).failure?.code).toBe(-32602);
+  });
+
+  test('the only server with resources is asked for what it does not list', async () => {
+    const gateway = new FakeGateway({ a: { tools: [] }, b: { resources: [] } });
+    await gateway.ask(legacy, 'resources/read', '{"uri":"x://y"}');
+    expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['b']);
+  });
+
+  test.each([
+    ['legacy', 'web', -32602, -32002],
+    ['modern', 'fs', -32002, -32602],
+    ['legacy', 'fs', -32602, -32602],
+    ['modern', 'web', -32021, -32021],
+    ['modern', 'fs', -32042, -32603],
+    ['legacy', 'web', -32022, -32603],
+  ] as const)('a %s client reads at %s, which says %i: it is told %i', async (era, server, code, told) => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onRequest = () => ({ error: `{"code":${code},"message":"m","data":{"n":1.0}}` });
+    const uri = server === 'fs' ? 'file:///a' : 'web://home';
+    const { failure } = await gateway.ask(fakeClient({ era }), 'resources/read', JSON.stringify({ uri }));
+    expect({ ...failure, data: String(failure?.data) }).toEqual({ code: told, message: 'm', data: '{"n":1.0}' });
+  });
+
+  test('what a legacy server reads for a modern client is not to be kept', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onRequest = () => '{"contents":[{"uri":"file:///a","n":1.0}]}';
+    const { result } = await gateway.ask(modern, 'resources/read', '{"uri":"file:///a"}');
+    expect(JSON.parse(String(result))).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
+    expect(result).toContain('{"contents":[{"uri":"file:///a","n":1.0}]}'.slice(1));
+  });
+
+  test('a host that refuses is an error with the facts beside it', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onRequest = () => Promise.reject(new HostError('overloaded', 'the queue is full'));
+    const { failure } = await gateway.ask(legacy, 'prompts/get', '{"name":"fs__greet"}');
+    expect(failure).toEqual({
+      code: -31015,
+      message: 'the queue is full.',
+      data: '{"code":"overloaded","retryable":true,"server":"fs"}',
+    });
+  });
+
+  test('what a modern client answers goes by the bridge and not twice', async () => {
+    const gateway = new FakeGateway(two);
+    const params = '{"name":"fs__greet","inputResponses":{"a":{}},"requestState":"s"}';
+    await gateway.ask(modern, 'prompts/get', params);
+    const [request] = gateway.upstreams.requests;
+    expect(request?.params).toBe('{"name":"greet"}');
+    expect(request?.options.members).toBe('"inputResponses":{"a":{}},"requestState":"s"');
+  });
+
+  test('completions go to whoever has the prompt or the template', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onRequest = () => '{"completion":{"values":[]}}';
+    const complete = (ref: string) =>
+      gateway.ask(legacy, 'completion/complete', `{"ref":${ref},"argument":{"name":"a","value":"b"}}`);
+    await complete('{"type":"ref/prompt","name":"fs__greet","title":"T"}');
+    await complete('{"type":"ref/resource","uri":"web://{page}/x"}');
+    expect(gateway.upstreams.requests.map(({ server, params }) => [server, params])).toEqual([
+      ['fs', '{"ref":{"type":"ref/prompt","name":"greet","title":"T"},"argument":{"name":"a","value":"b"}}'],
+      ['web', '{"ref":{"type":"ref/resource","uri":"web://{page}/x"},"argument":{"name":"a","value":"b"}}'],
+    ]);
+    expect((await complete('{"type":"ref/prompt","name":"greet"}')).failure?.code).toBe(-32602);
+    expect((await complete('7')).failure?.code).toBe(-32602);
+  });
+});
+
+describe('mirrored arguments', () => {
+  const schema = '{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}';
+  test('are those of the shown tool', () => {
+    const { router } = new FakeGateway({ s: { tools: [`{"name":"t","inputSchema":${schema}}`, 'u'] } });
+    const { principal } = legacy;
+    const expected = [{ name: 'Region', path: ['region'] }];
+    expect(router.mirroredArguments({ kind: 'all' }, principal, 's__t')).toEqual(expected);
+    expect(router.mirroredArguments({ kind: 'server', server: 's' }, principal, 't')).toEqual(expected);
+    expect(router.mirroredArguments({ kind: 'all' }, principal, 's__u')).toBeUndefined();
+    expect(router.mirroredArguments({ kind: 'all' }, principal, 't')).toBeUndefined();
+  });
+});
