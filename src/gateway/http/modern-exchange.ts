@@ -80,7 +80,10 @@ export class ModernExchange implements Exchange, OpenExchange {
     if (this.isEndless && this.#stream) {
       this.#settle('gone');
       this.#stream.end();
-    } else this.fail(stopping);
+    } else {
+      this.fail(stopping);
+      this.#state = 'gone';
+    }
   }
 
   #answer(status: number, parts: JsonText[]): void {
