@@ -2,15 +2,12 @@
  * An ingress on a real port with a router that writes down what reaches it and answers from a table, and clients down to
  * the bytes.
  */
-import { connect, type Socket } from 'node:net';
+
 import { request as httpRequest } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { afterEach } from 'vitest';
 import type { Client, ClientSession, Exchange, MirroredHeader, Router } from '../../src/gateway/exchange.js';
-import {
-  createHttpIngress,
-  type HttpIngress,
-  type HttpIngressOptions,
-} from '../../src/gateway/http/http-ingress.js';
+import { createHttpIngress, type HttpIngress, type HttpIngressOptions } from '../../src/gateway/http/http-ingress.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { newId, seededRandom } from '../../src/kernel/random.js';
@@ -148,7 +145,11 @@ export function send(port: number, sending: Sending = {}): Promise<Reply> {
         ...{ host: '127.0.0.1', port, method: sending.method ?? 'POST', path: sending.path ?? '/mcp', agent: false },
         headers: {
           ...(sending.body === undefined ? { accept: usual.accept } : usual),
-          ...('key' in sending ? (sending.key === undefined ? {} : { authorization: sending.key }) : { authorization: key }),
+          ...('key' in sending
+            ? sending.key === undefined
+              ? {}
+              : { authorization: sending.key }
+            : { authorization: key }),
           ...sending.headers,
         },
       },

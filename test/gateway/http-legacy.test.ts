@@ -3,7 +3,17 @@ import { describe, expect, test } from 'vitest';
 import type { ClientSession, Exchange } from '../../src/gateway/exchange.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
-import { eventsIn, type Harness, type Listening, listen, notice, openSession, rpc, send, start } from './http-harness.js';
+import {
+  eventsIn,
+  type Harness,
+  type Listening,
+  listen,
+  notice,
+  openSession,
+  rpc,
+  send,
+  start,
+} from './http-harness.js';
 
 const result = (id: number) => `{"jsonrpc":"2.0","id":${id},"result":{}}`;
 const far = Number.MAX_SAFE_INTEGER;
@@ -25,9 +35,12 @@ describe('opening', () => {
     expect(reply.headers['mcp-session-id']).toMatch(/^[\w-]{22}$/);
     expect(router.handled[0]?.client).toMatchObject({ era: 'legacy', version: agreed, principal: { id: 'ann' } });
     const { capabilities } = router.handled[0]?.client ?? {};
-    expect([capabilities?.elicitation, capabilities?.elicitationUrl, capabilities?.sampling, capabilities?.roots]).toEqual(
-      [true, true, false, true],
-    );
+    expect([
+      capabilities?.elicitation,
+      capabilities?.elicitationUrl,
+      capabilities?.sampling,
+      capabilities?.roots,
+    ]).toEqual([true, true, false, true]);
   });
 
   test('a refused initialize opens nothing', async () => {
@@ -51,7 +64,8 @@ describe('opening', () => {
   test('no two sessions have one id', async () => {
     const { port } = await start();
     const ids = new Set<string | undefined>();
-    for (let i = 0; i < 20; i++) ids.add((await openSession(port, '2025-11-25', { initialized: false }))['mcp-session-id']);
+    for (let i = 0; i < 20; i++)
+      ids.add((await openSession(port, '2025-11-25', { initialized: false }))['mcp-session-id']);
     expect(ids.size).toBe(20);
   });
 });
@@ -273,7 +287,7 @@ describe('the stream of a session', () => {
     session(harness).notify('notifications/a', '{"n":1}');
     session(harness).notify('notifications/a', undefined);
     const stream = await listen(harness.port, { method: 'GET', headers });
-    expect((await send(harness.port, { method: 'GET', headers, })).status).toBe(409);
+    expect((await send(harness.port, { method: 'GET', headers })).status).toBe(409);
     session(harness).notify('notifications/a', '{"n":3}');
     await stream.until((text) => text.includes('"n":3'));
     expect(eventsIn(stream.text())).toEqual([
@@ -439,8 +453,7 @@ describe('the end of a session', () => {
   test('by the bound: unfinished ones first, then the longest idle, never one in use', async () => {
     const clock = new FakeClock();
     const { port } = await start({ clock, limits: { sessions: 3 } });
-    const status = async (headers: Record<string, string>) =>
-      (await send(port, { headers, body: rpc(1, 'a') })).status;
+    const status = async (headers: Record<string, string>) => (await send(port, { headers, body: rpc(1, 'a') })).status;
     const streaming = await openSession(port);
     await listen(port, { method: 'GET', headers: streaming });
     clock.advance(1);

@@ -216,7 +216,11 @@ describe('messages', () => {
     ['a method of 1 KiB', rpc(1, 'a'.repeat(1_024)), -32600],
     ['a key twice', '{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}', -32600],
     ['a key in another case', '{"jsonrpc":"2.0","id":1,"method":"a","Method":"b"}', -32600],
-    ['nesting without end', `{"jsonrpc":"2.0","id":1,"method":"a","params":${'['.repeat(200)}${']'.repeat(200)}}`, -32700],
+    [
+      'nesting without end',
+      `{"jsonrpc":"2.0","id":1,"method":"a","params":${'['.repeat(200)}${']'.repeat(200)}}`,
+      -32700,
+    ],
   ])('%s is refused with 400', async (_name, body, code) => {
     const { router, port } = await start();
     const reply = await send(port, { body, headers: modernHeaders('a') });

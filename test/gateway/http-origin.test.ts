@@ -3,6 +3,7 @@
  * guard: a list of what is allowed, written out.
  */
 import { describe, expect, test } from 'vitest';
+import type { Route } from '../../src/gateway/http/routes.js';
 import { META, modernHeaders, raw, rpc, send, start, statusOf } from './http-harness.js';
 
 const port = 'PORT';
@@ -50,7 +51,9 @@ const hosts: ReadonlyArray<readonly [header: string | undefined, name: 'loopback
 ];
 
 /** Origin header → which Host it is at home at; `any` for one that is listed, `none` where it never is. */
-const origins: ReadonlyArray<readonly [header: string | undefined, home: 'any' | 'loopback' | 'gw' | 'pinned' | 'none']> = [
+const origins: ReadonlyArray<
+  readonly [header: string | undefined, home: 'any' | 'loopback' | 'gw' | 'pinned' | 'none']
+> = [
   [undefined, 'any'],
   ['https://page.example', 'any'],
   ['HTTPS://Page.Example', 'any'],
@@ -78,10 +81,21 @@ const origins: ReadonlyArray<readonly [header: string | undefined, home: 'any' |
   ['http://page.example', 'none'],
 ];
 
-const listen = { host: '127.0.0.1', port: 0, hosts: ['gw.example', 'pinned.example:9000'], origins: ['https://page.example'] };
+const listen = {
+  host: '127.0.0.1',
+  port: 0,
+  hosts: ['gw.example', 'pinned.example:9000'],
+  origins: ['https://page.example'],
+};
 const body = rpc(1, 'tools/call', { name: 'x', _meta: META });
 
-function request(at: number, path: string, method: string, host: string | undefined, origin: string | undefined): string {
+function request(
+  at: number,
+  path: string,
+  method: string,
+  host: string | undefined,
+  origin: string | undefined,
+): string {
   const lines = [
     `${method} ${path} HTTP/1.1`,
     ...(host === undefined ? [] : [`Host: ${host.replace(port, String(at))}`]),
@@ -115,7 +129,9 @@ describe('X1 Host × Origin', () => {
   test('X1 comes first on every path and method, with and without a key', async () => {
     const { router, port: at } = await start({
       listen,
-      routes: new Map([['/healthz', { needsKey: false, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) }]]),
+      routes: new Map([
+        ['/healthz', { needsKey: false, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) }],
+      ]),
     });
     for (const path of ['/mcp', '/mcp/alpha', '/mcp/@group', '/healthz', '/none', '*', 'http://localhost/mcp']) {
       for (const method of ['POST', 'GET', 'DELETE', 'HEAD', 'OPTIONS', 'PUT']) {
@@ -135,7 +151,11 @@ describe('X1 Host × Origin', () => {
 
   test('X1 two Host lines are none', async () => {
     const { router, port: at } = await start();
-    for (const hostLines of ['localhost\r\nHost: localhost', 'localhost\r\nHost: evil.example', 'evil.example\r\nhost: localhost'])
+    for (const hostLines of [
+      'localhost\r\nHost: localhost',
+      'localhost\r\nHost: evil.example',
+      'evil.example\r\nhost: localhost',
+    ])
       expect(statusOf(await raw(at, request(at, '/mcp', 'POST', hostLines, undefined)))).toBe(403);
     expect(router.reached).toBe(0);
   });
@@ -143,7 +163,10 @@ describe('X1 Host × Origin', () => {
 
 describe('the guards after it', () => {
   const post = { body, headers: modernHeaders('tools/call', { name: 'x' }) };
-  const route = (needsKey: boolean) => ({ needsKey, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) });
+  const route = (needsKey: boolean) => ({
+    needsKey,
+    answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }),
+  });
 
   test.each([
     ['a path that is none of ours', { ...post, path: '/' }, 404],
@@ -190,7 +213,7 @@ describe('the guards after it', () => {
   });
 
   test('routes are read only, open or behind the key as they say', async () => {
-    const routes = new Map([
+    const routes = new Map<string, Route>([
       ['/healthz', route(false)],
       ['/metrics', route(true)],
       ['/broken', { needsKey: false, answer: () => Promise.reject(new Error('planted')) }],

@@ -8,7 +8,7 @@
  * is held for a client has a bound (http-limits.ts).
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
@@ -75,7 +75,6 @@ export const createHttpIngress = (options: HttpIngressOptions): HttpIngress => n
 
 /** For the last answers to leave, after nothing is open any more. */
 const flushMs = 1_000;
-const flushCheckMs = 20;
 
 class Ingress implements HttpIngress {
   url = '';
@@ -89,6 +88,7 @@ class Ingress implements HttpIngress {
   readonly #legacy: LegacyIngress;
   readonly #intake: MessageIntake;
   readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
 
   constructor(options: HttpIngressOptions) {
@@ -137,23 +137,16 @@ class Ingress implements HttpIngress {
 
   async #close(drainMs: number): Promise<void> {
     const { clock } = this.#options;
-    let isClosed = false;
     const closed = new Promise<void>((resolve) => {
-      this.#server.close(() => {
-        isClosed = true;
-        resolve();
-      });
+      this.#server.close(() => resolve());
     });
     this.#sessions.endStreams();
     this.#open.shutDown('endless');
     await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
     this.#open.shutDown('all');
     this.#sessions.endAll();
-    const untilMs = clock.nowMs() + flushMs;
-    while (!isClosed && clock.nowMs() < untilMs) {
-      this.#server.closeIdleConnections();
-      await Promise.race([closed, sleep(clock, flushCheckMs)]);
-    }
+    for (const socket of this.#sockets) socket.destroySoon();
+    await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
     await closed;
   }
@@ -172,6 +165,10 @@ class Ingress implements HttpIngress {
     server.maxConnections = connections;
     // Their bytes are bounded; beyond a count they would be left out in silence.
     server.maxHeadersCount = 0;
+    server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseSocket(error.code, socket));
@@ -226,7 +223,7 @@ class Ingress implements HttpIngress {
     const principal = authenticate(head.authorization);
     if (!principal) return REFUSALS.key;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    if (this.#closing) return REFUSALS.stopping;
+    if (this.#closing !== undefined) return REFUSALS.stopping;
     const caller: Caller = { principal, endpoint, head };
     switch (request.method) {
       case 'POST':

@@ -168,6 +168,7 @@ export class LegacyIngress {
     if (method === NOTIFICATION.initialized) {
       if (session.isInitialized) return;
       session.isInitialized = true;
+      session.touch();
       this.#desk.router.opened(session);
     } else if (method === NOTIFICATION.cancelled) {
       const id = params && memberText(params, 'requestId');

@@ -45,6 +45,8 @@ export class LegacySession implements ClientSession {
   readonly exchanges = new Map<string, SessionExchange>();
   readonly own: LegacyStream;
   isInitialized = false;
+  /** Told of each use. */
+  onTouch: (() => void) | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
   readonly #store: EventStore;
@@ -83,6 +85,7 @@ export class LegacySession implements ClientSession {
   /** Something was asked of it, or ended. */
   touch(): void {
     this.#usedAtMs = this.#clock.nowMs();
+    this.onTouch?.();
   }
 
   notify(method: string, params: JsonText | undefined): void {

@@ -15,7 +15,9 @@ const sweepsPerIdle = 30;
 export class LegacySessions {
   readonly #clock: Clock;
   readonly #limits: HttpLimits;
-  readonly #sessions = new Map<string, LegacySession>();
+  /** Each with the longest unused first. */
+  readonly #unfinished = new Map<string, LegacySession>();
+  readonly #finished = new Map<string, LegacySession>();
   #cancelSweep: Cancel | undefined;
 
   constructor(clock: Clock, limits: HttpLimits) {
@@ -24,47 +26,64 @@ export class LegacySessions {
   }
 
   get size(): number {
-    return this.#sessions.size;
+    return this.#unfinished.size + this.#finished.size;
   }
 
   find(id: string, principal: Principal, endpoint: EndpointId): LegacySession | undefined {
-    const session = this.#sessions.get(id);
+    const session = this.#finished.get(id) ?? this.#unfinished.get(id);
     if (!session || session.principal.id !== principal.id) return undefined;
     return endpointKey(session.endpoint) === endpointKey(endpoint) ? session : undefined;
   }
 
   /** False: there are as many as there may be, and all are in use. */
   admit(session: LegacySession): boolean {
-    if (this.#sessions.size >= this.#limits.sessions && !this.#endOne()) return false;
-    this.#sessions.set(session.id, session);
+    if (this.size >= this.#limits.sessions && !this.#endOne()) return false;
+    this.#asNewest(session);
+    session.onTouch = () => this.#asNewest(session);
     this.#cancelSweep ??= this.#sweepLater();
     return true;
   }
 
   end(session: LegacySession): void {
-    this.#sessions.delete(session.id);
+    session.onTouch = undefined;
+    this.#forget(session);
     session.end();
   }
 
   endAll(): void {
-    for (const session of [...this.#sessions.values()]) this.end(session);
+    for (const session of this.#all()) this.end(session);
     this.#cancelSweep?.();
     this.#cancelSweep = undefined;
   }
 
   /** Their streams only; what is open is waited for. */
   endStreams(): void {
-    for (const session of this.#sessions.values()) session.own.end();
+    for (const session of this.#all()) session.own.end();
+  }
+
+  #all(): LegacySession[] {
+    return [...this.#unfinished.values(), ...this.#finished.values()];
+  }
+
+  #asNewest(session: LegacySession): void {
+    this.#forget(session);
+    (session.isInitialized ? this.#finished : this.#unfinished).set(session.id, session);
+  }
+
+  #forget({ id }: LegacySession): void {
+    this.#unfinished.delete(id);
+    this.#finished.delete(id);
   }
 
   #endOne(): boolean {
-    let found: LegacySession | undefined;
-    for (const session of this.#sessions.values()) {
-      if (session.idleSinceMs === undefined) continue;
-      if (!found || goesBefore(session, found)) found = session;
+    for (const sessions of [this.#unfinished, this.#finished]) {
+      for (const session of sessions.values()) {
+        if (session.idleSinceMs === undefined) continue;
+        this.end(session);
+        return true;
+      }
     }
-    if (found) this.end(found);
-    return found !== undefined;
+    return false;
   }
 
   #sweepLater(): Cancel {
@@ -73,15 +92,10 @@ export class LegacySessions {
 
   #sweep(): void {
     const idleBeforeMs = this.#clock.nowMs() - this.#limits.sessionIdleMs;
-    for (const session of [...this.#sessions.values()]) {
+    for (const session of this.#all()) {
       const { idleSinceMs } = session;
       if (idleSinceMs !== undefined && idleSinceMs <= idleBeforeMs) this.end(session);
     }
-    this.#cancelSweep = this.#sessions.size > 0 ? this.#sweepLater() : undefined;
+    this.#cancelSweep = this.size > 0 ? this.#sweepLater() : undefined;
   }
-}
-
-function goesBefore(one: LegacySession, other: LegacySession): boolean {
-  if (one.isInitialized !== other.isInitialized) return !one.isInitialized;
-  return (one.idleSinceMs ?? 0) < (other.idleSinceMs ?? 0);
 }

@@ -7,19 +7,22 @@ import type { IncomingMessage } from 'node:http';
 
 const nothing = Buffer.alloc(0);
 const gatheredBytesMin = 4 * 1024;
+/** Each piece costs the same however small it is: 4 MiB come in some thousand from an honest sender, in millions from none. */
+const piecesMax = 10_000;
 
-/** `done` gets undefined for a body that is too large. */
+/** `done` gets undefined for a body that is too large, or in too many pieces. */
 export function readBody(request: IncomingMessage, bytesMax: number, done: (body: Buffer | undefined) => void): void {
   /** Nearly every body is one piece, and is taken as it came. */
   let held: Buffer = nothing;
   let isGathered = false;
   let bytes = 0;
+  let pieces = 0;
   let isOver = false;
   request.on('data', (chunk: Buffer) => {
     if (isOver) return;
     const before = bytes;
     bytes += chunk.length;
-    if (bytes > bytesMax) {
+    if (bytes > bytesMax || ++pieces > piecesMax) {
       isOver = true;
       held = nothing;
       done(undefined);
