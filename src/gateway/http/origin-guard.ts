@@ -39,10 +39,16 @@ export function originGuard({ hosts, origins }: OriginRules): OriginGuard {
   const isSame = (one: HostName, other: HostName): boolean =>
     one.name === other.name || (LOOPBACK.has(one.name) && LOOPBACK.has(other.name));
 
+  /** Nearly every client is one that says the same Host each time, and no Origin. */
+  let lastAllowed: string | undefined;
   return (host, origin) => {
+    if (origin === undefined && host !== undefined && host === lastAllowed) return true;
     const ours = host === undefined ? undefined : parseHost(host);
     if (!ours || !isAllowed(ours)) return false;
-    if (origin === undefined) return true;
+    if (origin === undefined) {
+      lastAllowed = host;
+      return true;
+    }
     const lower = origin.toLowerCase();
     if (allowedOrigins.has(lower)) return true;
     const theirs = parseHost(originText.exec(lower)?.[1] ?? '');
