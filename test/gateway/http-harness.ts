@@ -233,7 +233,7 @@ export interface Listening {
 }
 
 export function listen(port: number, sending: Sending): Promise<Listening> {
-  return new Promise((resolve, reject) => {
+  const listening = new Promise<Listening>((resolve, reject) => {
     const request = httpRequest(
       {
         ...{ host: '127.0.0.1', port, method: sending.method ?? 'POST', path: sending.path ?? '/mcp', agent: false },
@@ -284,6 +284,9 @@ export function listen(port: number, sending: Sending): Promise<Listening> {
     request.end(sending.body);
     toClose.push(() => request.destroy());
   });
+  // Some are only opened, and cut off before they begin.
+  listening.catch(() => {});
+  return listening;
 }
 
 /** Bytes as they are; resolves with everything that came back by the end of the connection. */

@@ -184,7 +184,8 @@ function post(port: number, { method, params, headers }: Case, id: number): Prom
       },
     );
     request.on('error', reject);
-    request.end(rpc(id, method, params));
+    // Bytes: a text would be joined with the headers and make them UTF-8.
+    request.end(Buffer.from(rpc(id, method, params)));
   });
 }
 

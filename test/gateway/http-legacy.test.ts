@@ -109,6 +109,15 @@ describe('whose session', () => {
     ]);
   });
 
+  test('each request has the role that its key has now', async () => {
+    let role = 'reader';
+    const { router, port } = await start({ authenticate: () => ({ id: 'ann', role, scopes: [] }) });
+    const headers = await openSession(port);
+    role = 'none';
+    await send(port, { headers, body: rpc(1, 'tools/list') });
+    expect(router.handled.at(-1)?.client.principal.role).toBe('none');
+  });
+
   test('initialize in an open session is refused', async () => {
     const { port } = await start();
     const headers = await openSession(port);

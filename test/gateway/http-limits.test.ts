@@ -134,6 +134,20 @@ describe('X19 numbers', () => {
     expect((await modern(port, 'tools/call', call)).status).toBe(200);
   });
 
+  test('X19 requests of one session are bounded, also those whose connection is gone', async () => {
+    const { router, port, ingress } = await start({ limits: { exchangesPerSession: 3 } });
+    router.answers.set('tools/call', () => {});
+    const headers = await openSession(port);
+    const waiting = [1, 2, 3].map((id) => send(port, { headers, body: rpc(id, 'tools/call') }));
+    await router.until(() => router.handled.length === 4);
+    const refused = await send(port, { headers, body: rpc(4, 'tools/call') });
+    expect([refused.status, refused.json().error?.code, ingress.counts.exchanges]).toEqual([503, -31015, 3]);
+    const other = await openSession(port);
+    expect((await send(port, { headers: other, body: rpc(1, 'a') })).status).toBe(200);
+    await send(port, { method: 'DELETE', headers });
+    expect([(await Promise.all(waiting)).length, ingress.counts.exchanges]).toEqual([3, 0]);
+  });
+
   test('X19 connections are bounded', async () => {
     const { port } = await start({ limits: { connections: 5 } });
     const sockets = Array.from({ length: 12 }, () => rawSocket(port));

@@ -249,6 +249,18 @@ describe('messages', () => {
   });
 });
 
+describe('the address', () => {
+  test('one that is taken is an error of listen', async () => {
+    const { port } = await start();
+    await expect(start({ listen: { host: '127.0.0.1', port } })).rejects.toMatchObject({ code: 'EADDRINUSE' });
+  });
+
+  test('for every address of the machine, the url is one that works here', async () => {
+    const { url, port } = await start({ listen: { host: '0.0.0.0', port: 0 } });
+    expect([url, (await modern(port, 'a')).status]).toEqual([`http://127.0.0.1:${port}/mcp`, 200]);
+  });
+});
+
 describe('the end', () => {
   test('open requests are waited for, streams without an end are not', async () => {
     const { router, port, ingress } = await start();

@@ -17,6 +17,8 @@ export interface HttpLimits {
   readonly idleSocketMs: number;
   /** Requests that wait for their answer, of all clients. */
   readonly exchanges: number;
+  /** Of one legacy session, whose requests outlive their connections. */
+  readonly exchangesPerSession: number;
   /** Bytes that one event stream may have waiting for its reader when the next event comes. */
   readonly bufferedBytes: number;
   /** A reader that takes nothing of what waits for it. */
@@ -45,6 +47,7 @@ export const HTTP_LIMITS: HttpLimits = {
   connections: 4_096,
   idleSocketMs: 60_000,
   exchanges: 10_000,
+  exchangesPerSession: 1_000,
   bufferedBytes: 8 * MiB,
   writeStallMs: 30_000,
   keepAliveEveryMs: 15_000,

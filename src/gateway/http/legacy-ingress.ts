@@ -117,7 +117,9 @@ export class LegacyIngress {
     const session = this.#sessions.find(head.sessionId, principal, endpoint);
     if (!session) return REFUSALS.sessionUnknown;
     const { protocolVersion } = head;
-    return protocolVersion === undefined || protocolVersion === session.version ? session : REFUSALS.version;
+    if (protocolVersion !== undefined && protocolVersion !== session.version) return REFUSALS.version;
+    session.principal = principal;
+    return session;
   }
 
   #initialize(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
@@ -153,6 +155,8 @@ export class LegacyIngress {
   #request(session: LegacySession, envelope: Envelope, reply: LegacyReply): void {
     const request = this.#requestOf(envelope);
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
+    if (session.exchanges.size >= this.#desk.limits.exchangesPerSession)
+      return reply.answer(failureText(request.idText, full), 503);
     route(this.#desk, new LegacyExchange(this.#desk, reply, session, request));
   }
 

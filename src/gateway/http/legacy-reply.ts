@@ -55,7 +55,7 @@ export class LegacyReply {
     this.#isOver = true;
     if (this.#stream) this.#session.endStream(this.#stream);
     else if (parts) writeJson(this.#response, status, parts, this.#desk.limits.writeStallMs, headers);
-    else {
+    else if (!this.#response.destroyed) {
       this.#response.writeHead(202);
       this.#response.end();
     }

@@ -35,7 +35,8 @@ const ownStreamNo = 0;
 
 export class LegacySession implements ClientSession {
   readonly id: string;
-  readonly principal: Principal;
+  /** As the last request showed it: the same one, but its role may have changed since. */
+  principal: Principal;
   readonly endpoint: EndpointId;
   readonly version: string;
   readonly capabilities: ClientCapabilities;
