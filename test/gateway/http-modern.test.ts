@@ -1,4 +1,5 @@
 /** The modern era over real HTTP: shapes of answers, streams, cancellation, statuses, the end. */
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -39,6 +40,26 @@ test('the router gets what the port names, and params byte for byte', async () =
   });
   expect(exchange.client.capabilities).toMatchObject({ elicitation: false, sampling: false, roots: false });
   expect(exchange.ask).toBeUndefined();
+});
+
+test('no other header of a request goes further, whatever it holds', async () => {
+  const { router, port } = await start({ authenticate: () => ({ id: 'ann', role: undefined, scopes: [] }) });
+  const canary = 'canary-4711';
+  await send(port, {
+    body: rpc(1, 'tools/call', { ...call, _meta: META }),
+    key: `Bearer ${canary}`,
+    headers: modernHeaders('tools/call', call, {
+      ...{ cookie: canary, 'x-forwarded-for': canary, 'proxy-authorization': canary, 'mcp-session-id': canary },
+      ...{ 'mcp-param-other': canary, 'user-agent': canary, referer: canary },
+    }),
+  });
+  const [exchange] = router.handled as [Exchange];
+  const seen = inspect([exchange, exchange.client, exchange.client.capabilities], {
+    depth: 9,
+    showHidden: true,
+    getters: true,
+  });
+  expect([seen.includes('tools/call'), seen.includes(canary)]).toEqual([true, false]);
 });
 
 test('large answers arrive whole', async () => {

@@ -90,16 +90,17 @@ export class LegacyIngress {
       const reader = open();
       if (isPrimed(session.version)) reader.write(session.own.primer(retryMs(random)));
       session.own.attach(reader);
+      reader.flush();
       return undefined;
     }
     const at = parseEventId(lastEventId);
     const stream = at && session.streamAt(at.stream);
     if (!stream) return REFUSALS.lastEvent;
-    if (stream === 'finished') {
-      const finished = session.finishedStream(at.stream);
-      finished.attach(open(), at.seq);
-      finished.end();
-    } else stream.attach(open(), at.seq);
+    const reader = open();
+    const resumed = stream === 'finished' ? session.finishedStream(at.stream) : stream;
+    resumed.attach(reader, at.seq);
+    reader.flush();
+    if (stream === 'finished') resumed.end();
     return undefined;
   }
 

@@ -69,6 +69,7 @@ export class LegacyReply {
     const reader = new SseStream(this.#response, limits, beat, []);
     if (isPrimed(this.#session.version)) reader.write(stream.primer(retryMs(random)));
     stream.attach(reader);
+    reader.flush();
     return stream;
   }
 }

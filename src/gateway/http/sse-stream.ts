@@ -46,8 +46,8 @@ export class SseStream {
     this.#limits = limits;
     this.#beat = beat;
     response.writeHead(200, [...streamHeaders, ...headers]);
-    // Headers alone are what the client waits for to know that it is heard.
-    response.flushHeaders();
+    // What is written to a connection that is just being lost is lost with it, and nobody's failure.
+    response.on('error', () => {});
     response.on('drain', () => response.socket?.setTimeout(0));
     response.on('close', () => {
       if (!this.#isOpen) return;
@@ -69,6 +69,11 @@ export class SseStream {
     }
     if (!this.#response.write(text)) cutWhenStalled(this.#response, this.#limits.writeStallMs);
     return true;
+  }
+
+  /** Sends the headers without waiting for the first event: a client that only listens takes them for the beginning. */
+  flush(): void {
+    if (this.#isOpen) this.#response.flushHeaders();
   }
 
   beat(): void {
