@@ -8,6 +8,7 @@
  */
 import { HostError } from '../../kernel/errors.js';
 import type { Agreement, Era, HttpFacts, OutboundFrame } from '../../wire/channel.js';
+import { encodeHeaderValue } from '../../wire/header-value.js';
 import type { AuthToken, TokenSource } from './auth-token.js';
 
 /** What `server/discover` is asked with before anything is agreed. */
@@ -19,9 +20,7 @@ const fieldCharsMax = 200;
 const sessionIdCharsMax = 1024;
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-const visibleAscii = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/;
 const configuredValue = /^[\x20-\x7e\x80-\xff\t]*$/;
-const sentinel = /^=\?base64\?.*\?=$/i;
 
 /** The transport writes these itself, or they decide where the message ends. */
 const RESERVED = new Set([
@@ -64,12 +63,6 @@ export function configuredHeaders(server: string, headers: Readonly<Record<strin
   }
   if (!list.includes('user-agent')) list.push('user-agent', 'hostler');
   return list;
-}
-
-/** Values that are not plain visible ASCII travel as `=?base64?...?=`. */
-export function encodeHeaderValue(value: string): string {
-  if (value === '' || (visibleAscii.test(value) && !sentinel.test(value))) return value;
-  return `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`;
 }
 
 /** A session id comes from the server and goes back in a header. */

@@ -1,0 +1,29 @@
+import type { Clock } from '../../kernel/clock.js';
+import type { Random } from '../../kernel/random.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { Exchange, Router } from '../exchange.js';
+import type { HttpLimits } from './http-limits.js';
+import type { OpenExchanges } from './open-exchanges.js';
+import type { StreamBeat } from './sse-stream.js';
+
+/** What all requests of one ingress share. */
+export interface ExchangeDesk {
+  readonly router: Router;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly limits: HttpLimits;
+  readonly beat: StreamBeat;
+  readonly open: OpenExchanges;
+  /** What a router did that it must not. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** A router that throws has not taken the request, and nobody else will answer it. */
+export function route({ router, onProblem }: ExchangeDesk, exchange: Exchange): void {
+  try {
+    router.handle(exchange);
+  } catch (error) {
+    onProblem(error);
+    exchange.fail({ code: RPC.internalError, message: 'hostler failed on this request; its log says why' });
+  }
+}

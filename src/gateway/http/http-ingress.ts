@@ -1,0 +1,284 @@
+/**
+ * MCP over HTTP: one server on `node:http`, both eras at every endpoint.
+ * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
+ * length. What passes is a message for its era (message-intake.ts).
+ * Not here: what keys there are (`authenticate`), what requests mean (`router`).
+ *
+ * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
+ * is held for a client has a bound (http-limits.ts).
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { type NewId, newId, type Random } from '../../kernel/random.js';
+import type { Principal } from '../../policy/call.js';
+import { parseEndpointPath } from '../endpoint-id.js';
+import type { Router } from '../exchange.js';
+import type { ExchangeDesk } from './exchange-desk.js';
+import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
+import { LegacyIngress } from './legacy-ingress.js';
+import { LegacySessions } from './legacy-sessions.js';
+import { MessageIntake } from './message-intake.js';
+import type { Caller } from './modern-ingress.js';
+import { namesModern } from './modern-request.js';
+import { OpenExchanges } from './open-exchanges.js';
+import { type OriginGuard, originGuard } from './origin-guard.js';
+import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
+import { REFUSALS, type Refusal } from './refusals.js';
+import { refuse } from './reply.js';
+import { readBody } from './request-body.js';
+import { RequestHead } from './request-head.js';
+import { answerRoute, type Route, type Routes } from './routes.js';
+import { refuseSocket } from './socket-refusal.js';
+import { StreamBeat } from './sse-stream.js';
+
+export interface HttpListen {
+  readonly host: string;
+  /** 0: any. */
+  readonly port: number;
+  /** Names we are reached by besides those of this machine. */
+  readonly hosts?: readonly string[];
+  /** Origins of pages that may call us from elsewhere. */
+  readonly origins?: readonly string[];
+}
+
+/** Who holds this key. Undefined: nobody whom we know. */
+export type Authenticate = (authorization: string | undefined) => Principal | undefined;
+
+export interface HttpIngressOptions {
+  readonly router: Router;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly authenticate: Authenticate;
+  readonly listen: HttpListen;
+  readonly limits?: Partial<HttpLimits>;
+  readonly routes?: Routes;
+  /** What went wrong inside; the request it happened to was answered. */
+  readonly onProblem?: (error: unknown) => void;
+  /** Names sessions; unguessable. */
+  readonly newId?: NewId;
+}
+
+export interface HttpIngress {
+  /** Where all servers are; known once it listens. */
+  readonly url: string;
+  /** What is open now. */
+  readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
+  /** Resolves with `url`; rejects when the address cannot be had. */
+  listen(): Promise<string>;
+  /** Stops accepting, waits for open requests up to `drainMs`, then ends them. Safe to call again. */
+  close(drainMs: number): Promise<void>;
+}
+
+export const createHttpIngress = (options: HttpIngressOptions): HttpIngress => new Ingress(options);
+
+/** For the last answers to leave, after nothing is open any more. */
+const flushMs = 1_000;
+
+class Ingress implements HttpIngress {
+  url = '';
+  readonly #options: HttpIngressOptions;
+  readonly #limits: HttpLimits;
+  readonly #guard: OriginGuard;
+  readonly #routes: Routes;
+  readonly #open: OpenExchanges;
+  readonly #beat: StreamBeat;
+  readonly #sessions: LegacySessions;
+  readonly #legacy: LegacyIngress;
+  readonly #intake: MessageIntake;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #closing: Promise<void> | undefined;
+
+  constructor(options: HttpIngressOptions) {
+    const { router, clock, random, listen } = options;
+    this.#options = options;
+    this.#limits = { ...HTTP_LIMITS, ...options.limits };
+    this.#guard = originGuard({
+      hosts: [...ownNames(listen.host), ...(listen.hosts ?? [])],
+      origins: listen.origins ?? [],
+    });
+    this.#routes = options.routes ?? new Map();
+    this.#open = new OpenExchanges(this.#limits.exchanges);
+    this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
+    const onProblem = (error: unknown): void => options.onProblem?.(error);
+    const desk: ExchangeDesk = {
+      ...{ router, clock, random, onProblem },
+      ...{ limits: this.#limits, beat: this.#beat, open: this.#open },
+    };
+    this.#sessions = new LegacySessions(clock, this.#limits);
+    this.#legacy = new LegacyIngress(desk, this.#sessions, options.newId ?? newId);
+    this.#intake = new MessageIntake(desk, this.#legacy);
+    this.#server = this.#createServer();
+  }
+
+  get counts() {
+    return { exchanges: this.#open.size, sessions: this.#sessions.size, streams: this.#beat.size };
+  }
+
+  listen(): Promise<string> {
+    const { host, port } = this.#options.listen;
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        this.#server.on('error', (error) => this.#options.onProblem?.(error));
+        this.url = `http://${reachable(host)}:${(this.#server.address() as AddressInfo).port}/mcp`;
+        resolve(this.url);
+      });
+    });
+  }
+
+  close(drainMs: number): Promise<void> {
+    this.#closing ??= this.#close(drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    const { clock } = this.#options;
+    const closed = new Promise<void>((resolve) => {
+      this.#server.close(() => resolve());
+    });
+    this.#sessions.endStreams();
+    this.#open.shutDown('endless');
+    await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
+    this.#open.shutDown('all');
+    this.#sessions.endAll();
+    for (const socket of this.#sockets) socket.destroySoon();
+    await Promise.race([closed, sleep(clock, flushMs)]);
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  #createServer(): Server {
+    const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs, connections } = this.#limits;
+    const server = createServer({
+      maxHeaderSize: headerBytes,
+      headersTimeout: headerMs,
+      requestTimeout: headerMs + bodyMs,
+      connectionsCheckingInterval: checkEveryMs,
+      keepAliveTimeout: idleSocketMs,
+      // A request without a Host is refused by the same guard as one with a wrong one.
+      requireHostHeader: false,
+    });
+    server.maxConnections = connections;
+    // Their bytes are bounded; beyond a count they would be left out in silence.
+    server.maxHeadersCount = 0;
+    server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
+    server.on('request', (request, response) => this.#take(request, response, false));
+    server.on('checkContinue', (request, response) => this.#take(request, response, true));
+    server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseSocket(error.code, socket));
+    return server;
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse, isAskedFirst: boolean): void {
+    const head = new RequestHead(request.rawHeaders);
+    this.#safely(response, () => {
+      const refusal = this.#admit(request, head, response, isAskedFirst);
+      if (refusal) this.#refuse(refusal, request, head, response);
+    });
+  }
+
+  /** A mistake of ours, or of a port's, costs the one request. */
+  #safely(response: ServerResponse, run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#failed(response, error);
+    }
+  }
+
+  #failed(response: ServerResponse, error: unknown): void {
+    this.#options.onProblem?.(error);
+    refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
+  }
+
+  #refuse(
+    { status, failure, headers }: Refusal,
+    request: IncomingMessage,
+    head: RequestHead,
+    response: ServerResponse,
+  ) {
+    const mustClose = !request.complete && !headers.includes('Connection') && isTooMuchToDrain(head);
+    refuse(response, status, failure, mustClose ? [...headers, 'Connection', 'close'] : headers);
+  }
+
+  #admit(
+    request: IncomingMessage,
+    head: RequestHead,
+    response: ServerResponse,
+    isAskedFirst: boolean,
+  ): Refusal | undefined {
+    const { authenticate, router } = this.#options;
+    if (!this.#guard(head.host, head.origin)) return REFUSALS.origin;
+    const path = pathOf(request.url);
+    const route = this.#routes.get(path);
+    if (route) return this.#show(route, request, head, response);
+    const endpoint = parseEndpointPath(path);
+    if (!endpoint) return REFUSALS.path;
+    const principal = authenticate(head.authorization);
+    if (!principal) return REFUSALS.key;
+    if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
+    if (this.#closing !== undefined) return REFUSALS.stopping;
+    const caller: Caller = { principal, endpoint, head };
+    switch (request.method) {
+      case 'POST':
+        return this.#post(caller, request, response, isAskedFirst);
+      case 'GET':
+        if (namesModern(head.protocolVersion)) return REFUSALS.modernMethod;
+        if (head.accept !== undefined && !acceptsEvents.test(head.accept)) return REFUSALS.acceptStream;
+        return this.#legacy.get(caller, response);
+      case 'DELETE':
+        if (namesModern(head.protocolVersion)) return REFUSALS.modernMethod;
+        return this.#legacy.delete(caller, response);
+      default:
+        return REFUSALS.method;
+    }
+  }
+
+  #show(route: Route, request: IncomingMessage, head: RequestHead, response: ServerResponse): Refusal | undefined {
+    if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
+    if (route.needsKey && !this.#options.authenticate(head.authorization)) return REFUSALS.key;
+    answerRoute(route, request.method === 'HEAD', response).catch((error) => this.#failed(response, error));
+    return undefined;
+  }
+
+  #post(
+    caller: Caller,
+    request: IncomingMessage,
+    response: ServerResponse,
+    isAskedFirst: boolean,
+  ): Refusal | undefined {
+    const { head } = caller;
+    const refusal = checkPost(head, this.#limits.bodyBytes);
+    if (refusal) return refusal;
+    if (this.#open.isFull) return REFUSALS.busy;
+    if (isAskedFirst) response.writeContinue();
+    readBody(request, this.#limits.bodyBytes, (body) =>
+      this.#safely(response, () => {
+        const refused = body ? this.#intake.take(caller, body, response) : REFUSALS.body;
+        if (refused) this.#refuse(refused, request, head, response);
+      }),
+    );
+    return undefined;
+  }
+}
+
+const pathOf = (url = ''): string => {
+  const query = url.indexOf('?');
+  return query < 0 ? url : url.slice(0, query);
+};
+
+const anyAddress = new Set(['0.0.0.0', '::', '']);
+
+/** What we bind to is a name of ours, unless it stands for every address. */
+const ownNames = (host: string): string[] => (anyAddress.has(host) ? [] : [bracketed(host)]);
+
+const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host);
+
+const reachable = (host: string): string =>
+  host === '::' ? '[::1]' : anyAddress.has(host) ? '127.0.0.1' : bracketed(host);

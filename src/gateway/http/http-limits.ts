@@ -1,0 +1,61 @@
+/** The bounds of the HTTP ingress, each with a name. Tests hand in smaller ones. */
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+export interface HttpLimits {
+  /** All headers of one request together. */
+  readonly headerBytes: number;
+  /** From the first byte of a request, or from the start of its connection, to the end of its headers. */
+  readonly headerMs: number;
+  readonly bodyBytes: number;
+  /** For the body, after the time of the headers. */
+  readonly bodyMs: number;
+  /** How often the two times above are looked at. */
+  readonly checkEveryMs: number;
+  readonly connections: number;
+  /** A connection without a request on it. */
+  readonly idleSocketMs: number;
+  /** Requests that wait for their answer, of all clients. */
+  readonly exchanges: number;
+  /** Of one legacy session, whose requests outlive their connections. */
+  readonly exchangesPerSession: number;
+  /** Bytes that one event stream may have waiting for its reader when the next event comes. */
+  readonly bufferedBytes: number;
+  /** A reader that takes nothing of what waits for it. */
+  readonly writeStallMs: number;
+  /** Between two comments on an open event stream. */
+  readonly keepAliveEveryMs: number;
+  readonly sessions: number;
+  /** A session without an open request or stream. */
+  readonly sessionIdleMs: number;
+  /** Questions of ours that one session may owe an answer to. */
+  readonly asksPerSession: number;
+  /** What one session keeps for a client that comes back. */
+  readonly eventsPerSession: number;
+  readonly eventBytesPerSession: number;
+  /** Of all sessions together. */
+  readonly eventBytes: number;
+  readonly batch: number;
+}
+
+export const HTTP_LIMITS: HttpLimits = {
+  headerBytes: 16 * KiB,
+  headerMs: 10_000,
+  bodyBytes: 4 * MiB,
+  bodyMs: 30_000,
+  checkEveryMs: 1_000,
+  connections: 4_096,
+  idleSocketMs: 60_000,
+  exchanges: 10_000,
+  exchangesPerSession: 1_000,
+  bufferedBytes: 8 * MiB,
+  writeStallMs: 30_000,
+  keepAliveEveryMs: 15_000,
+  sessions: 1_000,
+  sessionIdleMs: 30 * 60_000,
+  asksPerSession: 64,
+  eventsPerSession: 1_000,
+  eventBytesPerSession: MiB,
+  eventBytes: 32 * MiB,
+  batch: 100,
+};

@@ -1,0 +1,190 @@
+/**
+ * What legacy clients send (2024-11-05 to 2025-11-25, streamable HTTP): messages by POST, a stream by GET, the end by DELETE.
+ * Not here: checks that both eras share (http-ingress.ts), the session itself (legacy-session.ts).
+ *
+ * Invariant: a session is made only by an `initialize` that was answered with success, and nothing is kept of any other.
+ */
+import type { ServerResponse } from 'node:http';
+import type { NewId } from '../../kernel/random.js';
+import { isLegacyVersion, NEWEST_LEGACY_VERSION } from '../../session/versions.js';
+import type { Envelope } from '../../wire/envelope.js';
+import { memberBytes, memberString, memberText } from '../../wire/json-members.js';
+import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import type { RpcFailure } from '../exchange.js';
+import { isObject, SaidCapabilities } from './client-capabilities.js';
+import { EventBudget } from './event-store.js';
+import { type ExchangeDesk, route } from './exchange-desk.js';
+import { type Admit, LegacyExchange } from './legacy-exchange.js';
+import { isPrimed, LegacyReply, retryMs } from './legacy-reply.js';
+import { LegacySession } from './legacy-session.js';
+import type { LegacySessions } from './legacy-sessions.js';
+import { parseEventId } from './legacy-stream.js';
+import type { Caller } from './modern-ingress.js';
+import { REFUSALS, type Refusal } from './refusals.js';
+import { failureText } from './rpc-text.js';
+import { SseStream } from './sse-stream.js';
+
+const initializeMethod = 'initialize';
+const batchVersion = '2025-03-26';
+
+export class LegacyIngress {
+  readonly #desk: ExchangeDesk;
+  readonly #sessions: LegacySessions;
+  readonly #newId: NewId;
+  readonly #budget: EventBudget;
+
+  constructor(desk: ExchangeDesk, sessions: LegacySessions, newId: NewId) {
+    this.#desk = desk;
+    this.#sessions = sessions;
+    this.#newId = newId;
+    this.#budget = new EventBudget(desk.limits.eventBytes);
+  }
+
+  post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
+    const isInitialize = envelope.kind === 'request' && envelope.method() === initializeMethod;
+    if (isInitialize && caller.head.sessionId === undefined) return this.#initialize(caller, envelope, response);
+    const session = this.#sessionOf(caller);
+    if ('status' in session) return session;
+    if (isInitialize) return REFUSALS.sessionOpen;
+    session.touch();
+    if (envelope.kind !== 'request') {
+      this.#take(session, envelope);
+      response.writeHead(202);
+      response.end();
+      return undefined;
+    }
+    const reply = new LegacyReply(this.#desk, response, session, 1, false);
+    this.#request(session, envelope, reply);
+    return undefined;
+  }
+
+  /** `messages` were scanned, each into an envelope of its own. */
+  postBatch(caller: Caller, messages: readonly Envelope[], response: ServerResponse): Refusal | undefined {
+    const session = this.#sessionOf(caller);
+    if ('status' in session) return session;
+    const requests = messages.filter(({ kind }) => kind === 'request');
+    if (session.version !== batchVersion || messages.length === 0) return REFUSALS.batch;
+    if (requests.some((envelope) => envelope.method() === initializeMethod)) return REFUSALS.batch;
+    session.touch();
+    const reply = requests.length > 0 && new LegacyReply(this.#desk, response, session, requests.length, true);
+    for (const envelope of messages) {
+      if (envelope.kind !== 'request') this.#take(session, envelope);
+      else if (reply) this.#request(session, envelope, reply);
+    }
+    if (!reply) {
+      response.writeHead(202);
+      response.end();
+    }
+    return undefined;
+  }
+
+  get(caller: Caller, response: ServerResponse): Refusal | undefined {
+    const session = this.#sessionOf(caller);
+    if ('status' in session) return session;
+    const { lastEventId } = caller.head;
+    const { limits, beat, random } = this.#desk;
+    const open = () => new SseStream(response, limits, beat, [], () => session.touch());
+    session.touch();
+    if (lastEventId === undefined) {
+      if (session.own.isRead) return REFUSALS.stream;
+      const reader = open();
+      if (isPrimed(session.version)) reader.write(session.own.primer(retryMs(random)));
+      session.own.attach(reader);
+      reader.flush();
+      return undefined;
+    }
+    const at = parseEventId(lastEventId);
+    const stream = at && session.streamAt(at.stream);
+    if (!stream) return REFUSALS.lastEvent;
+    const reader = open();
+    const resumed = stream === 'finished' ? session.finishedStream(at.stream) : stream;
+    resumed.attach(reader, at.seq);
+    reader.flush();
+    if (stream === 'finished') resumed.end();
+    return undefined;
+  }
+
+  delete(caller: Caller, response: ServerResponse): Refusal | undefined {
+    const session = this.#sessionOf(caller);
+    if ('status' in session) return session;
+    this.#sessions.end(session);
+    response.writeHead(204);
+    response.end();
+    return undefined;
+  }
+
+  #sessionOf({ principal, endpoint, head }: Caller): LegacySession | Refusal {
+    if (head.sessionId === undefined) return REFUSALS.sessionMissing;
+    const session = this.#sessions.find(head.sessionId, principal, endpoint);
+    if (!session) return REFUSALS.sessionUnknown;
+    const { protocolVersion } = head;
+    if (protocolVersion !== undefined && protocolVersion !== session.version) return REFUSALS.version;
+    session.principal = principal;
+    return session;
+  }
+
+  #initialize(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
+    const { clock, limits } = this.#desk;
+    const payload = envelope.payload();
+    const params = isObject(payload) ? payload : undefined;
+    const requested = params && memberString(params, 'protocolVersion');
+    const version = requested !== undefined && isLegacyVersion(requested) ? requested : NEWEST_LEGACY_VERSION;
+    const said = params && memberBytes(params, 'capabilities');
+    // A copy: the session outlives the body it was opened with.
+    const capabilities = new SaidCapabilities(said && Buffer.from(said));
+    const { principal, endpoint } = caller;
+    const facts = { id: this.#newId(), principal, endpoint, version, capabilities };
+    const session = new LegacySession(facts, clock, limits, this.#budget);
+    const reply = new LegacyReply(this.#desk, response, session, 1, false);
+    // Whoever left meanwhile would never learn the id.
+    const admit: Admit = () =>
+      !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : full;
+    route(this.#desk, new LegacyExchange(this.#desk, reply, session, this.#requestOf(envelope, admit)));
+    return undefined;
+  }
+
+  #requestOf(envelope: Envelope, admit?: Admit) {
+    return {
+      idText: envelope.idText() as string,
+      method: envelope.method(),
+      params: envelope.payload(),
+      startedAtMs: this.#desk.clock.nowMs(),
+      admit,
+    };
+  }
+
+  #request(session: LegacySession, envelope: Envelope, reply: LegacyReply): void {
+    const request = this.#requestOf(envelope);
+    if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
+    if (session.exchanges.size >= this.#desk.limits.exchangesPerSession)
+      return reply.answer(failureText(request.idText, full), 503);
+    route(this.#desk, new LegacyExchange(this.#desk, reply, session, request));
+  }
+
+  /** Notifications and answers. */
+  #take(session: LegacySession, envelope: Envelope): void {
+    if (envelope.kind !== 'notification') {
+      // An answer that came too late is nobody's fault.
+      session.asks.answer(envelope);
+      return;
+    }
+    const method = envelope.method();
+    const params = envelope.payload();
+    if (method === NOTIFICATION.initialized) {
+      if (session.isInitialized) return;
+      session.isInitialized = true;
+      session.touch();
+      this.#desk.router.opened(session);
+    } else if (method === NOTIFICATION.cancelled) {
+      const id = params && memberText(params, 'requestId');
+      if (id !== undefined) session.exchanges.get(id)?.cancel();
+    } else this.#desk.router.notified(session, method, params);
+  }
+}
+
+const idInUse: RpcFailure = {
+  code: -32600,
+  message: 'a request with this id is open in this session; use another id',
+};
+
+const full: RpcFailure = { ...REFUSALS.busy.failure, httpStatus: 503 };

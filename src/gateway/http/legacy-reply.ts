@@ -1,0 +1,75 @@
+/**
+ * The response to one POST of a legacy session: one JSON text, or a stream of events once there is more to say than the one
+ * answer. A batch is always a stream.
+ * Invariant: a lost connection ends nothing. What was said on a stream waits for the client to come back; a JSON text, which
+ * nobody could ask for again, is dropped.
+ */
+import type { ServerResponse } from 'node:http';
+import { type Random, randomInt } from '../../kernel/random.js';
+import { NEWEST_LEGACY_VERSION } from '../../session/versions.js';
+import type { JsonText } from '../../wire/frame.js';
+import type { ExchangeDesk } from './exchange-desk.js';
+import type { LegacySession } from './legacy-session.js';
+import type { LegacyStream } from './legacy-stream.js';
+import { type HeaderList, writeJson } from './reply.js';
+import { SseStream } from './sse-stream.js';
+
+/** When a client that lost its stream comes back: spread, so that all do not come at once. */
+const retryMsMin = 1_000;
+const retryMsMax = 3_000;
+
+/** Older clients take an event without data for a broken message. */
+export const isPrimed = (version: string): boolean => version >= NEWEST_LEGACY_VERSION;
+
+export const retryMs = (random: Random): number => randomInt(random, retryMsMin, retryMsMax);
+
+export class LegacyReply {
+  readonly #desk: ExchangeDesk;
+  readonly #response: ServerResponse;
+  readonly #session: LegacySession;
+  #stream: LegacyStream | undefined;
+  #owed: number;
+  #isOver = false;
+
+  constructor(desk: ExchangeDesk, response: ServerResponse, session: LegacySession, owed: number, isBatch: boolean) {
+    this.#desk = desk;
+    this.#response = response;
+    this.#session = session;
+    this.#owed = owed;
+    if (isBatch) this.#open();
+  }
+
+  /** Something before the answer. False: there is nobody who could ever read it. */
+  tell(parts: readonly JsonText[]): boolean {
+    if (this.#isOver) return false;
+    const stream = this.#stream ?? this.#open();
+    stream?.send(parts);
+    return stream !== undefined;
+  }
+
+  /** One answer that is owed; undefined when there will be none. */
+  answer(parts: readonly JsonText[] | undefined, status: number, headers: HeaderList = []): void {
+    if (this.#isOver) return;
+    if (parts && this.#stream) this.#stream.send(parts);
+    if (--this.#owed > 0) return;
+    this.#isOver = true;
+    if (this.#stream) this.#session.endStream(this.#stream);
+    else if (parts) writeJson(this.#response, status, parts, this.#desk.limits.writeStallMs, headers);
+    else if (!this.#response.destroyed) {
+      this.#response.writeHead(202);
+      this.#response.end();
+    }
+  }
+
+  #open(): LegacyStream | undefined {
+    if (this.#response.destroyed || this.#response.headersSent) return undefined;
+    const { limits, beat, random } = this.#desk;
+    const stream = this.#session.newStream();
+    this.#stream = stream;
+    const reader = new SseStream(this.#response, limits, beat, []);
+    if (isPrimed(this.#session.version)) reader.write(stream.primer(retryMs(random)));
+    stream.attach(reader);
+    reader.flush();
+    return stream;
+  }
+}

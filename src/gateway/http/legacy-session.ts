@@ -1,0 +1,128 @@
+/**
+ * One legacy session (2024-11-05 to 2025-11-25): from `initialize` to its end, bound to who opened it and where.
+ * Not here: how many there may be and for how long (legacy-sessions.ts), HTTP itself (legacy-ingress.ts).
+ *
+ * Invariants: ended once, and then everything of it is; two open requests never share an id; what belongs to none of its
+ * requests goes to the stream it may open with GET, and waits there, in bounds, while there is none.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import type { Principal } from '../../policy/call.js';
+import type { JsonText } from '../../wire/frame.js';
+import type { EndpointId } from '../endpoint-id.js';
+import type { ClientCapabilities, ClientSession } from '../exchange.js';
+import { type EventBudget, EventStore } from './event-store.js';
+import type { HttpLimits } from './http-limits.js';
+import { LegacyAsks } from './legacy-asks.js';
+import { type EventCount, LegacyStream } from './legacy-stream.js';
+import { notificationText } from './rpc-text.js';
+
+export interface SessionFacts {
+  readonly id: string;
+  readonly principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+}
+
+/** A request of it that is not answered yet. */
+export interface SessionExchange {
+  cancel(): void;
+  sessionEnded(): void;
+}
+
+/** The stream that GET opens. */
+const ownStreamNo = 0;
+
+export class LegacySession implements ClientSession {
+  readonly id: string;
+  /** As the last request showed it: the same one, but its role may have changed since. */
+  principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+  readonly era = 'legacy';
+  readonly asks: LegacyAsks;
+  /** By the id as the client wrote it. */
+  readonly exchanges = new Map<string, SessionExchange>();
+  readonly own: LegacyStream;
+  isInitialized = false;
+  /** Told of each use. */
+  onTouch: (() => void) | undefined;
+  readonly #clock: Clock;
+  readonly #abort = new AbortController();
+  readonly #store: EventStore;
+  readonly #count: EventCount = { last: 0 };
+  /** Of requests that are not answered yet. */
+  readonly #streams = new Map<number, LegacyStream>();
+  #lastStreamNo = ownStreamNo;
+  #usedAtMs: number;
+
+  constructor(facts: SessionFacts, clock: Clock, limits: HttpLimits, budget: EventBudget) {
+    this.id = facts.id;
+    this.principal = facts.principal;
+    this.endpoint = facts.endpoint;
+    this.version = facts.version;
+    this.capabilities = facts.capabilities;
+    this.#clock = clock;
+    this.#usedAtMs = clock.nowMs();
+    this.#store = new EventStore(budget, limits.eventsPerSession, limits.eventBytesPerSession);
+    this.asks = new LegacyAsks(clock, limits.asksPerSession);
+    this.own = new LegacyStream(ownStreamNo, this.#store, this.#count);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  get isOver(): boolean {
+    return this.#abort.signal.aborted;
+  }
+
+  /** Since when nothing of it is open; undefined while something is. */
+  get idleSinceMs(): number | undefined {
+    return this.exchanges.size > 0 || this.own.isRead ? undefined : this.#usedAtMs;
+  }
+
+  /** Something was asked of it, or ended. */
+  touch(): void {
+    this.#usedAtMs = this.#clock.nowMs();
+    this.onTouch?.();
+  }
+
+  notify(method: string, params: JsonText | undefined): void {
+    if (!this.isOver) this.own.send(notificationText(method, params));
+  }
+
+  newStream(): LegacyStream {
+    const stream = new LegacyStream(++this.#lastStreamNo, this.#store, this.#count);
+    this.#streams.set(stream.no, stream);
+    return stream;
+  }
+
+  endStream(stream: LegacyStream): void {
+    stream.end();
+    this.#streams.delete(stream.no);
+  }
+
+  /** A stream by the number in its events' ids. `finished`: all that will ever be on it was sent, and may be kept still. */
+  streamAt(no: number): LegacyStream | 'finished' | undefined {
+    if (no === ownStreamNo) return this.own;
+    return this.#streams.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
+  }
+
+  /** A finished stream, as far as it is kept, for one more reader. */
+  finishedStream(no: number): LegacyStream {
+    return new LegacyStream(no, this.#store, this.#count);
+  }
+
+  end(): void {
+    if (this.isOver) return;
+    this.#abort.abort();
+    this.asks.end();
+    for (const exchange of [...this.exchanges.values()]) exchange.sessionEnded();
+    this.own.end();
+    for (const stream of this.#streams.values()) stream.end();
+    this.#streams.clear();
+    this.#store.clear();
+  }
+}

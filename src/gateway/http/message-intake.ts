@@ -1,0 +1,87 @@
+/**
+ * The body of a POST, from bytes to one message or a batch, and to the era it belongs to.
+ * Invariant: what two parsers could read differently goes no further.
+ */
+import { isUtf8 } from 'node:buffer';
+import type { ServerResponse } from 'node:http';
+import { Envelope, type EnvelopeFault, scanEnvelope } from '../../wire/envelope.js';
+import { eachElement, skipSpace } from '../../wire/json-scan.js';
+import type { ExchangeDesk } from './exchange-desk.js';
+import type { LegacyIngress } from './legacy-ingress.js';
+import { type Caller, takeModern } from './modern-ingress.js';
+import { claimsModern, namesModern } from './modern-request.js';
+import { REFUSALS, type Refusal } from './refusals.js';
+
+const OPEN_BRACKET = 0x5b;
+const QUOTE = 0x22;
+/** What a client names its requests and methods with; both are kept while a request is open. */
+const idBytesMax = 1_024;
+const methodBytesMax = 256;
+
+const FAULTS: Readonly<Record<EnvelopeFault, Refusal>> = {
+  not_json: REFUSALS.parse,
+  not_rpc: REFUSALS.rpc,
+  ambiguous: REFUSALS.ambiguous,
+  too_deep: REFUSALS.depth,
+};
+
+export class MessageIntake {
+  readonly #desk: ExchangeDesk;
+  readonly #legacy: LegacyIngress;
+  /** Read to its end before the next body is looked at. */
+  readonly #envelope = new Envelope();
+
+  constructor(desk: ExchangeDesk, legacy: LegacyIngress) {
+    this.#desk = desk;
+    this.#legacy = legacy;
+  }
+
+  take(caller: Caller, body: Buffer, response: ServerResponse): Refusal | undefined {
+    if (body[skipSpace(body, 0, body.length)] === OPEN_BRACKET) return this.#takeBatch(caller, body, response);
+    const envelope = this.#envelope;
+    const fault = scan(body, 0, body.length, envelope);
+    if (fault) return fault;
+    if (envelope.hasHighBytes && !isUtf8(body)) return REFUSALS.parse;
+    const isModern = namesModern(caller.head.protocolVersion) || claimsModern(envelope.payload());
+    return isModern
+      ? takeModern(this.#desk, caller, envelope, response)
+      : this.#legacy.post(caller, envelope, response);
+  }
+
+  #takeBatch(caller: Caller, body: Buffer, response: ServerResponse): Refusal | undefined {
+    if (namesModern(caller.head.protocolVersion)) return REFUSALS.modernBatch;
+    const messages: Envelope[] = [];
+    let refusal: Refusal | undefined;
+    const after = eachElement(body, 0, body.length, 0, (start, end) => {
+      if (messages.length >= this.#desk.limits.batch) refusal = REFUSALS.batch;
+      else {
+        const envelope = new Envelope();
+        refusal = scan(body, start, end, envelope);
+        if (!refusal && claimsModern(envelope.payload())) refusal = REFUSALS.modernBatch;
+        messages.push(envelope);
+      }
+      return refusal === undefined;
+    });
+    if (refusal) return refusal;
+    if (after < 0 || skipSpace(body, after, body.length) !== body.length || !isUtf8(body)) return REFUSALS.parse;
+    return this.#legacy.postBatch(caller, messages, response);
+  }
+}
+
+function scan(body: Buffer, start: number, end: number, envelope: Envelope): Refusal | undefined {
+  const fault = scanEnvelope(body, start, end, envelope);
+  if (fault) return FAULTS[fault];
+  if (envelope.methodEnd - envelope.methodStart > methodBytesMax) return REFUSALS.rpc;
+  return envelope.idStart < 0 || isId(body, envelope.idStart, envelope.idEnd) ? undefined : REFUSALS.id;
+}
+
+/** A string, or an integer of any length. */
+function isId(body: Buffer, start: number, end: number): boolean {
+  if (end - start > idBytesMax) return false;
+  if (body[start] === QUOTE) return true;
+  for (let i = start; i < end; i++) {
+    const byte = body[i] as number;
+    if ((byte < 0x30 || byte > 0x39) && !(byte === 0x2d && i === start)) return false;
+  }
+  return true;
+}

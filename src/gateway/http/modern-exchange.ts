@@ -1,0 +1,108 @@
+/**
+ * One request of a modern client: answered as one JSON text, or, once anything is told before the answer, as a stream of
+ * events that ends with it.
+ * Invariants: ended once; a client that closes its response has cancelled; after either, nothing is written.
+ */
+import type { ServerResponse } from 'node:http';
+import type { JsonText } from '../../wire/frame.js';
+import type { Client, Exchange, RpcFailure } from '../exchange.js';
+import type { ExchangeDesk } from './exchange-desk.js';
+import type { OpenExchange } from './open-exchanges.js';
+import { writeJson } from './reply.js';
+import { failureText, notificationText, resultText, statusOf } from './rpc-text.js';
+import { eventText, SseStream } from './sse-stream.js';
+import { stopping } from './stopping.js';
+
+/** Never answered but by its end. */
+const listenMethod = 'subscriptions/listen';
+
+export class ModernExchange implements Exchange, OpenExchange {
+  readonly client: Client;
+  readonly idText: string;
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  readonly startedAtMs: number;
+  readonly ask = undefined;
+  readonly #response: ServerResponse;
+  readonly #desk: ExchangeDesk;
+  #stream: SseStream | undefined;
+  #abort: AbortController | undefined;
+  #state: 'open' | 'answered' | 'gone' = 'open';
+
+  constructor(
+    desk: ExchangeDesk,
+    response: ServerResponse,
+    client: Client,
+    idText: string,
+    method: string,
+    params: Buffer | undefined,
+    startedAtMs: number,
+  ) {
+    this.#desk = desk;
+    this.#response = response;
+    this.client = client;
+    this.idText = idText;
+    this.method = method;
+    this.params = params;
+    this.startedAtMs = startedAtMs;
+    desk.open.add(this);
+    response.on('close', () => this.#gone());
+  }
+
+  get isEndless(): boolean {
+    return this.method === listenMethod;
+  }
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#state === 'gone') this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  notify(method: string, params: JsonText): void {
+    if (this.#state !== 'open') return;
+    this.#stream ??= new SseStream(this.#response, this.#desk.limits, this.#desk.beat, []);
+    this.#stream.write(eventText(undefined, notificationText(method, params)));
+  }
+
+  succeed(...parts: readonly JsonText[]): void {
+    this.#answer(200, resultText(this.idText, parts));
+  }
+
+  fail(failure: RpcFailure): void {
+    this.#answer(statusOf(failure), failureText(this.idText, failure));
+  }
+
+  /** Whoever answers may still do so when its signal aborts. */
+  shutDown(): void {
+    this.#abort?.abort();
+    if (this.#state !== 'open') return;
+    if (this.isEndless && this.#stream) {
+      this.#settle('gone');
+      this.#stream.end();
+    } else {
+      this.fail(stopping);
+      this.#state = 'gone';
+    }
+  }
+
+  #answer(status: number, parts: JsonText[]): void {
+    if (this.#state !== 'open') return;
+    this.#settle('answered');
+    if (this.#stream) {
+      this.#stream.write(eventText(undefined, parts));
+      this.#stream.end();
+    } else writeJson(this.#response, status, parts, this.#desk.limits.writeStallMs);
+  }
+
+  #gone(): void {
+    if (this.#state !== 'open') return;
+    this.#settle('gone');
+    this.#abort?.abort();
+  }
+
+  #settle(state: 'answered' | 'gone'): void {
+    this.#state = state;
+    this.#desk.open.delete(this);
+  }
+}

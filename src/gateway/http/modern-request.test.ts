@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest';
+import { checkModernRequest, claimsModern } from './modern-request.js';
+import { RequestHead } from './request-head.js';
+
+// Headers against bodies by the thousand: test/gateway/http-header-mismatch.test.ts.
+const meta =
+  '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}';
+const headers = ['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', 'tools/call', 'Mcp-Name', 'x'];
+const mirrored = [{ name: 'Count', path: ['a', 'count'] }];
+const check = (params: string, more: readonly string[] = []) =>
+  checkModernRequest({
+    method: 'tools/call',
+    params: Buffer.from(params),
+    head: new RequestHead([...headers, ...more]),
+    mirrored: () => mirrored,
+  });
+
+test('the capabilities come out as they were written', () => {
+  const checked = check(`{${meta},"name":"x"}`);
+  expect(checked.ok && checked.capabilities.toString()).toBe('{"roots":{}}');
+});
+
+test.each([
+  ['10', '10', true],
+  ['1e1', '10', true],
+  ['10', '1e1', false],
+  ['9007199254740993', '9007199254740993', true],
+  ['9007199254740993', '9007199254740992', false],
+  ['true', 'true', true],
+  ['"10"', '10', true],
+  ['{"b":1}', '{"b":1}', true],
+  ['0', '-0', true],
+])('the argument %s in the header as %s: %s', (written, header, isOk) => {
+  expect(check(`{${meta},"name":"x","arguments":{"a":{"count":${written}}}}`, ['mcp-param-count', header]).ok).toBe(
+    isOk,
+  );
+});
+
+test.each([
+  ['metadata twice', `{${meta},${meta},"name":"x"}`, -32602],
+  ['a name twice', `{${meta},"name":"x","name":"x"}`, -32020],
+  ['a name twice, one in escapes', `{${meta},"name":"x","n\\u0061me":"x"}`, -32020],
+  ['params that are an array', '[]', -32602],
+])('%s is refused', (_name, params, code) => {
+  expect(check(params)).toMatchObject({ ok: false, failure: { code, httpStatus: 400 } });
+});
+
+test.each([
+  [undefined, false],
+  ['{}', false],
+  [`{${meta}}`, true],
+  [`{${meta.replace('_meta', '_met\\u0061')}}`, true],
+  [`{${meta.replace('protocolVersion', 'protocol\\u0056ersion')}}`, true],
+  [`{"a":{${meta}}}`, false],
+  ['{"_meta":{"progressToken":1}}', false],
+  ['[]', false],
+])('%s claims to be modern: %s', (params, isModern) => {
+  expect(claimsModern(params === undefined ? undefined : Buffer.from(params))).toBe(isModern);
+});

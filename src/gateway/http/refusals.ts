@@ -1,0 +1,86 @@
+/**
+ * Everything that is refused outside of JSON-RPC, with the status of HTTP and a sentence that says what to do.
+ * Invariant: nothing that was received is quoted.
+ */
+import { ERRORS } from '../../kernel/errors.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { RpcFailure } from '../exchange.js';
+import type { HeaderList } from './reply.js';
+
+export interface Refusal {
+  readonly status: number;
+  readonly failure: RpcFailure;
+  readonly headers: HeaderList;
+}
+
+const refusal = (status: number, code: number, message: string, headers: HeaderList = []): Refusal => ({
+  status,
+  failure: { code, message },
+  headers,
+});
+
+const invalid = RPC.invalidRequest;
+const closing: HeaderList = ['Connection', 'close'];
+
+export const REFUSALS = {
+  origin: refusal(
+    403,
+    ERRORS.denied.rpc,
+    'this Host or Origin is not one of ours; use localhost, or add the name to listen.hosts or listen.origins',
+  ),
+  path: refusal(
+    404,
+    ERRORS.server_not_found.rpc,
+    'there is nothing at this path; use /mcp, /mcp/<server> or /mcp/@<group>',
+  ),
+  endpoint: refusal(404, ERRORS.server_not_found.rpc, 'there is no such server or group for this key'),
+  key: refusal(401, ERRORS.unauthenticated.rpc, 'a valid key is needed: send Authorization: Bearer <key>', [
+    'WWW-Authenticate',
+    'Bearer',
+  ]),
+  method: refusal(405, invalid, 'use POST, or GET and DELETE with the session of a legacy client', [
+    'Allow',
+    'POST, GET, DELETE',
+  ]),
+  modernMethod: refusal(405, invalid, 'this protocol version knows only POST', ['Allow', 'POST']),
+  routeMethod: refusal(405, invalid, 'this path can only be read', ['Allow', 'GET, HEAD']),
+  contentType: refusal(415, invalid, 'send Content-Type: application/json'),
+  accept: refusal(406, invalid, 'send Accept: application/json, text/event-stream'),
+  acceptStream: refusal(406, invalid, 'send Accept: text/event-stream'),
+  body: refusal(413, invalid, 'the body is larger than allowed; send less in one request'),
+  header: refusal(431, invalid, 'the headers are larger than allowed; send fewer or shorter ones', closing),
+  slow: refusal(408, invalid, 'the request did not arrive in time; send it again', closing),
+  http: refusal(400, invalid, 'this is not HTTP as we know it', closing),
+  parse: refusal(400, RPC.parseError, 'the body is not JSON; send one JSON-RPC message'),
+  depth: refusal(400, RPC.parseError, 'the body nests too deep; send a flatter message'),
+  rpc: refusal(400, invalid, 'the body is not one JSON-RPC 2.0 message'),
+  ambiguous: refusal(
+    400,
+    invalid,
+    'the body can be read in two ways; send each member of JSON-RPC once, in lower case',
+  ),
+  id: refusal(400, invalid, 'the id must be a string or an integer'),
+  modernBatch: refusal(400, invalid, 'there are no batches in this protocol version; send one message at a time'),
+  batch: refusal(
+    400,
+    invalid,
+    'batches are for sessions of protocol 2025-03-26, at most 100 messages, without initialize',
+  ),
+  modernAnswer: refusal(400, invalid, 'there is nothing to answer in this protocol version; send requests'),
+  sessionMissing: refusal(
+    400,
+    invalid,
+    'send the Mcp-Session-Id that initialize was answered with, or initialize first',
+  ),
+  sessionUnknown: refusal(404, invalid, 'there is no such session any more; open a new one with initialize'),
+  sessionOpen: refusal(400, invalid, 'this session is open already; leave Mcp-Session-Id out to open another'),
+  version: refusal(400, invalid, 'MCP-Protocol-Version is not the one that this session agreed on'),
+  stream: refusal(409, invalid, 'this session has a stream open already; one is enough'),
+  lastEvent: refusal(400, invalid, 'Last-Event-ID is not one of this session'),
+  busy: refusal(503, ERRORS.overloaded.rpc, 'too many requests wait for their answers; try again shortly', [
+    'Retry-After',
+    '1',
+  ]),
+  internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
+  stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
+} as const satisfies Record<string, Refusal>;

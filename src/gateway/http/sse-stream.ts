@@ -1,0 +1,130 @@
+/**
+ * One response that is a stream of events, and the beat that keeps all open ones from looking dead to what lies between.
+ * Invariants: nothing is written after the end; a reader that lets more wait than its bound, or takes nothing for too long,
+ * loses its connection.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { JsonText } from '../../wire/frame.js';
+import type { HttpLimits } from './http-limits.js';
+import { cutWhenStalled, type HeaderList, joined, textBytes } from './reply.js';
+
+const streamHeaders: HeaderList = [
+  ...['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no'],
+];
+const comment = ':\n\n';
+const lineEnd = /[\r\n]/g;
+
+/** The text of one event. Line ends can only be space between the tokens of JSON, and would end the line of an event. */
+export function eventText(id: string | undefined, parts: readonly JsonText[]): Buffer {
+  const head = id === undefined ? 'event: message\ndata: ' : `id: ${id}\nevent: message\ndata: `;
+  const all = [head, ...parts.map(onOneLine), '\n\n'];
+  return joined(all, textBytes(all));
+}
+
+function onOneLine(part: JsonText): JsonText {
+  if (typeof part === 'string') return part.replace(lineEnd, ' ');
+  if (!part.includes(0x0a) && !part.includes(0x0d)) return part;
+  return part.map((byte) => (byte === 0x0a || byte === 0x0d ? 0x20 : byte));
+}
+
+export class SseStream {
+  readonly #response: ServerResponse;
+  readonly #limits: HttpLimits;
+  readonly #beat: StreamBeat;
+  #isOpen = true;
+
+  /** Takes the response over; `closed` is told once, when the stream ends without us. */
+  constructor(
+    response: ServerResponse,
+    limits: HttpLimits,
+    beat: StreamBeat,
+    headers: HeaderList,
+    closed?: () => void,
+  ) {
+    this.#response = response;
+    this.#limits = limits;
+    this.#beat = beat;
+    response.writeHead(200, [...streamHeaders, ...headers]);
+    // What is written to a connection that is just being lost is lost with it, and nobody's failure.
+    response.on('error', () => {});
+    response.on('drain', () => response.socket?.setTimeout(0));
+    response.on('close', () => {
+      if (!this.#isOpen) return;
+      this.#leave();
+      closed?.();
+    });
+    beat.add(this);
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  write(text: Buffer | string): boolean {
+    if (!this.#isOpen) return false;
+    if (this.#response.writableLength > this.#limits.bufferedBytes) {
+      this.#response.destroy();
+      return false;
+    }
+    if (!this.#response.write(text)) cutWhenStalled(this.#response, this.#limits.writeStallMs);
+    return true;
+  }
+
+  /** Sends the headers without waiting for the first event: a client that only listens takes them for the beginning. */
+  flush(): void {
+    if (this.#isOpen) this.#response.flushHeaders();
+  }
+
+  beat(): void {
+    if (this.#response.writableLength === 0) this.write(comment);
+  }
+
+  end(): void {
+    if (!this.#isOpen) return;
+    this.#leave();
+    this.#response.end();
+    cutWhenStalled(this.#response, this.#limits.writeStallMs);
+  }
+
+  #leave(): void {
+    this.#isOpen = false;
+    this.#beat.delete(this);
+  }
+}
+
+/** One timer for all open streams; none while there are none. */
+export class StreamBeat {
+  readonly #clock: Clock;
+  readonly #everyMs: number;
+  readonly #streams = new Set<SseStream>();
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, everyMs: number) {
+    this.#clock = clock;
+    this.#everyMs = everyMs;
+  }
+
+  get size(): number {
+    return this.#streams.size;
+  }
+
+  add(stream: SseStream): void {
+    this.#streams.add(stream);
+    this.#cancel ??= this.#clock.at(this.#clock.nowMs() + this.#everyMs, () => this.#tick());
+  }
+
+  delete(stream: SseStream): void {
+    this.#streams.delete(stream);
+    if (this.#streams.size > 0) return;
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #tick(): void {
+    this.#cancel = undefined;
+    for (const stream of [...this.#streams]) stream.beat();
+    if (this.#streams.size > 0 && !this.#cancel)
+      this.#cancel = this.#clock.at(this.#clock.nowMs() + this.#everyMs, () => this.#tick());
+  }
+}

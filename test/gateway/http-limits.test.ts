@@ -1,0 +1,297 @@
+/** X19: what is too large or too many is refused, and costs no memory. F5: slow peers lose their connection, not others theirs. */
+import type { Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import type { ClientSession, Exchange } from '../../src/gateway/exchange.js';
+import { eventually } from '../eventually.js';
+import {
+  listen,
+  META,
+  modern,
+  modernHeaders,
+  openSession,
+  raw,
+  rawSocket,
+  rpc,
+  send,
+  start,
+  statusOf,
+} from './http-harness.js';
+
+const MiB = 1024 * 1024;
+const call = { name: 'x' };
+const head = (lines: readonly string[], method = 'POST') =>
+  [`${method} /mcp HTTP/1.1`, 'Host: localhost', 'Authorization: Bearer key-of-ann', ...lines, '', ''].join('\r\n');
+const json = 'Content-Type: application/json';
+
+describe('X19 sizes', () => {
+  test('X19 a declared length above 4 MiB is refused before a byte of it is read', async () => {
+    const { router, port } = await start();
+    for (const length of [4 * MiB + 1, 10 * 1024 * MiB, '9'.repeat(18)])
+      expect(statusOf(await raw(port, head([json, `Content-Length: ${length}`])))).toBe(413);
+    expect(router.reached).toBe(0);
+  });
+
+  test('X19 4 MiB pass, one byte more is refused whether declared or in chunks, and the client hears why', async () => {
+    const { router, port } = await start();
+    const fill = (bytes: number) => {
+      const body = rpc(1, 'a', { _meta: META, pad: '' });
+      return body.replace('"pad":""', `"pad":"${'x'.repeat(bytes - body.length)}"`);
+    };
+    const headers = modernHeaders('a');
+    expect((await send(port, { headers, body: fill(4 * MiB) })).status).toBe(200);
+    expect((await send(port, { headers, body: fill(4 * MiB + 1) })).status).toBe(413);
+    const chunk = `${(64 * 1024).toString(16)}\r\n${'x'.repeat(64 * 1024)}\r\n`;
+    const chunked = await raw(port, `${head([json, 'Transfer-Encoding: chunked']) + chunk.repeat(64)}1\r\nx\r\n`);
+    expect(statusOf(chunked)).toBe(413);
+    expect(router.reached).toBe(1);
+  });
+
+  test('X19 a body in a million single bytes is refused early', async () => {
+    const { router, port } = await start();
+    const before = process.memoryUsage().rss;
+    const answer = await raw(port, head([json, 'Transfer-Encoding: chunked']) + '1\r\nx\r\n'.repeat(1_000_000));
+    expect([statusOf(answer), router.reached]).toEqual([413, 0]);
+    expect(process.memoryUsage().rss - before).toBeLessThan(96 * MiB);
+    const body = rpc(1, 'a', { _meta: META });
+    const pieces = [...body].map((letter) => `1\r\n${letter}\r\n`).join('');
+    const headers = Object.entries(modernHeaders('a')).map(([name, value]) => `${name}: ${value}`);
+    const taken = await raw(port, `${head([json, 'Transfer-Encoding: chunked', ...headers])}${pieces}0\r\n\r\n`);
+    expect([statusOf(taken), router.handled[0]?.params?.toString()]).toEqual([200, JSON.stringify({ _meta: META })]);
+  });
+
+  test.each([
+    ['one header of 64 KiB', ['X-A: '.padEnd(64 * 1024, 'x')]],
+    ['a name of 64 KiB', [`Mcp-Name: ${'n'.repeat(64 * 1024)}`]],
+    ['a million headers', Array.from({ length: 1_000_000 }, (_, i) => `a${i}:`)],
+    ['a path of 64 KiB', []],
+  ])('X19 %s: 431', async (name, lines) => {
+    const { router, port } = await start();
+    const text = head([json, ...lines]);
+    const long = name.startsWith('a path') ? text.replace('/mcp', `/mcp/${'p'.repeat(64 * 1024)}`) : text;
+    expect(statusOf(await raw(port, long))).toBe(431);
+    expect(router.reached).toBe(0);
+    expect((await modern(port, 'a')).status).toBe(200);
+  });
+
+  test('X19 what is not HTTP: 400, told as JSON', async () => {
+    const { port } = await start();
+    for (const text of [
+      'hello\r\n\r\n',
+      head([json, 'Content-Length: -1']),
+      head([json, 'Content-Length: 1', 'Content-Length: 2']),
+    ]) {
+      const answer = await raw(port, text);
+      expect(statusOf(answer)).toBe(400);
+      expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')))).toMatchObject({ id: null, error: { code: -32600 } });
+    }
+  });
+
+  test('X19 a batch of more than 100: 400, none of it is handed on', async () => {
+    const { router, port } = await start();
+    const headers = await openSession(port, '2025-03-26');
+    const before = router.reached;
+    const batch = (count: number) => `[${Array.from({ length: count }, (_, i) => rpc(i, 'a')).join()}]`;
+    expect((await send(port, { headers, body: batch(101) })).status).toBe(400);
+    expect((await send(port, { headers, body: batch(20_000) })).status).toBe(400);
+    expect(router.reached).toBe(before);
+    expect((await send(port, { headers, body: batch(100) })).status).toBe(200);
+    expect(router.reached).toBe(before + 100);
+  });
+});
+
+describe('X19 numbers', () => {
+  test('X19 10,000 unfinished sessions: a thousand are kept, one in use is not lost', async () => {
+    const { port, ingress } = await start();
+    const used = await openSession(port);
+    await listen(port, { method: 'GET', headers: used });
+    const before = process.memoryUsage().rss;
+    const body = rpc(1, 'initialize', { protocolVersion: '2025-11-25', capabilities: {} });
+    const text = head([json, `Content-Length: ${body.length}`]) + body;
+    // Pipelined: connections are not what is counted here.
+    const socket = rawSocket(port);
+    let answered = 0;
+    socket.on('data', (chunk) => {
+      answered += chunk.toString('latin1').split('Mcp-Session-Id').length - 1;
+    });
+    for (let i = 0; i < 100; i++)
+      if (!socket.write(text.repeat(100))) await new Promise((next) => socket.once('drain', next));
+    await eventually('all are answered', () => answered > 9_900, 50_000);
+    expect(ingress.counts.sessions).toBe(1_000);
+    expect((await send(port, { headers: used, body: rpc(2, 'a') })).status).toBe(200);
+    expect(process.memoryUsage().rss - before).toBeLessThan(96 * MiB);
+  }, 60_000);
+
+  test('X19 requests that wait are bounded', async () => {
+    const { router, port } = await start({ limits: { exchanges: 3 } });
+    router.answers.set('tools/call', () => {});
+    const waiting = [1, 2, 3].map((id) => modern(port, 'tools/call', call, {}, id));
+    await router.until(() => router.handled.length === 3);
+    const refused = await modern(port, 'tools/call', call);
+    expect([refused.status, refused.headers['retry-after'], router.handled.length]).toEqual([503, '1', 3]);
+    for (const exchange of router.handled) exchange.succeed('{}');
+    await Promise.all(waiting);
+    router.answers.delete('tools/call');
+    expect((await modern(port, 'tools/call', call)).status).toBe(200);
+  });
+
+  test('X19 requests of one session are bounded, also those whose connection is gone', async () => {
+    const { router, port, ingress } = await start({ limits: { exchangesPerSession: 3 } });
+    router.answers.set('tools/call', () => {});
+    const headers = await openSession(port);
+    const waiting = [1, 2, 3].map((id) => send(port, { headers, body: rpc(id, 'tools/call') }));
+    await router.until(() => router.handled.length === 4);
+    const refused = await send(port, { headers, body: rpc(4, 'tools/call') });
+    expect([refused.status, refused.json().error?.code, ingress.counts.exchanges]).toEqual([503, -31015, 3]);
+    const other = await openSession(port);
+    expect((await send(port, { headers: other, body: rpc(1, 'a') })).status).toBe(200);
+    await send(port, { method: 'DELETE', headers });
+    expect([(await Promise.all(waiting)).length, ingress.counts.exchanges]).toEqual([3, 0]);
+  });
+
+  test('X19 connections are bounded', async () => {
+    const { port } = await start({ limits: { connections: 5 } });
+    const sockets = Array.from({ length: 12 }, () => rawSocket(port));
+    await eventually('those too many are closed', () => sockets.filter(({ destroyed }) => destroyed).length === 7);
+    for (const socket of sockets) socket.destroy();
+    await eventually('there is room again', () =>
+      modern(port, 'a').then(
+        () => true,
+        () => false,
+      ),
+    );
+  });
+
+  test('X19 what is kept for lost streams is bounded, in one session and in all', async () => {
+    const { router, port } = await start({ limits: { eventBytesPerSession: 64 * 1024, eventBytes: 100 * 1024 } });
+    const sessions = [await openSession(port), await openSession(port), await openSession(port)];
+    const kilobyte = JSON.stringify({ n: 'x'.repeat(1024) });
+    for (const session of router.sessions)
+      for (let i = 0; i < 200; i++) (session as ClientSession).notify('notifications/a', kilobyte);
+    const kept = await Promise.all(
+      sessions.map(async (headers) => {
+        const stream = await listen(port, { method: 'GET', headers });
+        const session = router.sessions.find(({ id }) => id === headers['mcp-session-id']);
+        session?.notify('notifications/end', '{}');
+        return (await stream.until((text) => text.includes('notifications/end'))).split('notifications/a').length - 1;
+      }),
+    );
+    const all = kept.reduce((sum, count) => sum + count);
+    expect(Math.max(...kept)).toBeLessThanOrEqual(64);
+    expect(all).toBeGreaterThan(80);
+    expect(all).toBeLessThanOrEqual(100);
+  });
+});
+
+/** Resolves when the other side has closed it. */
+const closed = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
+
+describe('F5 slow peers', () => {
+  const limits = { headerMs: 300, bodyMs: 300, checkEveryMs: 50 };
+  const kinds: Readonly<Record<string, string>> = {
+    'say nothing': '',
+    'stop within the headers': 'POST /mcp HTTP/1.1\r\nHost: loc',
+    'stop before the body': head([json, 'Content-Length: 100']),
+    'stop within the body': `${head([json, 'Content-Length: 100'])}{"jsonrpc"`,
+    'stop within a chunk': `${head([json, 'Transfer-Encoding: chunked'])}ff\r\n{"json`,
+  };
+
+  test('F5 a hundred that stop or drip are closed by the limits while others are served', async () => {
+    const { router, port } = await start({ limits });
+    const texts = Object.values(kinds);
+    const sockets = Array.from({ length: 100 }, (_, i) => {
+      const socket = rawSocket(port);
+      const text = texts[i % texts.length] as string;
+      // Every other one drips on, a byte at a time.
+      socket.write(text);
+      if (i % 2 === 0) {
+        const drip = setInterval(() => socket.write('a'), 40);
+        socket.once('close', () => clearInterval(drip));
+      }
+      socket.resume();
+      return socket;
+    });
+    const ends = Promise.all(sockets.map(closed));
+    let served = 0;
+    let isOver = false;
+    const honest = (async () => {
+      while (!isOver) {
+        expect((await modern(port, 'a')).status).toBe(200);
+        served++;
+      }
+    })();
+    await ends;
+    isOver = true;
+    await honest;
+    expect([served > 20, router.handled.length === served]).toEqual([true, true]);
+  });
+
+  test.each(Object.entries(kinds))('F5 peers that %s are told 408 or nothing', async (_name, text) => {
+    const { router, port } = await start({ limits });
+    const answer = await raw(port, text, true);
+    expect([0, 408]).toContain(statusOf(answer));
+    expect(router.reached).toBe(0);
+  });
+
+  test('F5 a connection without a request is closed after its time', async () => {
+    const { port } = await start({ limits: { idleSocketMs: 100 } });
+    const body = rpc(1, 'a', { _meta: META });
+    const headers = Object.entries(modernHeaders('a')).map(([name, value]) => `${name}: ${value}`);
+    const text = await raw(port, head([json, ...headers, `Content-Length: ${body.length}`]) + body, true);
+    expect(statusOf(text)).toBe(200);
+  });
+
+  test('F5 a request that waits long for its answer is nobody slow', async () => {
+    const { router, port } = await start({ limits: { ...limits, idleSocketMs: 100, writeStallMs: 100 } });
+    router.answers.set('tools/call', () => {});
+    const waiting = modern(port, 'tools/call', call);
+    await router.until(() => router.handled.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 900));
+    router.handled[0]?.succeed('{"late":true}');
+    expect((await waiting).json().result).toEqual({ late: true });
+  });
+
+  /** Sends a call and reads nothing of its answer. */
+  async function deaf(port: number) {
+    const body = rpc(1, 'tools/call', { ...call, _meta: META });
+    const headers = Object.entries(modernHeaders('tools/call', call)).map(([name, value]) => `${name}: ${value}`);
+    const socket = rawSocket(port);
+    socket.pause();
+    socket.write(head([json, ...headers, `Content-Length: ${body.length}`]) + body);
+    return socket;
+  }
+
+  test('F5 a reader that takes nothing is cut, with one large answer or a stream', async () => {
+    const { router, port, ingress } = await start({ limits: { writeStallMs: 200 } });
+    const big = JSON.stringify('x'.repeat(32 * MiB));
+    const cut: boolean[] = [];
+    router.answers.set('tools/call', (exchange) => {
+      if (router.handled.length === 1) exchange.succeed('{"a":', big, '}');
+      else {
+        exchange.signal.addEventListener('abort', () => cut.push(true));
+        exchange.notify('notifications/progress', big);
+      }
+    });
+    await deaf(port);
+    await deaf(port);
+    await router.until(() => router.handled.length === 2);
+    await eventually('the stream is cut', () => cut.length === 1);
+    expect(ingress.counts).toMatchObject({ exchanges: 0, streams: 0 });
+  });
+
+  test('F5 a stream that nobody reads holds no more than its bound', async () => {
+    const { router, port } = await start({ limits: { bufferedBytes: MiB } });
+    router.answers.set('tools/call', () => {});
+    await deaf(port);
+    await router.until(() => router.handled.length === 1);
+    const [exchange] = router.handled as [Exchange];
+    const { signal } = exchange;
+    const text = JSON.stringify('x'.repeat(256 * 1024));
+    let told = 0;
+    while (!signal.aborted && told < 1_000) {
+      exchange.notify('notifications/progress', text);
+      told++;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect([signal.aborted, told < 100]).toEqual([true, true]);
+  });
+});
