@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { parseDuration } from './duration.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
+import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 
 export type PinMode = 'block' | 'warn' | 'off';
 
@@ -34,6 +35,8 @@ export interface ServerDefinition {
   readonly trustAnnotations: boolean;
   /** Where the server's card lies: a URL, or a path. */
   readonly card: string | undefined;
+  /** Which of its tools there are for anybody, and under which names. */
+  readonly tools: ToolRules;
 }
 
 /** Where an entry stands, for errors about it. */
@@ -84,6 +87,7 @@ export const treatment = z.object({
     .refine((text) => !text.includes('\0'), 'must not contain a NUL')
     .refine(isUsableCard, 'must be an http:// or https:// URL, or a path')
     .optional(),
+  tools: toolRules.prefault({}),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
 
@@ -113,6 +117,7 @@ export function parseServerDefinition(
   }
   const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;
+  const tools = toolRulesOf(parsed.data.tools, (field, what) => invalid(name, field, what, place));
   const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
   const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
   return Object.freeze({
@@ -137,6 +142,7 @@ export function parseServerDefinition(
     pins: Object.freeze({ onFirstSight: pins ?? 'warn', onChange: pins ?? 'block' }),
     trustAnnotations,
     card,
+    tools,
   });
 }
 

@@ -69,7 +69,7 @@ export class Host {
   readonly #caller: Caller;
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
-  readonly #rules = new HostRules();
+  readonly #rules = new HostRules((server) => this.#servers.find(server)?.definition.tools);
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
@@ -85,6 +85,7 @@ export class Host {
       onAuth: (server, status) => this.#events.tell(server, { kind: 'auth', status }),
       ...(stateDir === undefined ? {} : { stateDir }),
       ...(ambient === undefined ? {} : { ambient }),
+      ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
     });
     this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
