@@ -8,7 +8,9 @@ import type { Listener } from '../kernel/emitter.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
+import type { Breaker } from '../policy/breaker.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
+import type { Principal } from '../policy/call.js';
 import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
@@ -18,11 +20,14 @@ import { Connector } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
 import { Discovery } from './discovery.js';
+import { type Explanation, explain } from './explain.js';
 import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
@@ -45,7 +50,7 @@ import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { StateFile } from './state-file.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, type StatusSources, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
 
@@ -217,14 +222,42 @@ export class Host {
 
   status(): StatusRow[] {
     if (this.#closing !== undefined) return [];
-    return statusRows({
-      clock: this.#clock,
-      registry: this.#servers.registry,
-      serverOf: (name) => this.#servers.get(name),
-      cache: this.#cache,
-      pins: this.#pins,
-      connector: this.#connector,
+    return statusRows(this.#statusSources());
+  }
+
+  /**
+   * Why the principal sees the server, or one tool of it, and what a call would meet now. Nothing is charged, started or told.
+   * Without a principal it is about whoever embeds the host.
+   */
+  explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
+    const managed = this.#servers.get(server);
+    const { definition, supervisor } = managed;
+    const nowMs = this.#clock.nowMs();
+    const sources = this.#statusSources();
+    const row = statusRows({ ...sources, registry: only(server, sources.registry) })[0] as StatusRow;
+    const action = tool === undefined ? 'list' : 'call';
+    const record = tool === undefined ? undefined : this.#pins.recordOf(server, tool);
+    const isKnown = managed.tools.length > 0 || row.active;
+    return explain({
+      definition,
+      principal,
+      tool,
+      isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
+      denial: denial(() => this.#rules.guards, { principal, server, tool, action }),
+      row,
+      breakerRetryAfterMs: row.circuit === 'closed' ? undefined : breakerWait(managed.breaker, nowMs),
+      cacheEntries: this.#cache.entriesOf(server, tool),
+      budget: principal === embedder ? undefined : this.#budgets.leftOf(principal),
+      pin: tool === undefined ? undefined : { status: this.#pins.statusOf(server, tool), record },
+      refusal: supervisor.refusal(),
+      wakeAfterMs: defaultPlan.wakeAfterMs,
     });
+  }
+
+  /** The end of what the process of a server wrote to stderr, redacted and neutralised; undefined without a process. */
+  stderr(server: string, maxBytes?: number): string | undefined {
+    const channel = this.#servers.get(server).supervisor.current?.connection.channel;
+    return channel instanceof StdioChannel ? channel.describe().stderrTail(maxBytes) : undefined;
   }
 
   /** Holds a server open until it is given back. */
@@ -317,6 +350,17 @@ export class Host {
     }
   }
 
+  #statusSources(): StatusSources {
+    return {
+      clock: this.#clock,
+      registry: this.#servers.registry,
+      serverOf: (name) => this.#servers.get(name),
+      cache: this.#cache,
+      pins: this.#pins,
+      connector: this.#connector,
+    };
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#rules.guards, request);
     if (!refused) return;
@@ -334,6 +378,17 @@ export class Host {
     if (event.kind === 'state' && event.to === 'connecting') this.#catalogue.drop(event.server);
     this.#servers.observe(event);
   }
+}
+
+/** The same registry with one server in it. */
+const only = (server: string, registry: StatusSources['registry']): StatusSources['registry'] => ({
+  snapshot: () => registry.snapshot().filter(({ name }) => name === server),
+  held: (name) => registry.held(name),
+});
+
+function breakerWait(breaker: Breaker, nowMs: number): number | undefined {
+  const atMs = breaker.opensAgainAtMs(nowMs);
+  return atMs === undefined ? undefined : Math.max(0, Math.ceil(atMs - nowMs));
 }
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {

@@ -33,6 +33,7 @@ test('the methods of a host', () => {
       'card',
       'close',
       'discover',
+      'explain',
       'groups',
       'lease',
       'list',
@@ -44,6 +45,6 @@ test('the methods of a host', () => {
       'setAllowlist',
       'spawn',
     ],
-    ...['start', 'status', 'stop', 'tools', 'withBudget'],
+    ...['start', 'status', 'stderr', 'stop', 'tools', 'withBudget'],
   ]);
 });
