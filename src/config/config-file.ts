@@ -76,4 +76,9 @@ function wrongAt(file: string, text: string, offset: number, what: string): Host
 }
 
 const unusable = (file: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `the configuration ${file} ${what}`, { field: '', execution: 'not_executed', hint });
+  new HostError('invalid_spec', `the configuration ${file} ${what}`, {
+    field: '',
+    reason: 'config',
+    execution: 'not_executed',
+    hint,
+  });

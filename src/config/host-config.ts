@@ -10,8 +10,8 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
-import { type KeyEntry, keyEntry } from './key-entries.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
+import { UnusableEntry } from './placeholders.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 
 /** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
@@ -38,8 +38,8 @@ export interface HostSettings {
   /** Servers by the name of their group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
-  /** By name. Who may come in, as far as the configuration says; the host itself asks nobody. */
-  readonly keys: ReadonlyMap<string, KeyEntry>;
+  /** By name, as written. The host itself asks nobody for a key: whoever does reads the entries. */
+  readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
 }
@@ -100,7 +100,7 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
     }),
     groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
     telemetry: parseTelemetry(telemetry),
-    keys: each('keys', keys, tell, (at, entry) => parseKey(at, entry, tell)),
+    keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
   });
@@ -110,6 +110,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
   const servers = new Map<string, ServerDefinition>();
   for (const [name, entry] of Object.entries(written)) {
     try {
+      if (entry instanceof UnusableEntry) throw entry.error;
       const [toCome] = Object.keys(Object(entry)).filter((key) => serverKeysToCome.has(key));
       if (toCome !== undefined) throw notYet(`mcpServers.${shown(name)}.${toCome}`);
       const definition = parseServerDefinition(name, entry, true);
@@ -207,15 +208,6 @@ function parseTelemetry(input: unknown): HostSettings['telemetry'] {
   if (typeof traces !== 'boolean')
     throw invalid('telemetry.traces', 'must be true or false', 'leave it out for no traces');
   return Object.freeze({ traces });
-}
-
-/** A key that cannot be read opens nothing. */
-function parseKey(at: string, entry: unknown, tell: Tell): KeyEntry | undefined {
-  const parsed = keyEntry.safeParse(entry);
-  if (parsed.success) return Object.freeze(parsed.data);
-  const { field, what } = firstIssue(at, parsed.error);
-  tell(field, what, 'correct it; until then this key opens nothing');
-  return undefined;
 }
 
 /** What says how all of it is served is taken whole or not at all. */

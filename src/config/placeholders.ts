@@ -20,6 +20,7 @@ export interface Filled {
   readonly config: unknown;
   /** Never to be shown. */
   readonly secrets: readonly string[];
+  /** Beside what is wrong with servers, which is told where their entries are read. */
   readonly problems: readonly HostError[];
 }
 
@@ -40,6 +41,15 @@ const tables = ['mcpServers', 'groups', 'keys', ...Object.keys(closed)];
 
 type Table = Record<string, unknown>;
 
+/** In the place of a server's entry: the entry is there, and why it cannot be used is known. */
+export class UnusableEntry {
+  readonly error: HostError;
+
+  constructor(error: HostError) {
+    this.error = error;
+  }
+}
+
 /** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
 export function fillPlaceholders(config: unknown, sources: PlaceholderSources): Filled {
   const secrets = new Set<string>();
@@ -57,6 +67,10 @@ export function fillPlaceholders(config: unknown, sources: PlaceholderSources): 
         filled[key] = fill(each, [...at, neutraliseLine(key, shownChars)]);
       } catch (error) {
         if (!isTable || !(error instanceof HostError)) throw error;
+        if (at[0] === 'mcpServers') {
+          filled[key] = new UnusableEntry(error);
+          continue;
+        }
         problems.push(error);
         const instead = closed[at.join('.')];
         if (instead !== undefined) filled[key] = instead;

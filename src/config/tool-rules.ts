@@ -22,9 +22,9 @@ export const toolRules = z.strictObject({
 });
 
 export interface ToolRules {
-  /** Undefined: all of them. */
+  /** Undefined: all of them. A `*` at the end of a name stands for whatever follows. */
   readonly allow: readonly string[] | undefined;
-  /** Counts more than `allow`. A `*` by itself is every tool. */
+  /** Counts more than `allow`. */
   readonly deny: readonly string[];
   /** The server's own name of a tool → the one that clients see. */
   readonly rename: Readonly<Record<string, string>>;

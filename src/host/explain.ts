@@ -11,6 +11,7 @@ import type { Principal } from '../policy/call.js';
 import type { BudgetLeft } from '../policy/call-budget.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { PinRecord, PinStatus } from '../policy/pin-store.js';
+import { embedder } from './host-interface.js';
 import type { StatusRow } from './status.js';
 
 export interface ExplainFacts {
@@ -110,8 +111,11 @@ export function explain(facts: ExplainFacts): Explanation {
   };
 }
 
-const ruleFor = ({ principal: { role }, isListed, tool }: ExplainFacts): string => {
-  const whom = role === undefined ? 'callers without a role may use it' : `a rule of role '${role}' allows it`;
+const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): string => {
+  const whom =
+    role === undefined
+      ? `${id === embedder.id ? 'the operator is under no role' : 'callers without a role may use it'}`
+      : `a rule of role '${role}' allows it`;
   return tool !== undefined && isListed === undefined
     ? `${whom}, if the server has it: its tools are not known yet`
     : whom;

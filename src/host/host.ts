@@ -247,7 +247,7 @@ export class Host {
       row,
       breakerRetryAfterMs: row.circuit === 'closed' ? undefined : breakerWait(managed.breaker, nowMs),
       cacheEntries: this.#cache.entriesOf(server, tool),
-      budget: principal === embedder ? undefined : this.#budgets.leftOf(principal),
+      budget: this.#budgets.leftOf(principal),
       pin: tool === undefined ? undefined : { status: this.#pins.statusOf(server, tool), record },
       refusal: supervisor.refusal(),
       wakeAfterMs: defaultPlan.wakeAfterMs,

@@ -12,7 +12,9 @@ test.each<[string, Partial<ToolRules>, string | undefined, boolean]>([
   ['an empty list allows nothing', { allow: [] }, 'read', false],
   ['denying counts more', { allow: ['read'], deny: ['read'] }, 'read', false],
   ['a star by itself is all', { allow: ['*'], deny: [] }, 'read', true],
-  ['a star in a name is only a star', { allow: ['re*'] }, 'read', false],
+  ['a star at the end is every tool that begins so', { allow: ['re*'] }, 'read', true],
+  ['and no other', { allow: ['re*'] }, 'write', false],
+  ['a star elsewhere is only a star', { allow: ['r*d'] }, 'read', false],
   ['the server itself stays', { deny: ['*'] }, undefined, true],
 ])('%s', (_name, rules, tool, allow) => {
   const guard = toolRulesGuard((server) => (server === 'git' ? { ...noToolRules, ...rules } : undefined));

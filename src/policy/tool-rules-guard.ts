@@ -9,12 +9,14 @@ const any = '*';
 const allowed: Verdict = { allow: true };
 const hint = 'change the tools of this server in the configuration';
 
+const matches = (pattern: string, tool: string): boolean =>
+  pattern.endsWith(any) ? tool.startsWith(pattern.slice(0, -1)) : pattern === tool;
+
 /** The rule that takes the tool out; undefined when none does. */
 export function ruleAgainst({ allow, deny }: ToolRules, tool: string): string | undefined {
-  if (deny.includes(tool) || deny.includes(any)) return 'tools.deny of its server names it';
-  if (allow !== undefined && !allow.includes(tool) && !allow.includes(any))
-    return 'tools.allow of its server does not name it';
-  return undefined;
+  if (deny.some((pattern) => matches(pattern, tool))) return 'tools.deny of its server names it';
+  const isAllowed = allow?.some((pattern) => matches(pattern, tool)) ?? true;
+  return isAllowed ? undefined : 'tools.allow of its server does not name it';
 }
 
 /** `rulesOf` is asked at each call, so that a change counts from the next one on. */

@@ -1,0 +1,100 @@
+/**
+ * The parts of a gateway, loaded when they are needed: what a start does not use does not slow it down.
+ * Not here: joining them (gateway.ts).
+ */
+import type { Readable, Writable } from 'node:stream';
+import type { Host } from '../host/host.js';
+import type { Clock } from '../kernel/clock.js';
+import type { HostError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import type { Principal } from '../policy/call.js';
+import type { Bridge } from './bridge/bridge-ports.js';
+import type { EndpointId } from './endpoint-id.js';
+import type { Router } from './exchange.js';
+import type { Upstreams } from './upstreams.js';
+
+type OnProblem = (error: unknown) => void;
+
+export interface RouterOptions {
+  readonly upstreams: Upstreams;
+  readonly bridge: Bridge;
+  readonly clock: Clock;
+  readonly serverInfo: { readonly name: string; readonly version: string };
+  readonly onProblem: OnProblem;
+}
+
+export interface RouteAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+export interface Route {
+  readonly needsKey: boolean;
+  answer(): RouteAnswer | Promise<RouteAnswer>;
+}
+
+export interface HttpIngressOptions {
+  readonly router: Router;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly authenticate: (authorization: string | undefined) => Principal | undefined;
+  readonly listen: {
+    readonly host: string;
+    readonly port: number;
+    readonly hosts: readonly string[];
+    readonly origins: readonly string[];
+  };
+  readonly routes: ReadonlyMap<string, Route>;
+  readonly onProblem: OnProblem;
+}
+
+export interface HttpIngress {
+  listen(): Promise<string>;
+  close(drainMs: number): Promise<void>;
+}
+
+export interface StdioIngressOptions {
+  readonly router: Router;
+  readonly clock: Clock;
+  readonly input: Readable;
+  readonly output: Writable;
+  readonly principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly onProblem: OnProblem;
+}
+
+export interface StdioIngress {
+  readonly closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Keyring {
+  authenticate(authorization: string | undefined): Principal | undefined;
+  replace(keys: never): void;
+}
+
+/** Each is one import, made when it is first asked for. */
+export interface GatewayParts {
+  router(): Promise<(options: RouterOptions) => Router>;
+  bridge(): Promise<(options: { readonly clock: Clock; readonly random: Random }) => Bridge>;
+  http(): Promise<(options: HttpIngressOptions) => HttpIngress>;
+  stdio(): Promise<(options: StdioIngressOptions) => StdioIngress>;
+  keyring(): Promise<new (options: { clock: Clock; localKey: string | undefined; keys: never }) => Keyring>;
+  parseKeys(): Promise<(keys: unknown, onProblem: (problem: HostError) => void) => never>;
+  localKey(): Promise<(dataDir: string) => { readonly key: string; readonly isNew: boolean }>;
+  metrics(): Promise<(host: Host) => { text(): Promise<string>; readonly contentType: string }>;
+}
+
+const load = async (file: string): Promise<Record<string, never>> => (await import(file)) as Record<string, never>;
+
+export const defaultParts: GatewayParts = {
+  router: async () => (await load('./router.js')).createRouter as never,
+  bridge: async () => (await load('./bridge/bridge.js')).createBridge as never,
+  http: async () => (await load('./http/http-ingress.js')).createHttpIngress as never,
+  stdio: async () => (await load('./stdio/stdio-ingress.js')).createStdioIngress as never,
+  keyring: async () => (await load('./keys.js')).Keyring as never,
+  parseKeys: async () => (await load('../config/keys.js')).parseKeys as never,
+  localKey: async () => (await load('./local-key.js')).readOrMakeLocalKey as never,
+  metrics: async () => (await load('./metrics.js')).createMetrics as never,
+};
