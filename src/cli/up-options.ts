@@ -25,10 +25,11 @@ const fileName = 'hostler.json';
 export function upOptions(words: Words, env: NodeJS.ProcessEnv, cwd: string): UpOptions {
   const auth = words.text('auth') ?? 'key';
   if (auth !== 'key' && auth !== 'none') throw usage('--auth', `'${auth.slice(0, 40)}' is neither key nor none`);
+  const port = portOf(words.text('port'));
   return {
     config: words.text('config') ?? findConfig(env, cwd),
     host: words.text('host'),
-    port: portOf(words.text('port')),
+    port,
     dataDir: path.resolve(cwd, dataDirOf(words, env)),
     auth,
     isStdio: words.has('stdio'),

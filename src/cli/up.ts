@@ -21,7 +21,7 @@ import { controlPath } from './control/control-path.js';
 import { type Operations, openControl } from './control/control-server.js';
 import { createOperations } from './control/operations.js';
 import { prepareDataDir } from './data-dir.js';
-import { EXIT } from './exit-codes.js';
+import { EXIT, exitCodeOf } from './exit-codes.js';
 import { firstLine, firstScreen } from './first-screen.js';
 import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
@@ -200,8 +200,13 @@ class Run {
 
   readonly #problem = (error: unknown): void => {
     if (!isHostError(error)) return this.#say('error', String(error instanceof Error ? error.message : error));
-    this.#say('warn', error.message);
-    if (error.hint !== undefined) this.#say('warn', `  ${error.hint}`);
+    // That a server is not to be had is told as an event of its own; what to do about it stands in the reason.
+    const isTold = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
+    const { server, field } = error.details;
+    if (!isTold) this.#say('warn', error.message);
+    const hint = isTold ? (error.cause as HostError).hint : error.hint;
+    if (hint !== undefined)
+      this.#say('warn', isTold ? `${server}: ${hint}` : `${field ?? server ?? 'hostler'}: ${hint}`);
   };
 
   #say(level: LogLevel, text: string): void {

@@ -186,7 +186,13 @@ class JoinedGateway implements Gateway {
     let metrics: Promise<{ text(): Promise<string>; readonly contentType: string }> | undefined;
     return new Map<string, Route>([
       ['/healthz', { needsKey: false, answer: () => text(200, 'ok\n') }],
-      ['/readyz', { needsKey: false, answer: () => (this.#closing !== undefined ? text(503, 'stopping\n') : text(200, 'ready\n')) }],
+      [
+        '/readyz',
+        {
+          needsKey: false,
+          answer: () => (this.#closing !== undefined ? text(503, 'stopping\n') : text(200, 'ready\n')),
+        },
+      ],
       [
         '/metrics',
         {

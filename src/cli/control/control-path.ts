@@ -11,6 +11,7 @@ export function controlPath(dataDir: string): string {
   if (bytes <= pathBytesMax) return file;
   throw new HostError('invalid_spec', `the data directory ${dataDir} has too long a path for a socket in it`, {
     field: '--data-dir',
+    reason: 'too_long',
     limit: pathBytesMax,
     actual: bytes,
     hint: 'give a shorter one with --data-dir',
