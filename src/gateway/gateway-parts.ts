@@ -50,6 +50,7 @@ export interface HttpIngressOptions {
 }
 
 export interface HttpIngress {
+  readonly counts: { readonly sessions: number; readonly streams: number };
   listen(): Promise<string>;
   close(drainMs: number): Promise<void>;
 }
@@ -64,8 +65,33 @@ export interface StdioIngressOptions {
   readonly onProblem: OnProblem;
 }
 
+/** What ingresses count by themselves. */
+export interface IngressFigures {
+  readonly legacySessions: number;
+  readonly modernStreams: number;
+  readonly httpAnswers: Readonly<Record<number, number>>;
+}
+
+export interface Metrics {
+  readonly contentType: string;
+  text(): Promise<string>;
+  close(): void;
+}
+
+export interface Health {
+  readonly healthz: () => RouteAnswer;
+  readonly Readiness: new (
+    clock: Clock,
+  ) => {
+    opened(firstSight: Promise<unknown> | undefined): void;
+    stopping(): void;
+    readonly readyz: () => RouteAnswer;
+  };
+}
+
 export interface StdioIngress {
   readonly closed: Promise<void>;
+  figures(): IngressFigures;
   close(): Promise<void>;
 }
 
@@ -83,7 +109,8 @@ export interface GatewayParts {
   keyring(): Promise<new (options: { clock: Clock; localKey: string | undefined; keys: never }) => Keyring>;
   parseKeys(): Promise<(keys: unknown, onProblem: (problem: HostError) => void) => never>;
   localKey(): Promise<(dataDir: string) => { readonly key: string; readonly isNew: boolean }>;
-  metrics(): Promise<(host: Host) => { text(): Promise<string>; readonly contentType: string }>;
+  metrics(): Promise<(host: Host, options: { readonly ingress: () => IngressFigures }) => Metrics>;
+  health(): Promise<Health>;
 }
 
 const load = async (file: string): Promise<Record<string, never>> => (await import(file)) as Record<string, never>;
@@ -97,4 +124,5 @@ export const defaultParts: GatewayParts = {
   parseKeys: async () => (await load('../config/keys.js')).parseKeys as never,
   localKey: async () => (await load('./local-key.js')).readOrMakeLocalKey as never,
   metrics: async () => (await load('./metrics.js')).createMetrics as never,
+  health: async () => (await load('./health.js')) as never,
 };

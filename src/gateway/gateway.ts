@@ -18,6 +18,7 @@ import {
   defaultParts,
   type GatewayParts,
   type HttpIngress,
+  type IngressFigures,
   type Keyring,
   type Route,
   type StdioIngress,
@@ -111,7 +112,8 @@ interface Joined
 class JoinedGateway implements Gateway {
   readonly #joined: Joined;
   #http: HttpIngress | undefined;
-  #pipes = new Set<StdioIngress>();
+  readonly #pipes = new Set<StdioIngress>();
+  readonly #ends: (() => void)[] = [];
   #url: string | undefined;
   #closing: Promise<void> | undefined;
 
@@ -138,12 +140,12 @@ class JoinedGateway implements Gateway {
   async listen(): Promise<string> {
     const { parts, router, clock, random, keyring, settings, onProblem } = this.#joined;
     const { host, port, allowedHosts, allowedOrigins } = settings.listen;
-    const createHttpIngress = await parts.http();
+    const [createHttpIngress, routes] = await Promise.all([parts.http(), this.#routes()]);
     this.#http = createHttpIngress({
       ...{ router, clock, random, onProblem },
       authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
-      routes: this.#routes(),
+      routes,
     });
     try {
       this.#url = await this.#http.listen();
@@ -177,34 +179,37 @@ class JoinedGateway implements Gateway {
   }
 
   async #close(drainMs: number): Promise<void> {
+    for (const end of this.#ends) end();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close())]);
   }
 
-  #routes(): ReadonlyMap<string, Route> {
-    const { host, parts } = this.#joined;
-    const text = (status: number, body: string) => ({ status, contentType: 'text/plain; charset=utf-8', body });
-    let metrics: Promise<{ text(): Promise<string>; readonly contentType: string }> | undefined;
+  /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
+  async #routes(): Promise<ReadonlyMap<string, Route>> {
+    const { host, parts, clock } = this.#joined;
+    const [createMetrics, { healthz, Readiness }] = await Promise.all([parts.metrics(), parts.health()]);
+    const metrics = createMetrics(host, { ingress: () => this.#figures() });
+    const readiness = new Readiness(clock);
+    readiness.opened((host as unknown as Upstreams).firstSight?.());
+    this.#ends.push(
+      () => readiness.stopping(),
+      () => metrics.close(),
+    );
+    const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
     return new Map<string, Route>([
-      ['/healthz', { needsKey: false, answer: () => text(200, 'ok\n') }],
-      [
-        '/readyz',
-        {
-          needsKey: false,
-          answer: () => (this.#closing !== undefined ? text(503, 'stopping\n') : text(200, 'ready\n')),
-        },
-      ],
-      [
-        '/metrics',
-        {
-          needsKey: true,
-          answer: async () => {
-            metrics ??= parts.metrics().then((create) => create(host));
-            const { contentType, text: read } = await metrics;
-            return { status: 200, contentType, body: await read() };
-          },
-        },
-      ],
+      ['/healthz', { needsKey: false, answer: healthz }],
+      ['/readyz', { needsKey: false, answer: readiness.readyz }],
+      ['/metrics', { needsKey: true, answer: shown }],
     ]);
+  }
+
+  #figures(): IngressFigures {
+    const { sessions = 0, streams = 0 } = this.#http?.counts ?? {};
+    const pipes = [...this.#pipes].map((pipe) => pipe.figures());
+    return {
+      legacySessions: pipes.reduce((sum, { legacySessions }) => sum + legacySessions, sessions),
+      modernStreams: pipes.reduce((sum, { modernStreams }) => sum + modernStreams, streams),
+      httpAnswers: {},
+    };
   }
 }
 

@@ -6,6 +6,13 @@ import path from 'node:path';
 
 export const createRouter = () => ({});
 export const createBridge = () => ({});
+export const createMetrics = () => ({ contentType: 'text/plain', text: async () => '', close() {} });
+export const healthz = () => ({ status: 200, contentType: 'text/plain', body: 'ok' });
+export class Readiness {
+  readyz = healthz;
+  opened() {}
+  stopping() {}
+}
 export const parseKeys = () => new Map();
 
 export class Keyring {
@@ -37,6 +44,7 @@ export function createHttpIngress({ authenticate, listen, routes }) {
     response.writeHead(status).end(body);
   });
   return {
+    counts: { sessions: 0, streams: 0 },
     listen: () =>
       new Promise((resolve, reject) => {
         server.once('error', reject);
