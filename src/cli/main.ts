@@ -48,7 +48,7 @@ function overview(): string {
   return [
     `The supervised host for MCP servers. (hostler v${version})`,
     '',
-    'usage: hostler COMMAND [OPTIONS]',
+    'USAGE hostler COMMAND [OPTIONS]',
     '',
     ...rows.map(([name, summary]) => `  ${name.padEnd(8)}${summary}`),
     '',

@@ -30,6 +30,7 @@ import { version } from './version.js';
 import { watchConfig } from './watch-config.js';
 
 const drainMs = 10_000;
+const unreadLogBytesMax = 1024 * 1024;
 
 export async function up(words: Words): Promise<number> {
   const options = upOptions(words, process.env, process.cwd());
@@ -211,6 +212,8 @@ class Run {
 
   #say(level: LogLevel, text: string): void {
     if (logLevels.indexOf(level) > logLevels.indexOf(this.#level)) return;
+    // Nobody reads it: what is not read must not fill our memory.
+    if (process.stderr.writableLength > unreadLogBytesMax) return;
     const clean = neutraliseLine(this.#redactor.redact(text), LIMITS.quotedChars);
     process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
   }

@@ -2,6 +2,7 @@
  * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
+import * as gateway from '../../src/gateway/index.js';
 import { Host } from '../../src/host/host.js';
 import * as hostler from '../../src/index.js';
 import * as testing from '../../src/testing.js';
@@ -17,6 +18,10 @@ test('the names of hostler', () => {
     'parseServerSpec',
     'systemClock',
   ]);
+});
+
+test('the names of hostler/gateway', () => {
+  expect(Object.keys(gateway).sort()).toEqual(['createGateway', 'gatewayCapabilities']);
 });
 
 test('the names of hostler/testing', () => {

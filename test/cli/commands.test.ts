@@ -10,14 +10,19 @@ const place = new Workplace();
 const hostler = (command: string, ...args: string[]) => place.hostler(command, ...args);
 
 /** Says something before it serves. */
-const shout = 'printf "my token=abcdef123456 \\033[2J\\n" >&2';
+const shout = 'printf "and %s\\n" "$PLAIN" >&2; printf "my token=abcdef123456 \\033[2J\\n" >&2';
 const quiet = fixtureEntry() as { command: string; args: string[]; env: Record<string, string> };
 
 beforeAll(async () => {
+  process.env.HOSTLER_TEST_VALUE = 'by-no-name-a-secret';
   place.configure({
     mcpServers: {
       fixture: { ...fixtureEntry(), tools: { deny: ['exit'] } },
-      loud: { command: 'sh', args: ['-c', `${shout}; exec "$0" "$@"`, quiet.command, ...quiet.args], env: quiet.env },
+      loud: {
+        command: 'sh',
+        args: ['-c', `${shout}; exec "$0" "$@"`, quiet.command, ...quiet.args],
+        env: { ...quiet.env, PLAIN: '$' + '{env:HOSTLER_TEST_VALUE}' },
+      },
       missing: { command: 'no-such-command-here' },
       off: { ...fixtureEntry(), enabled: false },
     },
@@ -108,6 +113,9 @@ describe('logs', () => {
     const heard = await eventually('its words', () => follow.stdout.includes('stderr') && follow.stdout);
     expect(heard).toContain('my token=[REDACTED]');
     expect(heard).not.toContain('abcdef123456');
+    // Filled in from the environment, whatever the variable is called.
+    expect(heard).toContain('and [REDACTED]');
+    expect(heard).not.toContain('by-no-name');
     expect(heard).not.toContain('\u001b');
     follow.child.kill('SIGINT');
     expect((await follow.closed).code).toBe(0);
