@@ -6,7 +6,7 @@
  * Invariants: one Hostler at a time has a data directory: a socket that somebody answers on is never replaced; what a client
  * asked for ends with its connection; every table here has a bound.
  */
-import { chmodSync, rmSync, statSync } from 'node:fs';
+import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -56,18 +56,39 @@ export async function openControl(
   };
 }
 
+/** Whoever else starts at the same moment may take the place of a socket that was left: then it is looked at again. */
+const triesMax = 3;
+
 async function bind(server: Server, file: string, clock: Clock): Promise<void> {
-  const inTheWay = await listen(server, file);
-  if (inTheWay === undefined) return chmodSync(file, 0o600);
-  if (inTheWay.code !== 'EADDRINUSE') throw unusable(file, inTheWay);
-  if (!statSync(file, { throwIfNoEntry: false })?.isSocket()) throw unusable(file, inTheWay);
-  const other = await askRunning(file, clock);
-  if (other !== undefined) throw inUse(file, other.pid);
-  // Left by one that was killed: nobody answers.
-  rmSync(file, { force: true });
-  const again = await listen(server, file);
-  if (again) throw unusable(file, again);
-  chmodSync(file, 0o600);
+  for (let tries = 1; ; tries++) {
+    const inTheWay = await listen(server, file);
+    if (inTheWay === undefined) return chmodSync(file, 0o600);
+    const found = statSync(file, { throwIfNoEntry: false, bigint: true });
+    if (inTheWay.code !== 'EADDRINUSE' || tries === triesMax) throw unusable(file, inTheWay);
+    if (found === undefined) continue;
+    if (!found.isSocket()) throw unusable(file, inTheWay);
+    const other = await askRunning(file, clock);
+    if (other !== undefined) throw inUse(file, other.pid);
+    removeLeft(file, found);
+  }
+}
+
+/**
+ * Takes away a socket that nobody answers on. Looked at again once it is out of the way: what somebody else has put there in the
+ * meantime goes back.
+ */
+function removeLeft(file: string, left: BigIntStats): void {
+  const aside = `${file}.${process.pid}`;
+  try {
+    renameSync(file, aside);
+  } catch {
+    // Somebody else was faster.
+    return;
+  }
+  const { ino, mtimeNs } = statSync(aside, { bigint: true });
+  // The number alone is not enough: it is given to the next file at once.
+  if (ino === left.ino && mtimeNs === left.mtimeNs) rmSync(aside, { force: true });
+  else renameSync(aside, file);
 }
 
 function listen(server: Server, file: string): Promise<NodeJS.ErrnoException | undefined> {

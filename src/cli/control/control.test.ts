@@ -1,4 +1,6 @@
 /** Both ends of the control socket, over a real one. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import os from 'node:os';
@@ -147,6 +149,19 @@ describe('one Hostler has the directory', () => {
   test('one that does not answer as it should still has it', async () => {
     await open({});
     await expect(open({})).rejects.toThrow('another Hostler uses this data directory');
+  });
+
+  test('of many that start at once where a socket was left, exactly one gets it', async () => {
+    // Left as by a process that was killed: made by one that ends without closing it.
+    const leave = `require('net').createServer().listen(${JSON.stringify(file)}, () => process.kill(process.pid, 'SIGKILL'))`;
+    await once(spawn(process.execPath, ['-e', leave]), 'exit');
+    expect(statSync(file).isSocket()).toBe(true);
+    const starts = await Promise.allSettled(
+      Array.from({ length: 8 }, (_, pid) => open({ version: async () => ({ pid }) })),
+    );
+    expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    const winner = starts.findIndex(({ status }) => status === 'fulfilled');
+    expect(await askRunning(file)).toEqual({ pid: winner });
   });
 
   test('what is in the way and no socket is left alone', async () => {
