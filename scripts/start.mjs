@@ -1,20 +1,19 @@
 /**
- * `npm start`: sets up and shows Hostler at work on real MCP servers, one after the other.
- * Not here: what a probe does (src/cli).
+ * `npm start`: sets up and runs Hostler with a starter configuration of real MCP servers, until Ctrl-C. Options after `--` are
+ * handed on: `npm start -- --json --port 0`.
+ * Not here: what `hostler up` does (src/cli).
+ *
+ * Invariant: what it makes lies in one temporary folder, which goes when it ends.
  */
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { ensureBuild, ensureDependencies, root } from './bootstrap.mjs';
-import { run } from './run.mjs';
 
-const servers = [
-  { package: '@modelcontextprotocol/server-everything' },
-  { package: '@modelcontextprotocol/server-memory', env: (folder) => ({ MEMORY_FILE_PATH: `${folder}/memory.jsonl` }) },
-  { package: '@modelcontextprotocol/server-sequential-thinking' },
-  { package: '@upstash/context7-mcp', env: () => ({ CONTEXT7_API_KEY: 'not-a-key' }) },
-];
+/** Ctrl-C reaches us from the terminal and once more from npm: what comes this close together is one key press. */
+const sameSignalMs = 500;
 
 /** The file that a package's command runs. */
 async function entryPoint(name) {
@@ -23,31 +22,62 @@ async function entryPoint(name) {
   return path.join(folder, typeof bin === 'string' ? bin : Object.values(bin)[0]);
 }
 
-async function main() {
+async function starterConfig(folder) {
+  const files = path.join(folder, 'files');
+  await mkdir(files);
+  await writeFile(path.join(files, 'hello.txt'), 'Hello from Hostler.\n');
+  const server = async (name, more = {}) => ({
+    command: process.execPath,
+    args: [await entryPoint(`@modelcontextprotocol/server-${name}`), ...(more.args ?? [])],
+    ...(more.env ? { env: more.env } : {}),
+  });
+  return {
+    $schema: path.join(root, 'hostler.schema.json'),
+    mcpServers: {
+      everything: await server('everything'),
+      filesystem: await server('filesystem', { args: [files] }),
+      memory: await server('memory', { env: { MEMORY_FILE_PATH: path.join(folder, 'memory.jsonl') } }),
+      thinking: await server('sequential-thinking'),
+    },
+  };
+}
+
+/** Runs in a group of its own, so that each key press reaches it once: through us. */
+function runHostler(args) {
+  return new Promise((resolve) => {
+    const command = [path.join(root, 'dist/cli/main.js'), 'up', ...args];
+    const child = spawn(process.execPath, command, { stdio: ['ignore', 'inherit', 'inherit'], detached: true });
+    let lastMs = Number.NEGATIVE_INFINITY;
+    const forward = (signal) => {
+      const nowMs = performance.now();
+      if (nowMs - lastMs >= sameSignalMs) child.kill(signal);
+      lastMs = nowMs;
+    };
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, forward);
+    child.once('error', (error) => {
+      console.error(error.message);
+      resolve(1);
+    });
+    child.once('exit', (code) => resolve(code ?? 1));
+  });
+}
+
+async function main(args) {
   await ensureDependencies();
   await ensureBuild();
-  console.log(
-    `Hostler: asks ${servers.length} real MCP servers, one after the other, who they are and what they offer.`,
-  );
   const folder = await mkdtemp(path.join(os.tmpdir(), 'hostler-start-'));
-  const failed = [];
   try {
-    for (const server of servers) {
-      console.log(`\n${server.package}`);
-      const entry = path.relative(root, await entryPoint(server.package));
-      const env = Object.entries(server.env?.(folder) ?? {}).map(([name, value]) => `--env=${name}=${value}`);
-      const code = await run(process.execPath, ['dist/cli/main.js', 'probe', ...env, '--', process.execPath, entry]);
-      if (code !== 0) failed.push(server.package);
-    }
+    const config = path.join(folder, 'hostler.json');
+    await writeFile(config, `${JSON.stringify(await starterConfig(folder), null, 2)}\n`);
+    // Given first: what is handed on counts more.
+    return await runHostler(['--config', config, '--data-dir', path.join(folder, 'data'), ...args]);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-  console.log(failed.length === 0 ? '\nall answered' : `\nfailed: ${failed.join(', ')}`);
-  return failed.length === 0 ? 0 : 1;
 }
 
 try {
-  process.exitCode = await main();
+  process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   console.error(error.message);
   process.exitCode = 1;

@@ -2,6 +2,7 @@
 export type { ServerDefinition } from './config/server-definition.js';
 export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
 export type { Reconfigured } from './host/configured-servers.js';
+export type { CallForecast, Explanation } from './host/explain.js';
 export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
@@ -39,7 +40,7 @@ export type { Random } from './kernel/random.js';
 export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
-export type { BudgetPlan } from './policy/call-budget.js';
+export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
 export type { Lease } from './registry/lease.js';
 export { RpcRefusal } from './session/answers.js';

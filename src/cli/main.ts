@@ -1,27 +1,16 @@
 #!/usr/bin/env node
 /**
- * argv → a command, and its exit code. What each command does is in the file of its name.
+ * argv → a command, and its exit code. What each command does is in the file of its name, and loaded when it is asked for.
  */
-import { readFileSync } from 'node:fs';
 import { stripVTControlCharacters } from 'node:util';
-import { defineCommand, renderUsage, runCommand } from 'citty';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
-import { EXIT } from './exit-codes.js';
-import { probeCommand } from './probe.js';
-
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
-
-const probe = probeCommand(version);
-
-const main = defineCommand({
-  meta: { name: 'hostler', version, description: 'The supervised host for MCP servers.' },
-  subCommands: { probe },
-});
+import { helpOf, parseWords } from './command.js';
+import { commandSpecs, isCommand, loadCommand } from './commands.js';
+import { EXIT, exitCodeOf } from './exit-codes.js';
+import { version } from './version.js';
 
 /** Colours are for terminals. */
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
@@ -30,20 +19,41 @@ async function run(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
-  if (name === '--version') {
-    print(version);
-    return EXIT.done;
+  if (name === '--version') return show(version, EXIT.done);
+  if (name === 'probe') return probe(rest, wantsHelp);
+  if (name !== undefined && isCommand(name)) {
+    if (wantsHelp) return show(helpOf(commandSpecs[name]), EXIT.done);
+    // Checked before anything is loaded: a wrong word costs nothing.
+    const words = parseWords(commandSpecs[name], rest);
+    return (await loadCommand(name)).run(words);
   }
-  if (name === 'probe') {
-    if (wantsHelp) return show(await renderUsage(probe), EXIT.done);
-    // The command itself and not its parent: citty keeps the result of a subcommand to itself.
-    const { result } = await runCommand(probe, { rawArgs: rest });
-    return result as number;
-  }
-  if (name === undefined || wantsHelp) return show(await renderUsage(main), wantsHelp ? EXIT.done : EXIT.usage);
+  if (name === undefined || wantsHelp) return show(overview(), wantsHelp ? EXIT.done : EXIT.usage);
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     hint: 'hostler --help lists the commands',
   });
+}
+
+async function probe(argv: string[], wantsHelp: boolean): Promise<number> {
+  const [{ renderUsage, runCommand }, { probeCommand }] = await Promise.all([import('citty'), import('./probe.js')]);
+  const command = probeCommand(version);
+  if (wantsHelp) return show(await renderUsage(command), EXIT.done);
+  // The command itself and not its parent: citty keeps the result of a subcommand to itself.
+  const { result } = await runCommand(command, { rawArgs: argv });
+  return result as number;
+}
+
+function overview(): string {
+  const probeRow = ['probe', 'Start or reach one MCP server, show what it is and offers, and stop it.'] as const;
+  const rows = [...Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const), probeRow];
+  return [
+    `The supervised host for MCP servers. (hostler v${version})`,
+    '',
+    'USAGE hostler COMMAND [OPTIONS]',
+    '',
+    ...rows.map(([name, summary]) => `  ${name.padEnd(8)}${summary}`),
+    '',
+    'hostler COMMAND --help says more about a command.',
+  ].join('\n');
 }
 
 function show(text: string, exitCode: number): number {
@@ -59,7 +69,7 @@ function report(error: unknown): number {
   if (isHostError(error)) {
     console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);
     if (error.hint !== undefined) console.error(`         ${oneLine(error.hint)}`);
-    return error.code === 'invalid_spec' ? EXIT.usage : EXIT.failed;
+    return exitCodeOf(error);
   }
   if (error instanceof Error && error.name === 'CLIError') {
     return report(
@@ -74,4 +84,6 @@ function report(error: unknown): number {
 
 // What our own starter left open must not reach every server we start. With an IPC channel one of them is Node's own.
 if (!process.channel) closeInheritedDescriptors();
+// Whoever read our output may stop reading: that is no failure of ours.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 process.exitCode = await run(process.argv.slice(2)).catch(report);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { stateFolder } from './folders.js';
+import { configFolder, dataFolder, stateFolder } from './folders.js';
 
 test.each([
   [{ HOSTLER_DATA_DIR: '/data', XDG_STATE_HOME: '/state', HOME: '/h' }, '/data'],
@@ -9,4 +9,21 @@ test.each([
   [{}, undefined],
 ])('%j keeps its state in %s', (env, folder) => {
   expect(stateFolder(env)).toBe(folder);
+});
+
+test.each([
+  [{ HOSTLER_DATA_DIR: '/data', XDG_DATA_HOME: '/share', HOME: '/h' }, '/data'],
+  [{ XDG_DATA_HOME: '/share', HOME: '/h' }, '/share/hostler'],
+  [{ HOME: '/h' }, '/h/.local/share/hostler'],
+  [{ XDG_DATA_HOME: 'relative' }, undefined],
+])('%j keeps its data in %s', (env, folder) => {
+  expect(dataFolder(env)).toBe(folder);
+});
+
+test.each([
+  [{ XDG_CONFIG_HOME: '/etc/mine', HOME: '/h' }, '/etc/mine/hostler'],
+  [{ HOME: '/h' }, '/h/.config/hostler'],
+  [{}, undefined],
+])('%j has its configuration in %s', (env, folder) => {
+  expect(configFolder(env)).toBe(folder);
 });

@@ -11,3 +11,16 @@ export function stateFolder(env: Environment): string | undefined {
   if (env.XDG_STATE_HOME && path.isAbsolute(env.XDG_STATE_HOME)) return path.join(env.XDG_STATE_HOME, 'hostler');
   return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.local', 'state', 'hostler') : undefined;
 }
+
+/** The folder in which a running Hostler keeps its keys, pins and lists, and is spoken to. */
+export function dataFolder(env: Environment): string | undefined {
+  if (env.HOSTLER_DATA_DIR) return path.resolve(env.HOSTLER_DATA_DIR);
+  if (env.XDG_DATA_HOME && path.isAbsolute(env.XDG_DATA_HOME)) return path.join(env.XDG_DATA_HOME, 'hostler');
+  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.local', 'share', 'hostler') : undefined;
+}
+
+/** The folder of its configuration, beside the one in the working folder. */
+export function configFolder(env: Environment): string | undefined {
+  if (env.XDG_CONFIG_HOME && path.isAbsolute(env.XDG_CONFIG_HOME)) return path.join(env.XDG_CONFIG_HOME, 'hostler');
+  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.config', 'hostler') : undefined;
+}

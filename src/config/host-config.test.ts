@@ -23,6 +23,9 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     budgets: { principals: new Map(), roles: new Map() },
     groups: new Map(),
     telemetry: { traces: false },
+    keys: {},
+    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [] },
+    log: { level: 'info' },
   });
 });
 
@@ -94,13 +97,13 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
   });
 
-  test.each(['keys', 'broker', 'listen', 'log'])('%s: nothing acts on it, so it is refused', (key) => {
+  test.each(['broker'])('%s: nothing acts on it, so it is refused', (key) => {
     expect(() => parse({ [key]: {} })).toThrow(`${key}: this version does not know it yet`);
   });
 
   test('every key that is taken is one of those listed', () => {
     for (const key of hostConfigKeys)
-      expect(() => parse({ [key]: key === 'unlistedRole' ? 'deny' : {} })).not.toThrow();
+      expect(() => parse({ [key]: key === 'unlistedRole' ? 'deny' : key === '$schema' ? 'x' : {} })).not.toThrow();
   });
 });
 
@@ -109,12 +112,6 @@ describe('what concerns one entry is told, and costs nobody else', () => {
     const { settings, fields } = parse({ mcpServers: { bad: { command: 5 }, odd: { ...server, x: 1 }, good: server } });
     expect([...settings.mcpServers.keys()]).toEqual(['good']);
     expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd']);
-  });
-
-  test.each(['tools'])('a server with %s, which nothing acts on yet, is left out', (key) => {
-    const { settings, told, fields } = parse({ mcpServers: { early: { ...server, [key]: {} }, good: server } });
-    expect([[...settings.mcpServers.keys()], fields]).toEqual([['good'], [`mcpServers.early.${key}`]]);
-    expect(told[0]?.message).toContain('this version does not know it yet');
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
@@ -211,4 +208,34 @@ describe('P-ROLE-6 what is probably not meant is told', () => {
 
 test('what is quoted cannot drive a terminal', () => {
   expect(() => parse({ 'a\u001b[31m': 1 })).toThrow('a\\u{1b}[31m: is not a key');
+});
+
+describe('for the gateway', () => {
+  test('keys, the place to listen at and the log', () => {
+    const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
+    const { settings, told } = parse({
+      keys,
+      listen: { port: 0, allowedOrigins: ['https://example.com'] },
+      log: { level: 'debug' },
+    });
+    expect(told).toEqual([]);
+    expect(settings.keys).toEqual(keys);
+    expect(settings.listen).toEqual({
+      host: '127.0.0.1',
+      port: 0,
+      allowedHosts: [],
+      allowedOrigins: ['https://example.com'],
+    });
+    expect(settings.log).toEqual({ level: 'debug' });
+  });
+
+  test.each([
+    [{ keys: [] }, 'keys'],
+    [{ listen: { port: 65_536 } }, 'listen.port'],
+    [{ listen: { hosts: [] } }, 'listen.hosts'],
+    [{ log: { level: 'loud' } }, 'log.level'],
+    [{ $schema: 5 }, '$schema'],
+  ])('%j is refused as a whole, with its path', (config, field) => {
+    expect(() => parse(config)).toThrow(expect.objectContaining({ details: expect.objectContaining({ field }) }));
+  });
 });

@@ -10,6 +10,8 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
+import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
+import { UnusableEntry } from './placeholders.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 
 /** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
@@ -36,13 +38,19 @@ export interface HostSettings {
   /** Servers by the name of their group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
+  /** By name, as written. The host itself asks nobody for a key: whoever does reads the entries. */
+  readonly keys: Entries;
+  readonly listen: ListenSettings;
+  readonly log: LogSettings;
 }
 
 /** Every key of the top level. */
-export const hostConfigKeys = ['mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'telemetry'] as const;
+export const hostConfigKeys = [
+  ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
+  'telemetry',
+] as const;
 /** They will come; until something acts on them they are refused, with words of their own. */
-const keysToCome: ReadonlySet<string> = new Set(['keys', 'broker', 'listen', 'log']);
-const serverKeysToCome: ReadonlySet<string> = new Set(['tools']);
+const keysToCome: ReadonlySet<string> = new Set(['broker']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;
@@ -65,6 +73,8 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
+  const { $schema = '', keys = {}, listen = {}, log = {} } = config;
+  if (typeof $schema !== 'string') throw invalid('$schema', 'must be the address of a schema', 'leave it out');
   const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
     onProblem(invalid(field, what, hint));
 
@@ -89,6 +99,9 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
     }),
     groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
     telemetry: parseTelemetry(telemetry),
+    keys: table('keys', keys),
+    listen: whole('listen', listenEntry, table('listen', listen)),
+    log: whole('log', logEntry, table('log', log)),
   });
 }
 
@@ -96,8 +109,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
   const servers = new Map<string, ServerDefinition>();
   for (const [name, entry] of Object.entries(written)) {
     try {
-      const [toCome] = Object.keys(Object(entry)).filter((key) => serverKeysToCome.has(key));
-      if (toCome !== undefined) throw notYet(`mcpServers.${shown(name)}.${toCome}`);
+      if (entry instanceof UnusableEntry) throw entry.error;
       const definition = parseServerDefinition(name, entry, true);
       if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
       servers.set(name, definition);
@@ -193,6 +205,14 @@ function parseTelemetry(input: unknown): HostSettings['telemetry'] {
   if (typeof traces !== 'boolean')
     throw invalid('telemetry.traces', 'must be true or false', 'leave it out for no traces');
   return Object.freeze({ traces });
+}
+
+/** What says how all of it is served is taken whole or not at all. */
+function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
+  const parsed = schema.safeParse(input);
+  if (parsed.success) return Object.freeze(parsed.data);
+  const { field, what } = firstIssue(at, parsed.error);
+  throw invalid(field, what);
 }
 
 /** Names are trimmed, blank ones left out, and of two that become equal the later one counts; each of it is told. */

@@ -74,3 +74,29 @@ describe('D-29 a bad entry is named by its path from the top of the configuratio
     expect((error as HostError).message.startsWith(`${field}: `)).toBe(true);
   });
 });
+
+describe('tools', () => {
+  const parse = (tools: unknown) => parseServerDefinition('git', { command: 'git-mcp', tools }, true).tools;
+
+  test('without the key, everything is there under its own name', () => {
+    expect(parseServerDefinition('git', { command: 'git-mcp' }, true).tools).toEqual({
+      allow: undefined,
+      deny: [],
+      rename: {},
+    });
+  });
+
+  test('as written', () => {
+    const tools = { allow: ['read'], deny: ['write'], rename: { read: 'look' } };
+    expect(parse(tools)).toEqual(tools);
+  });
+
+  test.each([
+    [{ allow: 'read' }, 'mcpServers.git.tools.allow'],
+    [{ forbid: [] }, 'mcpServers.git.tools'],
+    [{ rename: { read: 'a b' } }, 'mcpServers.git.tools.rename.read'],
+    [{ rename: { read: 'x', write: 'x' } }, 'mcpServers.git.tools.rename.write'],
+  ])('%j is refused, with its path', (tools, field) => {
+    expect(() => parse(tools)).toThrow(expect.objectContaining({ details: expect.objectContaining({ field }) }));
+  });
+});

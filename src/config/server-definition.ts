@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { parseDuration } from './duration.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
+import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 
 export type PinMode = 'block' | 'warn' | 'off';
 
@@ -36,6 +37,8 @@ export interface ServerDefinition {
   readonly card: string | undefined;
   /** `per-client`: each client of a gateway has an instance of its own. */
   readonly isolation: 'shared' | 'per-client';
+  /** Which of its tools there are for anybody, and under which names. */
+  readonly tools: ToolRules;
 }
 
 /** Where an entry stands, for errors about it. */
@@ -87,6 +90,7 @@ export const treatment = z.object({
     .refine(isUsableCard, 'must be an http:// or https:// URL, or a path')
     .optional(),
   isolation: z.enum(['shared', 'per-client']).default('shared'),
+  tools: toolRules.prefault({}),
 });
 const treatmentKeys = new Set(Object.keys(treatment.shape));
 
@@ -117,6 +121,7 @@ export function parseServerDefinition(
   const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;
   const { isolation } = parsed.data;
+  const tools = toolRulesOf(parsed.data.tools, (field, what) => invalid(name, field, what, place));
   const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
   const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
   return Object.freeze({
@@ -142,6 +147,7 @@ export function parseServerDefinition(
     trustAnnotations,
     card,
     isolation,
+    tools,
   });
 }
 

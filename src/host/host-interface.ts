@@ -5,6 +5,7 @@ import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
+import type { Redactor } from '../kernel/redact.js';
 import type { Principal } from '../policy/call.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
@@ -29,6 +30,12 @@ export interface HostConfig {
   };
   /** Named subsets of the servers. */
   readonly groups?: Readonly<Record<string, readonly string[]>>;
+  /** For the gateway, which takes them from here; the host itself only checks them. */
+  readonly keys?: Readonly<Record<string, unknown>>;
+  readonly listen?: Readonly<Record<string, unknown>>;
+  readonly log?: Readonly<Record<string, unknown>>;
+  /** For editors. */
+  readonly $schema?: string;
 }
 
 interface CeilingEntry {
@@ -46,6 +53,8 @@ export interface HostOptions {
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
   /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
   readonly learnAtBoot?: boolean;
+  /** Shared with whoever shows texts of servers beside the host: what either knows to be secret, both take out. */
+  readonly redactor?: Redactor;
   /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
   readonly onProblem?: (error: unknown) => void;
 }

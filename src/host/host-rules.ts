@@ -6,15 +6,19 @@
  * by its id, under which answers are kept and calls are counted.
  */
 import type { HostSettings } from '../config/host-config.js';
+import type { ToolRules } from '../config/tool-rules.js';
 import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
 import type { CallCeilings } from '../policy/call-budget.js';
+import { toolRulesGuard } from '../policy/tool-rules-guard.js';
 import { embedder } from './host-interface.js';
 
 export class HostRules {
   /** Comes before the embedder's own. */
   #configured = forOthers(noRoles);
   #own: readonly Guard[] = [];
-  #guards: readonly Guard[] = [this.#configured];
+  /** For everybody, the embedder too. */
+  readonly #ofTools: Guard;
+  #guards: readonly Guard[];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
   #revision = 0;
@@ -22,6 +26,11 @@ export class HostRules {
   /** Counts up with every change. */
   get revision(): number {
     return this.#revision;
+  }
+
+  constructor(toolRulesOf: (server: string) => ToolRules | undefined) {
+    this.#ofTools = toolRulesGuard(toolRulesOf);
+    this.#guards = [this.#ofTools, this.#configured];
   }
 
   get ceilings(): CallCeilings {
@@ -46,7 +55,7 @@ export class HostRules {
 
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
-    this.#guards = [this.#configured, ...guards];
+    this.#guards = [this.#ofTools, this.#configured, ...guards];
     this.#revision++;
   }
 }

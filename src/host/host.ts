@@ -9,6 +9,7 @@ import { HostError } from '../kernel/errors.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { systemRandom } from '../kernel/random.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
+import type { Breaker } from '../policy/breaker.js';
 import { type CacheStats, ResponseCache } from '../policy/cache.js';
 import type { Principal } from '../policy/call.js';
 import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
@@ -20,7 +21,9 @@ import { Connector } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
@@ -28,6 +31,7 @@ import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
 import { ConfiguredServers, type Reconfigured } from './configured-servers.js';
 import { Discovery } from './discovery.js';
+import { type Explanation, explain } from './explain.js';
 import { FirstSight } from './first-sight.js';
 import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
@@ -56,7 +60,7 @@ import { approvalEvent, schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { StateFile } from './state-file.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, type StatusSources, statusRows } from './status.js';
 import { createSupervise } from './supervise.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
@@ -86,7 +90,7 @@ export class Host {
   readonly #requester: Requester;
   readonly #onProblem: (error: unknown) => void;
   readonly #alive = new KeepAlive();
-  readonly #rules = new HostRules();
+  readonly #rules = new HostRules((server) => this.#servers.find(server)?.definition.tools);
   /** Readings of the configuration, one after the other. */
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
@@ -104,6 +108,7 @@ export class Host {
       onAuth: (server, status) => this.#events.tell(server, { kind: 'auth', status }),
       ...(stateDir === undefined ? {} : { stateDir }),
       ...(ambient === undefined ? {} : { ambient }),
+      ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
     });
     this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
     this.#cache = new ResponseCache(clock);
@@ -297,15 +302,42 @@ export class Host {
 
   status(): StatusRow[] {
     if (this.#closing !== undefined) return [];
-    return statusRows({
-      clock: this.#clock,
-      registry: this.#servers.registry,
-      serverOf: (name) => this.#servers.get(name),
-      cache: this.#cache,
-      pins: this.#pins,
-      connector: this.#connector,
-      instances: this.#instances,
+    return statusRows(this.#statusSources());
+  }
+
+  /**
+   * Why the principal sees the server, or one tool of it, and what a call would meet now. Nothing is charged, started or told.
+   * Without a principal it is about whoever embeds the host.
+   */
+  explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
+    const managed = this.#servers.get(server);
+    const { definition, supervisor } = managed;
+    const nowMs = this.#clock.nowMs();
+    const sources = this.#statusSources();
+    const row = statusRows({ ...sources, registry: only(server, sources.registry) })[0] as StatusRow;
+    const action = tool === undefined ? 'list' : 'call';
+    const record = tool === undefined ? undefined : this.#pins.recordOf(server, tool);
+    const isKnown = managed.tools.length > 0 || row.active;
+    return explain({
+      definition,
+      principal,
+      tool,
+      isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
+      denial: denial(() => this.#rules.guards, { principal, server, tool, action }),
+      row,
+      breakerRetryAfterMs: row.circuit === 'closed' ? undefined : breakerWait(managed.breaker, nowMs),
+      cacheEntries: this.#cache.entriesOf(server, tool),
+      budget: this.#budgets.leftOf(principal),
+      pin: tool === undefined ? undefined : { status: this.#pins.statusOf(server, tool), record },
+      refusal: supervisor.refusal(),
+      wakeAfterMs: defaultPlan.wakeAfterMs,
     });
+  }
+
+  /** The end of what the process of a server wrote to stderr, redacted and neutralised; undefined without a process. */
+  stderr(server: string, maxBytes?: number): string | undefined {
+    const channel = this.#servers.get(server).supervisor.current?.connection.channel;
+    return channel instanceof StdioChannel ? channel.describe().stderrTail(maxBytes) : undefined;
   }
 
   /** Holds a server open until it is given back. */
@@ -436,6 +468,18 @@ export class Host {
     }
   }
 
+  #statusSources(): StatusSources {
+    return {
+      clock: this.#clock,
+      registry: this.#servers.registry,
+      serverOf: (name) => this.#servers.get(name),
+      cache: this.#cache,
+      pins: this.#pins,
+      connector: this.#connector,
+      instances: this.#instances,
+    };
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#rules.guards, request);
     if (!refused) return;
@@ -470,6 +514,16 @@ export class Host {
 
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
+/** The same registry with one server in it. */
+const only = (server: string, registry: StatusSources['registry']): StatusSources['registry'] => ({
+  snapshot: () => registry.snapshot().filter(({ name }) => name === server),
+  held: (name) => registry.held(name),
+});
+
+function breakerWait(breaker: Breaker, nowMs: number): number | undefined {
+  const atMs = breaker.opensAgainAtMs(nowMs);
+  return atMs === undefined ? undefined : Math.max(0, Math.ceil(atMs - nowMs));
+}
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);

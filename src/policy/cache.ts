@@ -89,7 +89,8 @@ export class ResponseCache {
     return { hits: this.#hits, misses: this.#misses, entries: this.#entries.size, bytes: this.#bytes };
   }
 
-  entriesOf(server: string): number {
+  entriesOf(server: string, tool?: string): number {
+    if (tool !== undefined) return this.#servers.get(server)?.get(tool)?.size ?? 0;
     let count = 0;
     for (const bucket of this.#servers.get(server)?.values() ?? []) count += bucket.size;
     return count;

@@ -220,3 +220,17 @@ describe('per principal', () => {
     await send(first ?? ann);
   });
 });
+
+test('what is left can be asked for, and costs nothing', () => {
+  const clock = new FakeClock();
+  const ceilings = { principals: new Map(), roles: new Map([['dev', { calls: 2, windowMs: 1_000 }]]) };
+  const budgets = new CallBudgets(clock, () => ceilings);
+  const principal = { id: 'ada', role: 'dev', scopes: [] };
+  expect(budgets.leftOf({ ...principal, role: undefined })).toBeUndefined();
+  expect(budgets.leftOf(principal)).toEqual({ calls: 2, windowMs: 1_000, left: 2, resetsInMs: undefined });
+  budgets.charge({ principal, server: 'git' });
+  clock.advance(400);
+  expect(budgets.leftOf(principal)).toEqual({ calls: 2, windowMs: 1_000, left: 1, resetsInMs: 600 });
+  clock.advance(600);
+  expect(budgets.leftOf(principal)).toMatchObject({ left: 2, resetsInMs: undefined });
+});

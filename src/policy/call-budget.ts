@@ -33,6 +33,13 @@ export interface CallCeilings {
   readonly roles: ReadonlyMap<string, CallCeiling>;
 }
 
+/** Of the window that runs, or of the one that the next call begins. */
+export interface BudgetLeft extends CallCeiling {
+  readonly left: number;
+  /** Undefined: no window runs. */
+  readonly resetsInMs: number | undefined;
+}
+
 /** What is charged: a call, or a reading of a resource, which is of no tool. */
 export type Charged = Pick<Call, 'principal' | 'server'> & { readonly tool?: string };
 
@@ -87,14 +94,32 @@ export class CallBudgets {
     return this.#chargeWindow(call);
   }
 
-  #chargeWindow(call: Charged): HostError | undefined {
-    const { id, role } = call.principal;
+  /** What the principal may still do; undefined without a ceiling. Charges nothing. */
+  leftOf(principal: Call['principal']): BudgetLeft | undefined {
+    const found = this.#ceilingOf(principal);
+    if (!found) return undefined;
+    const { ceiling, key } = found;
+    const nowMs = this.#clock.nowMs();
+    const window = this.#runningWindow(key, nowMs, ceiling);
+    return {
+      ...ceiling,
+      left: Math.max(0, ceiling.calls - (window?.spent ?? 0)),
+      resetsInMs: window && window.endsAtMs - nowMs,
+    };
+  }
+
+  #ceilingOf({ id, role }: Call['principal']): { readonly ceiling: CallCeiling; readonly key: string } | undefined {
     const { principals, roles } = this.#ceilings();
     const own = principals.get(id);
     const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
-    if (!ceiling) return undefined;
+    return ceiling && { ceiling, key: own || role === undefined ? jointKey(id) : jointKey(id, role) };
+  }
+
+  #chargeWindow(call: Charged): HostError | undefined {
+    const found = this.#ceilingOf(call.principal);
+    if (!found) return undefined;
+    const { ceiling, key } = found;
     const nowMs = this.#clock.nowMs();
-    const key = own || role === undefined ? jointKey(id) : jointKey(id, role);
     const window = this.#windowOf(key, nowMs, ceiling);
     if (++window.spent <= ceiling.calls) return undefined;
     return exceeded(call, ceiling.calls, window.spent, {
@@ -104,11 +129,16 @@ export class CallBudgets {
     });
   }
 
-  #windowOf(key: string, nowMs: number, { windowMs }: CallCeiling): Window {
+  #runningWindow(key: string, nowMs: number, { windowMs }: CallCeiling): Window | undefined {
     const known = this.#windows.get(key);
     // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
-    if (known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs) return known;
-    const window: Window = { endsAtMs: nowMs + windowMs, spent: 0 };
+    return known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs ? known : undefined;
+  }
+
+  #windowOf(key: string, nowMs: number, ceiling: CallCeiling): Window {
+    const known = this.#runningWindow(key, nowMs, ceiling);
+    if (known) return known;
+    const window: Window = { endsAtMs: nowMs + ceiling.windowMs, spent: 0 };
     setBounded(this.#windows, key, window, windowsMax);
     return window;
   }

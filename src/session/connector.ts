@@ -6,7 +6,7 @@
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
-import { createRedactor } from '../kernel/redact.js';
+import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
@@ -33,6 +33,8 @@ export interface ConnectorOptions {
   readonly random?: Random;
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
+  /** Knows further secrets, or is shared with somebody; one of its own when absent. */
+  readonly redactor?: Redactor;
   /** What becomes of the tokens of a server (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
 }
@@ -54,13 +56,14 @@ export class Connector {
   readonly #options: ConnectorOptions;
   readonly #random: Random;
   readonly #eras: EraMemory;
-  readonly #redactor = createRedactor();
+  readonly #redactor: Redactor;
   readonly #children: ChildKeeper;
   readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
     const { clock = systemClock, stateDir, ambient, onProblem } = options;
     this.#options = options;
+    this.#redactor = options.redactor ?? createRedactor();
     this.clock = clock;
     this.#random = options.random ?? systemRandom;
     this.#eras = options.eras ?? createEraMemory();

@@ -2,6 +2,7 @@
  * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
+import * as gateway from '../../src/gateway/index.js';
 import { Host } from '../../src/host/host.js';
 import * as hostler from '../../src/index.js';
 import * as testing from '../../src/testing.js';
@@ -20,6 +21,10 @@ test('the names of hostler', () => {
   ]);
 });
 
+test('the names of hostler/gateway', () => {
+  expect(Object.keys(gateway).sort()).toEqual(['createGateway', 'gatewayCapabilities']);
+});
+
 test('the names of hostler/testing', () => {
   expect(Object.keys(testing).sort()).toEqual(['FakeClock', 'randomInt', 'seededRandom']);
 });
@@ -36,6 +41,7 @@ test('the methods of a host', () => {
       'discover',
       'endInstance',
       'firstSight',
+      'explain',
       'groups',
       'isAllowed',
       'known',
@@ -54,6 +60,6 @@ test('the methods of a host', () => {
       'setAllowlist',
       'spawn',
     ],
-    ...['start', 'status', 'stop', 'subscribe', 'tools', 'withBudget'],
+    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'withBudget'],
   ]);
 });

@@ -5,6 +5,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ceilingEntry, hostConfigKeys, parseHostConfig, roleEntry } from '../../src/config/host-config.js';
+import { keyEntry } from '../../src/config/key-entries.js';
+import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
 
@@ -57,6 +59,11 @@ test('roles and budgets', () => {
   expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry, 'roles.<role>.')));
   const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry, `budgets.${of}.`));
   expect(tableOf('Budgets')).toEqual(new Map(ceilings));
+});
+
+test('keys, and where and how much', () => {
+  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry, 'keys.<name>.')));
+  expect(tableOf('Listen and log')).toEqual(new Map([...keysOf(listenEntry, 'listen.'), ...keysOf(logEntry, 'log.')]));
 });
 
 test('the example is taken without a complaint', () => {

@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { ERRORS, type ErrorCode, HostError } from '../kernel/errors.js';
+import { answerText, argumentsText } from './call.js';
+import { helpOf, parseWords, usageOf } from './command.js';
+import { commandSpecs } from './commands.js';
+import { exitCodeOf } from './exit-codes.js';
+
+test('the commands and their words are an interface', () => {
+  expect(Object.values(commandSpecs).map((spec) => usageOf(spec).replace('usage: ', ''))).toEqual([
+    'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json]',
+    'hostler status [--json] [--watch]',
+    'hostler tools [--server S] [--json]',
+    'hostler call SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
+    'hostler start SERVER',
+    'hostler stop SERVER',
+    'hostler reload SERVER',
+    'hostler why SERVER[/TOOL] [--role R] [--json]',
+    'hostler logs SERVER [--follow]',
+    'hostler doctor [--config FILE] [--json]',
+  ]);
+});
+
+test.each(Object.values(commandSpecs))('$name explains each of its options', (spec) => {
+  const help = helpOf(spec);
+  for (const key of Object.keys(spec.options)) expect(help).toContain(`--${key.split('=')[0]} `);
+});
+
+test('words are told apart', () => {
+  const words = parseWords(commandSpecs.call, ['git', 'log', '--arg', 'a=1', '{}', '--arg=b=2', '--json']);
+  expect([words.positionals, words.all('arg'), words.has('json'), words.text('timeout')]).toEqual([
+    ['git', 'log', '{}'],
+    ['a=1', 'b=2'],
+    true,
+    undefined,
+  ]);
+});
+
+test.each([
+  [[], 'something is missing'],
+  [['a', 'b', '{}', 'c'], "'c' is one word too many"],
+  [['a', 'b', '--jsn'], 'unknown option'],
+  [['a', 'b', '--timeout'], 'argument missing'],
+])('%j: %s', (argv, message) => {
+  expect(() => parseWords(commandSpecs.call, argv)).toThrow(message);
+});
+
+test('every failure has one exit code', () => {
+  const codes = (wanted: number): ErrorCode[] =>
+    (Object.keys(ERRORS) as ErrorCode[]).filter((code) => exitCodeOf(new HostError(code, '')) === wanted);
+  expect(codes(2)).toEqual(['invalid_spec']);
+  expect(codes(3)).toEqual(['unauthenticated', 'denied', 'budget_exceeded', 'schema_changed', 'tool_throttled']);
+  expect(codes(4)).toEqual([
+    ...['server_stopped', 'server_disabled', 'circuit_open', 'server_parked', 'server_ejected', 'reconnecting'],
+    ...['needs_reauth', 'overloaded'],
+  ]);
+});
+
+test.each([
+  [undefined, [], '{}'],
+  ['{"n":12345678901234567890}', [], '{"n":12345678901234567890}'],
+  [
+    undefined,
+    ['a=1', 'b=two words', 'c="3"', 'd={"e":[]}', 'f==x'],
+    '{"a":1,"b":"two words","c":"3","d":{"e":[]},"f":"=x"}',
+  ],
+  ['{"a":1,"b":2}', ['b=3'], '{"a":1,"b":3}'],
+])('arguments %s and %j are sent as %s', (json, options, text) => {
+  expect(argumentsText(json, options)).toBe(text);
+});
+
+test.each([
+  ['[]', []],
+  ['null', []],
+  ['{', []],
+  [undefined, ['=1']],
+  [undefined, ['a']],
+])('arguments %s and %j are refused', (json, options) => {
+  expect(() => argumentsText(json, options)).toThrow(expect.objectContaining({ code: 'invalid_spec' }));
+});
+
+test.each([
+  [
+    '{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"x"}]}',
+    'a\n[image image/png]',
+  ],
+  ['{"content":[{"type":"resource_link","uri":"file:///a"},{"type":"odd"}]}', '[resource_link file:///a]\n[odd]'],
+  ['{"content":[],"structuredContent":{"a":1}}', '{\n  "a": 1\n}'],
+  ['{}', '{}'],
+])('the answer %s is shown as %j', (json, text) => {
+  expect(answerText(json)).toBe(text);
+});

@@ -1,0 +1,115 @@
+/**
+ * Every command and its words. What a command does is loaded when it is asked for: starting is faster that way.
+ */
+import type { Command, CommandSpec } from './command.js';
+
+const dataDir = { 'data-dir=': 'the data directory of the running Hostler' };
+const json = { json: 'print JSON' };
+
+const specs = {
+  up: {
+    name: 'up',
+    usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json]',
+    summary: 'Run the servers of a configuration and serve them to MCP clients.',
+    options: {
+      'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+      'host=': 'address to listen at, 127.0.0.1 unless the configuration says otherwise',
+      'port=': 'port to listen at, 8383 unless the configuration says otherwise; 0 for any',
+      'data-dir=': 'where keys, pins and lists are kept, hostler in your data folder',
+      'auth=': 'key (a key is required) or none (loopback only)',
+      stdio: 'serve one client over stdin and stdout; HTTP only with --port',
+      json: 'print one line of JSON when it serves',
+    },
+    positionals: [0, 0],
+  },
+  status: {
+    name: 'status',
+    usage: '[--json] [--watch]',
+    summary: 'Show every server and how it is.',
+    options: { ...json, watch: 'go on showing, until Ctrl-C', ...dataDir },
+    positionals: [0, 0],
+  },
+  tools: {
+    name: 'tools',
+    usage: '[--server S] [--json]',
+    summary: 'List the tools of all servers, or of one; starts nothing.',
+    options: { 'server=': 'only of this server', ...json, ...dataDir },
+    positionals: [0, 0],
+  },
+  call: {
+    name: 'call',
+    usage: 'SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
+    summary: 'Call a tool.',
+    options: {
+      'arg=*': 'one argument; its value is JSON where it can be read as such, else text',
+      'timeout=': 'how long it may take, like 30s',
+      json: 'print the result as the server wrote it',
+      ...dataDir,
+    },
+    positionals: [2, 3],
+  },
+  start: {
+    name: 'start',
+    usage: 'SERVER',
+    summary: 'Start a server, also one that was stopped.',
+    options: dataDir,
+    positionals: [1, 1],
+  },
+  stop: {
+    name: 'stop',
+    usage: 'SERVER',
+    summary: 'Stop a server; neither calls nor timers bring it back.',
+    options: dataDir,
+    positionals: [1, 1],
+  },
+  reload: {
+    name: 'reload',
+    usage: 'SERVER',
+    summary: 'Forgive a server everything and start it afresh.',
+    options: dataDir,
+    positionals: [1, 1],
+  },
+  why: {
+    name: 'why',
+    usage: 'SERVER[/TOOL] [--role R] [--json]',
+    summary: 'Say who sees a server or a tool, and what a call would meet now.',
+    options: { 'role=': 'of whom; without it, of a caller without a role', ...json, ...dataDir },
+    positionals: [1, 1],
+  },
+  logs: {
+    name: 'logs',
+    usage: 'SERVER [--follow]',
+    summary: 'Show what happened to a server and what it wrote to stderr.',
+    options: { follow: 'go on showing, until Ctrl-C', ...dataDir },
+    positionals: [1, 1],
+  },
+  doctor: {
+    name: 'doctor',
+    usage: '[--config FILE] [--json]',
+    summary: 'Look for what keeps Hostler from working, and say what to do about it.',
+    options: { 'config=': 'the configuration to look at', ...json, 'data-dir=': 'the data directory to look at' },
+    positionals: [0, 0],
+  },
+} as const satisfies Record<string, CommandSpec>;
+
+export type CommandName = keyof typeof specs;
+export const commandSpecs: Readonly<Record<CommandName, CommandSpec>> = specs;
+export const isCommand = (name: string): name is CommandName => Object.hasOwn(specs, name);
+
+const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
+  up: async () => (await import('./up.js')).up,
+  status: async () => (await import('./status.js')).status,
+  tools: async () => (await import('./tools.js')).tools,
+  call: async () => (await import('./call.js')).call,
+  start: async () => (await import('./lifecycle.js')).lifecycle('start'),
+  stop: async () => (await import('./lifecycle.js')).lifecycle('stop'),
+  reload: async () => (await import('./lifecycle.js')).lifecycle('reload'),
+  why: async () => (await import('./why.js')).why,
+  logs: async () => (await import('./logs.js')).logs,
+  doctor: async () => (await import('./doctor.js')).doctor,
+};
+
+export const loadCommand = async (name: CommandName): Promise<Command> => ({
+  ...commandSpecs[name],
+  run: await runs[name](),
+});

@@ -1,0 +1,181 @@
+/** Both ends of the control socket, over a real one. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { HostError } from '../../kernel/errors.js';
+import { askRunning, connectControl } from './control-client.js';
+import { frameBytesMax } from './control-frames.js';
+import { type ControlServer, type Operations, openControl } from './control-server.js';
+
+let folder: string;
+let file: string;
+const servers: ControlServer[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-control-'));
+  file = path.join(folder, 'control.sock');
+});
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function open(operations: Operations): Promise<ControlServer> {
+  const server = await openControl(file, () => operations);
+  servers.push(server);
+  return server;
+}
+
+/** What a client hears that writes this, until it is hung up on. */
+function raw(text: string): Promise<string> {
+  return new Promise((resolve) => {
+    let heard = '';
+    const socket = connect(file, () => socket.write(text));
+    socket.on('data', (chunk) => (heard += chunk));
+    socket.on('error', () => {});
+    socket.once('close', () => resolve(heard));
+  });
+}
+
+test('events, then one result, to whoever asked', async () => {
+  await open({
+    count: async ({ to }, { tell }) => {
+      for (let n = 1; n <= Number(to); n++) tell(n);
+      return { done: to };
+    },
+  });
+  const client = await connectControl(file);
+  const heard: unknown[][] = [[], []];
+  const results = await Promise.all(
+    [2, 3].map((to, i) => client.ask('count', { to }, (event) => heard[i]?.push(event))),
+  );
+  client.close();
+  expect([results, heard]).toEqual([
+    [{ done: 2 }, { done: 3 }],
+    [
+      [1, 2],
+      [1, 2, 3],
+    ],
+  ]);
+});
+
+test('an error comes over with its code, details and hint, and without its cause', async () => {
+  await open({
+    fail: async () => {
+      throw new HostError('server_parked', 'it is parked', {
+        server: 'a',
+        retryAfterMs: 5,
+        hint: 'mend it',
+        cause: 'x',
+      });
+    },
+    break: async () => {
+      throw new Error('a secret');
+    },
+  });
+  const client = await connectControl(file);
+  const error = (await client.ask('fail').catch((thrown) => thrown)) as HostError;
+  expect([error.code, error.message, error.hint, error.details, error.cause]).toEqual([
+    'server_parked',
+    'it is parked',
+    'mend it',
+    { server: 'a', retryAfterMs: 5 },
+    undefined,
+  ]);
+  await expect(client.ask('break')).rejects.toThrow('the running Hostler failed to do it');
+  await expect(client.ask('nothing')).rejects.toThrow("does not know 'nothing'");
+  await expect(client.ask('toString')).rejects.toThrow('does not know');
+  client.close();
+});
+
+test('what was asked for ends with the connection', async () => {
+  let ended = () => {};
+  const over = new Promise<void>((resolve) => {
+    ended = resolve;
+  });
+  await open({
+    wait: async (_request, { signal, tell }) => {
+      signal.addEventListener('abort', ended);
+      tell('begun');
+      await over;
+    },
+  });
+  const client = await connectControl(file);
+  const answer = client.ask('wait', {}, () => client.close());
+  await expect(answer).rejects.toMatchObject({ code: 'transport' });
+  await over;
+});
+
+describe('who does not keep to the words is hung up on, and nobody else', () => {
+  test.each([
+    ['what is no JSON', 'hello\n'],
+    ['what is no object', '5\n'],
+    ['a request without an id', '{"op":"version"}\n'],
+    ['a request without an operation', '{"id":1}\n'],
+    ['a line without an end', `{"id":1,"op":"${'x'.repeat(frameBytesMax)}`],
+  ])('%s', async (_name, text) => {
+    await open({ version: async () => ({ pid: 1 }) });
+    const client = await connectControl(file);
+    expect(await raw(text)).toBe('');
+    expect(await client.ask('version')).toEqual({ pid: 1 });
+    client.close();
+  });
+});
+
+test('too much at once is refused, and the rest goes on', async () => {
+  let go = () => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await open({ wait: () => gate });
+  const client = await connectControl(file);
+  const asked = Array.from({ length: 17 }, () => client.ask('wait').catch((error: HostError) => error.code));
+  expect(await asked[16]).toBe('overloaded');
+  go();
+  expect(await Promise.all(asked.slice(0, 16))).toEqual(Array(16).fill(null));
+  client.close();
+});
+
+describe('one Hostler has the directory', () => {
+  test('a second one is told the pid of the first, which goes on', async () => {
+    await open({ version: async () => ({ pid: 4711 }) });
+    await expect(open({})).rejects.toThrow('another Hostler (pid 4711) uses this data directory');
+    expect(await askRunning(file)).toEqual({ pid: 4711 });
+  });
+
+  test('one that does not answer as it should still has it', async () => {
+    await open({});
+    await expect(open({})).rejects.toThrow('another Hostler uses this data directory');
+  });
+
+  test('of many that start at once where a socket was left, exactly one gets it', async () => {
+    // Left as by a process that was killed: made by one that ends without closing it.
+    const leave = `require('net').createServer().listen(${JSON.stringify(file)}, () => process.kill(process.pid, 'SIGKILL'))`;
+    await once(spawn(process.execPath, ['-e', leave]), 'exit');
+    expect(statSync(file).isSocket()).toBe(true);
+    const starts = await Promise.allSettled(
+      Array.from({ length: 8 }, (_, pid) => open({ version: async () => ({ pid }) })),
+    );
+    expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    const winner = starts.findIndex(({ status }) => status === 'fulfilled');
+    expect(await askRunning(file)).toEqual({ pid: winner });
+  });
+
+  test('what is in the way and no socket is left alone', async () => {
+    writeFileSync(file, 'mine');
+    await expect(open({})).rejects.toThrow('cannot be opened (EADDRINUSE)');
+    expect(statSync(file).size).toBe(4);
+  });
+
+  test('the socket is for its user alone, and goes with the server', async () => {
+    const server = await open({});
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    await server.close();
+    expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
+    await expect(connectControl(file)).rejects.toMatchObject({ hint: expect.stringContaining('hostler up') });
+    expect(await askRunning(file)).toBeUndefined();
+  });
+});

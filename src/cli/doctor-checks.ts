@@ -1,0 +1,165 @@
+/**
+ * What can keep Hostler from working, looked at one by one. Nothing is started and nothing is changed.
+ * Not here: showing it (doctor.ts).
+ *
+ * Invariant: whatever is wrong comes with what to do about it.
+ */
+import { existsSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { readConfigFile } from '../config/config-file.js';
+import { type HostSettings, parseHostConfig } from '../config/host-config.js';
+import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
+import type { ServerDefinition } from '../config/server-definition.js';
+import { isStdio } from '../config/server-spec.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
+import { childEnvironment } from '../transports/environment.js';
+import { resolveCommand } from '../transports/stdio/command.js';
+import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { askRunning } from './control/control-client.js';
+import { controlPath } from './control/control-path.js';
+
+export interface Finding {
+  readonly check: string;
+  /** `note`: nothing is broken, and it may be good to know. */
+  readonly level: 'ok' | 'note' | 'broken';
+  readonly what: string;
+  /** What to do. */
+  readonly hint?: string | undefined;
+}
+
+export interface DoctorOptions {
+  readonly config: () => string;
+  readonly dataDir: string;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+const nodeFloor = [20, 19] as const;
+
+export async function examine({ config, dataDir, env }: DoctorOptions): Promise<Finding[]> {
+  const findings: Finding[] = [nodeFinding(process.versions.node)];
+  const settings = configFindings(config, env, findings);
+  const servers = [...(settings?.mcpServers.values() ?? [])];
+  for (const server of servers) findings.push(await serverFinding(server, env));
+  findings.push(await bubblewrapFinding(servers, env));
+  findings.push(dataDirFinding(dataDir));
+  const running = await socketFinding(dataDir, findings);
+  if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({})));
+  return findings;
+}
+
+export function nodeFinding(version: string): Finding {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const isEnough = major > nodeFloor[0] || (major === nodeFloor[0] && minor >= nodeFloor[1]);
+  if (isEnough) return { check: 'node', level: 'ok', what: `version ${version}` };
+  const hint = `install Node ${nodeFloor.join('.')} or newer`;
+  return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
+}
+
+function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+  const broken = ({ message, hint }: HostError): void =>
+    void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
+  try {
+    const file = config();
+    const { config: value, problems } = readConfigFile(file, env);
+    const before = findings.length;
+    for (const problem of problems) broken(problem);
+    const settings = parseHostConfig(value, broken);
+    if (findings.length === before) {
+      const what = `${file}: ${settings.mcpServers.size} servers`;
+      findings.push({ check: 'configuration', level: 'ok', what });
+    }
+    return settings;
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    broken(error);
+    return undefined;
+  }
+}
+
+async function serverFinding({ name, spec, isEnabled }: ServerDefinition, env: NodeJS.ProcessEnv): Promise<Finding> {
+  const check = `server ${name}`;
+  if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
+  if (!isStdio(spec)) return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not asked here` };
+  try {
+    const file = await resolveCommand({
+      server: name,
+      command: spec.command,
+      cwd: spec.cwd ?? process.cwd(),
+      env: childEnvironment(env, spec.env, ''),
+    });
+    return { check, level: 'ok', what: `command ${file}` };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+async function bubblewrapFinding(servers: readonly ServerDefinition[], env: NodeJS.ProcessEnv): Promise<Finding> {
+  const check = 'bubblewrap';
+  const users = servers.filter(({ spec }) => isStdio(spec) && spec.sandbox === 'standard').map(({ name }) => name);
+  try {
+    const file = await resolveCommand({ server: check, command: 'bwrap', cwd: '/', env });
+    return { check, level: 'ok', what: file };
+  } catch {
+    const hint = 'install the package bubblewrap, or set "sandbox" to "group"';
+    if (users.length > 0)
+      return { check, level: 'broken', what: `is missing, and ${users.join(', ')} would run in it`, hint };
+    return { check, level: 'note', what: 'is missing; no server of the configuration asks for it', hint };
+  }
+}
+
+function dataDirFinding(dataDir: string): Finding {
+  const check = 'data directory';
+  if (!existsSync(dataDir)) return { check, level: 'ok', what: `${dataDir} is made at the first start` };
+  try {
+    requireTrusted(dataDir);
+    const facts = statSync(dataDir);
+    if (!facts.isDirectory())
+      return { check, level: 'broken', what: `${dataDir} is not a folder`, hint: 'give another one with --data-dir' };
+    if ((facts.mode & 0o077) === 0) return { check, level: 'ok', what: dataDir };
+    return { check, level: 'note', what: `${dataDir} can be read by others`, hint: `chmod 700 ${dataDir}` };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+/** Whether a Hostler runs. */
+async function socketFinding(dataDir: string, findings: Finding[]): Promise<boolean> {
+  const check = 'control socket';
+  try {
+    const file = controlPath(dataDir);
+    const facts = statSync(file, { throwIfNoEntry: false });
+    const other = facts && (await askRunning(file));
+    if (!facts) findings.push({ check, level: 'ok', what: 'no Hostler is running' });
+    else if (!other)
+      findings.push({
+        check,
+        level: 'note',
+        what: 'was left by a Hostler that was killed; the next start replaces it',
+      });
+    else if ((facts.mode & 0o077) !== 0)
+      findings.push({ check, level: 'broken', what: `${file} can be used by others`, hint: `chmod 600 ${file}` });
+    else findings.push({ check, level: 'ok', what: `a Hostler is running (pid ${other.pid ?? 'unknown'})` });
+    return other !== undefined;
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    findings.push({ check, level: 'broken', what: error.message, hint: error.hint });
+    return false;
+  }
+}
+
+async function portFinding({ host, port }: ListenSettings): Promise<Finding> {
+  const check = 'port';
+  const code = await new Promise<string | undefined>((resolve) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
+    server.listen(port, host, () => server.close(() => resolve(undefined)));
+  });
+  if (code === undefined) return { check, level: 'ok', what: `${port} of ${host} is free` };
+  if (code === 'EADDRINUSE') {
+    const hint = 'stop whoever has it, or take any free one with hostler up --port 0';
+    return { check, level: 'broken', what: `${port} of ${host} is already in use`, hint };
+  }
+  return { check, level: 'broken', what: `${port} of ${host} cannot be used (${code})`, hint: 'correct listen' };
+}

@@ -1,0 +1,45 @@
+/** Status rows as a table for a person: name, state, since when, tools, and what needs to be known. */
+import type { StatusRow } from '../host/status.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { span, textTable } from './text-table.js';
+
+const errorChars = 120;
+
+/** The words people use for the states of the machine. */
+const stateWords: Readonly<Partial<Record<StatusRow['state'], string>>> = {
+  registered: 'asleep',
+  connecting: 'starting',
+  backing_off: 'restarting',
+  auth_required: 'needs login',
+};
+
+export const stateWord = (state: StatusRow['state']): string => stateWords[state] ?? state;
+
+export function statusTable(rows: readonly StatusRow[], width?: number): string {
+  if (rows.length === 0) return 'no servers are configured';
+  const head = ['SERVER', 'STATE', 'FOR', 'TOOLS', 'CALLS', 'PID', 'NOTE'];
+  return textTable([head, ...rows.map(cells)], width);
+}
+
+const cells = (row: StatusRow): string[] => [
+  row.name,
+  stateWord(row.state),
+  span(row.forMs),
+  String(row.tools),
+  row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
+  row.pid === undefined ? '-' : String(row.pid),
+  noteOf(row),
+];
+
+/** What a person should know, the gravest first. */
+export function noteOf(row: StatusRow): string {
+  const notes = [
+    row.nextProbeInMs === undefined ? '' : `next try in ${span(row.nextProbeInMs)}`,
+    row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
+    row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
+    row.escaped > 0 ? `${row.escaped} processes escaped` : '',
+    row.noisy ? 'noisy' : '',
+    row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
+  ];
+  return notes.filter((note) => note !== '').join('; ');
+}

@@ -1,0 +1,221 @@
+/**
+ * `hostler up`: reads the configuration, takes the data directory, runs the servers, serves clients, until it is told to stop.
+ * Not here: options (up-options.ts), what a person sees first (first-screen.ts), serving (gateway/).
+ *
+ * Invariants: stdout holds what was asked for and nothing else: one line of JSON, or the messages of one client; whatever was
+ * begun is ended in the reverse order, also when a later step fails; a broken edit of the configuration changes nothing.
+ */
+import { readConfigFile } from '../config/config-file.js';
+import { type HostSettings, parseHostConfig } from '../config/host-config.js';
+import { type LogLevel, logLevels } from '../config/listen-settings.js';
+import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
+import { createHost, type Host } from '../host/host.js';
+import type { HostConfig } from '../host/host-interface.js';
+import { systemClock } from '../kernel/clock.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { createRedactor } from '../kernel/redact.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Words } from './command.js';
+import { controlPath } from './control/control-path.js';
+import { type Operations, openControl } from './control/control-server.js';
+import { createOperations } from './control/operations.js';
+import { prepareDataDir } from './data-dir.js';
+import { EXIT, exitCodeOf } from './exit-codes.js';
+import { firstLine, firstScreen } from './first-screen.js';
+import { printJson, widthOf } from './print.js';
+import { ServerLogs } from './server-logs.js';
+import { listenOf, type UpOptions, upOptions } from './up-options.js';
+import { version } from './version.js';
+import { watchConfig } from './watch-config.js';
+
+const drainMs = 10_000;
+const unreadLogBytesMax = 1024 * 1024;
+
+export async function up(words: Words): Promise<number> {
+  const options = upOptions(words, process.env, process.cwd());
+  const run = new Run(options);
+  const stopped = run.untilStopped();
+  try {
+    await run.begin();
+    run.announce();
+    await stopped;
+    return EXIT.done;
+  } finally {
+    await run.end();
+  }
+}
+
+class Run {
+  readonly #options: UpOptions;
+  readonly #redactor = createRedactor();
+  readonly #startedAt = systemClock.date().toISOString();
+  /** What ends each thing that was begun, the newest last. */
+  readonly #ends: (() => unknown)[] = [];
+  #operations: Operations = {};
+  #level: LogLevel = 'info';
+  #host: Host | undefined;
+  #gateway: Gateway | undefined;
+  #stop: () => void = () => {};
+  #isEnding = false;
+
+  constructor(options: UpOptions) {
+    this.#options = options;
+  }
+
+  async begin(): Promise<void> {
+    const { dataDir, auth } = this.#options;
+    const { config, settings } = this.#readConfig();
+    const listen = listenOf(settings.listen, this.#options);
+    this.#level = settings.log.level;
+    prepareDataDir(dataDir);
+    // First of all: whoever has the socket has the directory.
+    const control = await openControl(controlPath(dataDir), () => this.#running());
+    this.#ends.push(() => control.close());
+    const host = await createHost(config, {
+      client: { name: 'hostler', version, capabilities: gatewayCapabilities },
+      stateDir: dataDir,
+      ambient: process.env,
+      learnAtBoot: true,
+      redactor: this.#redactor,
+      onProblem: this.#problem,
+    });
+    this.#host = host;
+    this.#ends.push(() => host.close());
+    const logs = new ServerLogs(host, systemClock, this.#redactor.redact);
+    this.#ends.push(() => logs.close());
+    logs.on(({ server, text }, level) => this.#say(level, `${server}: ${text}`));
+    const gateway = await createGateway({
+      host,
+      settings: { listen, keys: settings.keys, auth, version },
+      dataDir,
+      clock: systemClock,
+      onProblem: this.#problem,
+    });
+    this.#gateway = gateway;
+    if (gateway.key !== undefined) this.#redactor.know(gateway.key);
+    this.#ends.push(() => gateway.close(drainMs));
+    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
+    await this.#serve(gateway);
+    this.#ends.push(
+      watchConfig({
+        file: this.#options.config,
+        clock: systemClock,
+        onChange: () => void this.#reload(),
+        onProblem: this.#problem,
+      }),
+    );
+  }
+
+  /** Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own. */
+  async #serve(gateway: Gateway): Promise<void> {
+    const { isStdio, port } = this.#options;
+    if (!isStdio || port !== undefined) await gateway.listen();
+    if (isStdio) void gateway.serveStdio(process.stdin, process.stdout).then(() => this.#stop(), this.#problem);
+  }
+
+  announce(): void {
+    const { isJson, isStdio, config, dataDir } = this.#options;
+    const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
+    const ready = { ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir };
+    if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
+    else if (isJson) printJson(ready);
+    const shown =
+      key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey === true, file: keyFile };
+    const rows = this.#host?.status() ?? [];
+    const screen = { version, url, config, dataDir, rows, key: shown, width: widthOf(process.stderr) };
+    const { isTTY } = process.stderr;
+    process.stderr.write(isTTY ? `\n${firstScreen(screen)}\n\n` : `${firstLine(screen)}\n`);
+  }
+
+  /** Resolves with the first signal; the second ends the process, and the death watch what is left of its servers. */
+  untilStopped(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#stop = resolve;
+      const onSignal = (signal: NodeJS.Signals) => {
+        if (this.#isEnding) process.exit(EXIT.failed);
+        this.#isEnding = true;
+        this.#say(
+          'info',
+          `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
+        );
+        resolve();
+        // Before it serves there is nothing to wait for.
+        if (this.#gateway?.url === undefined && !this.#options.isStdio)
+          void this.end().then(() => process.exit(EXIT.failed));
+      };
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
+    });
+  }
+
+  async end(): Promise<void> {
+    this.#isEnding = true;
+    for (let end = this.#ends.pop(); end; end = this.#ends.pop()) {
+      try {
+        await end();
+      } catch (error) {
+        this.#problem(error);
+      }
+    }
+  }
+
+  #readConfig(): { readonly config: HostConfig; readonly settings: HostSettings } {
+    const { config: file } = this.#options;
+    try {
+      const { config, secrets, problems } = readConfigFile(file, process.env);
+      for (const secret of secrets) this.#redactor.know(secret);
+      // What is wrong with single entries is told by the host, which reads it again.
+      const settings = parseHostConfig(config, () => {});
+      for (const problem of problems) this.#problem(problem);
+      return { config: config as HostConfig, settings };
+    } catch (error) {
+      throw isHostError(error) ? inFile(error, file) : error;
+    }
+  }
+
+  async #reload(): Promise<void> {
+    try {
+      const { config, settings } = this.#readConfig();
+      await this.#host?.reconfigure(config);
+      this.#gateway?.replaceKeys(settings.keys);
+      this.#level = settings.log.level;
+      this.#say('info', 'the configuration changed and counts from now on');
+    } catch (error) {
+      this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
+      this.#problem(error);
+    }
+  }
+
+  /** Who asks too early is told who we are, and no more. */
+  #running(): Operations {
+    return { version: async () => this.#facts(), ...this.#operations };
+  }
+
+  #facts() {
+    const { config, dataDir } = this.#options;
+    return { version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt };
+  }
+
+  readonly #problem = (error: unknown): void => {
+    if (!isHostError(error)) return this.#say('error', String(error instanceof Error ? error.message : error));
+    // That a server is not to be had is told as an event of its own; what to do about it stands in the reason.
+    const isTold = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
+    const { server, field } = error.details;
+    if (!isTold) this.#say('warn', error.message);
+    const hint = isTold ? (error.cause as HostError).hint : error.hint;
+    if (hint !== undefined)
+      this.#say('warn', isTold ? `${server}: ${hint}` : `${field ?? server ?? 'hostler'}: ${hint}`);
+  };
+
+  #say(level: LogLevel, text: string): void {
+    if (logLevels.indexOf(level) > logLevels.indexOf(this.#level)) return;
+    // Nobody reads it: what is not read must not fill our memory.
+    if (process.stderr.writableLength > unreadLogBytesMax) return;
+    const clean = neutraliseLine(this.#redactor.redact(text), LIMITS.quotedChars);
+    process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
+  }
+}
+
+/** The field says where in the file; the file is said too. It is not the command that was wrong. */
+const inFile = (error: HostError, file: string): HostError =>
+  error.details.reason === undefined ? error.with({ message: `${file}: ${error.message}`, reason: 'config' }) : error;

@@ -1,0 +1,84 @@
+/**
+ * `hostler.json` → its value: JSON with comments and trailing commas, and every placeholder filled in.
+ * Not here: what the value means (host-config.ts), when to read it again (cli/watch-config.ts).
+ *
+ * Invariants: a mistake in the text is told with its line and column and makes the whole file unusable; a key that is given
+ * twice is such a mistake, because two readers could take different ones.
+ */
+import { readFileSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
+import { HostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type Filled, fillPlaceholders } from './placeholders.js';
+
+const fileBytesMax = 4 * 1024 * 1024;
+const depthMax = 64;
+const shownChars = 200;
+
+export function readConfigFile(file: string, env: Readonly<Record<string, string | undefined>>): Filled {
+  return fillPlaceholders(parseConfigText(readText(file), file), { env, folder: path.dirname(path.resolve(file)) });
+}
+
+function readText(file: string): string {
+  try {
+    const facts = statSync(file);
+    if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
+    if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof HostError) throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw unusable(file, 'is not there', 'give another file with --config, or write one');
+    throw unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
+  }
+}
+
+/** `file` is for errors only. */
+export function parseConfigText(text: string, file: string): unknown {
+  const errors: ParseError[] = [];
+  // A byte order mark is no part of the text.
+  const body = text.replace(/^\ufeff/, ' ');
+  const tree = parseTree(body, errors, { allowTrailingComma: true, allowEmptyContent: false });
+  const [first] = errors;
+  if (first) throw wrongAt(file, body, first.offset, words(printParseErrorCode(first.error)));
+  if (!tree) throw wrongAt(file, body, 0, 'there is nothing in it');
+  return valueAt(tree, (offset, what) => wrongAt(file, body, offset, what), 0);
+}
+
+/** Own keys only: with a plain object a key such as `__proto__` would be no key. */
+function valueAt(node: Node, wrong: (offset: number, what: string) => HostError, depth: number): unknown {
+  if (depth > depthMax) throw wrong(node.offset, `is nested more than ${depthMax} deep`);
+  if (node.type === 'array') return (node.children ?? []).map((each) => valueAt(each, wrong, depth + 1));
+  if (node.type !== 'object') return node.value;
+  const found: Record<string, unknown> = Object.create(null);
+  for (const { offset, children: [key, value] = [] } of node.children ?? []) {
+    if (!key || !value) throw wrong(offset, 'a key has no value');
+    const name = String(key.value);
+    if (name in found) throw wrong(key.offset, `the key '${neutraliseLine(name, shownChars)}' is given twice`);
+    found[name] = valueAt(value, wrong, depth + 1);
+  }
+  return found;
+}
+
+/** `CommaExpected` → `comma expected`. */
+const words = (code: string): string => code.replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
+
+function wrongAt(file: string, text: string, offset: number, what: string): HostError {
+  const before = text.slice(0, offset).split(/\r\n|\n|\r/);
+  const place = `${before.length}:${(before.at(-1) ?? '').length + 1}`;
+  return new HostError('invalid_spec', `${file}:${place}: ${what}`, {
+    field: '',
+    reason: 'syntax',
+    execution: 'not_executed',
+    hint: 'correct the file; comments and trailing commas are fine',
+  });
+}
+
+const unusable = (file: string, what: string, hint: string): HostError =>
+  new HostError('invalid_spec', `the configuration ${file} ${what}`, {
+    field: '',
+    reason: 'config',
+    execution: 'not_executed',
+    hint,
+  });

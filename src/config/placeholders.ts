@@ -1,0 +1,125 @@
+/**
+ * `${env:NAME}` and `${file:PATH}` in the values of a configuration, replaced. Keys are taken as they are.
+ * Not here: reading the configuration itself (config-file.ts), what an entry means (host-config.ts).
+ *
+ * Invariants: what cannot be filled in takes the entry it stands in with it and no other, and never gives anybody more than
+ * the entry would have; no value is quoted in an error; what was filled in is handed over as secret, unless it plainly is none.
+ */
+import { readFileSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { HostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+
+export interface PlaceholderSources {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Where relative paths start. */
+  readonly folder: string;
+}
+
+export interface Filled {
+  readonly config: unknown;
+  /** Never to be shown. */
+  readonly secrets: readonly string[];
+  /** Beside what is wrong with servers, which is told where their entries are read. */
+  readonly problems: readonly HostError[];
+}
+
+const fileBytesMax = 64 * 1024;
+const depthMax = 32;
+const shownChars = 200;
+const placeholder = /\$\{(env|file):([^}]*)\}/g;
+/** Of the machine or the session, not of an account somewhere: to blot them out would garble every path. */
+const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
+
+/** What stands in for an entry that limits somebody: nothing is allowed. Elsewhere the entry is left out. */
+const closed: Readonly<Record<string, unknown>> = {
+  roles: { allow: [] },
+  'budgets.principals': { calls: 0, window: '1m' },
+  'budgets.roles': { calls: 0, window: '1m' },
+};
+const tables = ['mcpServers', 'groups', 'keys', ...Object.keys(closed)];
+
+type Table = Record<string, unknown>;
+
+/** In the place of a server's entry: the entry is there, and why it cannot be used is known. */
+export class UnusableEntry {
+  readonly error: HostError;
+
+  constructor(error: HostError) {
+    this.error = error;
+  }
+}
+
+/** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
+export function fillPlaceholders(config: unknown, sources: PlaceholderSources): Filled {
+  const secrets = new Set<string>();
+  const problems: HostError[] = [];
+
+  const fill = (value: unknown, at: readonly string[]): unknown => {
+    if (typeof value === 'string')
+      return value.includes('${') ? fillText(value, at.join('.'), sources, secrets) : value;
+    if (at.length > depthMax || typeof value !== 'object' || value === null) return value;
+    if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)]));
+    const isTable = tables.includes(at.join('.'));
+    const filled: Table = Object.create(null);
+    for (const [key, each] of Object.entries(value)) {
+      try {
+        filled[key] = fill(each, [...at, neutraliseLine(key, shownChars)]);
+      } catch (error) {
+        if (!isTable || !(error instanceof HostError)) throw error;
+        if (at[0] === 'mcpServers') {
+          filled[key] = new UnusableEntry(error);
+          continue;
+        }
+        problems.push(error);
+        const instead = closed[at.join('.')];
+        if (instead !== undefined) filled[key] = instead;
+      }
+    }
+    return filled;
+  };
+  return { config: fill(config, []), secrets: [...secrets], problems };
+}
+
+function fillText(text: string, field: string, sources: PlaceholderSources, secrets: Set<string>): string {
+  return text.replace(placeholder, (_all, kind: string, name: string) => {
+    const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
+    if (kind === 'file' || !harmless.test(name)) secrets.add(value);
+    return value;
+  });
+}
+
+function variable(name: string, field: string, { env }: PlaceholderSources): string {
+  const value = env[name];
+  if (value === undefined) {
+    const shown = neutraliseLine(name, shownChars);
+    throw missing(
+      field,
+      `the variable ${shown} is not set`,
+      `set ${shown} in the environment of hostler, or take the entry out`,
+    );
+  }
+  return value;
+}
+
+function content(name: string, field: string, { folder }: PlaceholderSources): string {
+  const shown = neutraliseLine(name, shownChars);
+  const hint = 'see that the file is there and that hostler may read it, or take the entry out';
+  const file = path.resolve(folder, name);
+  try {
+    const facts = statSync(file);
+    if (!facts.isFile()) throw missing(field, `${shown} is not a file`, hint);
+    if (facts.size > fileBytesMax) throw missing(field, `${shown} is larger than 64 KiB`, hint);
+    // Cut at one newline: a file that was written by hand ends in one, and no secret does.
+    return readFileSync(file, 'utf8')
+      .slice(0, fileBytesMax)
+      .replace(/\r?\n$/, '');
+  } catch (error) {
+    if (error instanceof HostError) throw error;
+    const { code = 'unreadable' } = error as NodeJS.ErrnoException;
+    throw missing(field, `${shown} cannot be read (${code})`, hint);
+  }
+}
+
+const missing = (field: string, what: string, hint: string): HostError =>
+  new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });

@@ -1,0 +1,118 @@
+/** How the parts are joined; what each does is tested where it is. */
+import { PassThrough } from 'node:stream';
+import { expect, test } from 'vitest';
+import { listenEntry } from '../config/listen-settings.js';
+import type { Host } from '../host/host.js';
+import { embedder } from '../host/host-interface.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { createGateway, type GatewaySettings } from './gateway.js';
+import type { GatewayParts, HttpIngressOptions, StdioIngressOptions } from './gateway-parts.js';
+
+const ada = { id: 'ada', role: undefined, scopes: [] };
+
+function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException) {
+  const log: string[] = [];
+  const http: HttpIngressOptions[] = [];
+  const stdio: StdioIngressOptions[] = [];
+  let endPipe = () => {};
+  const health = { status: 200, contentType: 'text/plain', body: 'ok' };
+  const parts = {
+    router: async () => () => ({}),
+    bridge: async () => () => ({}),
+    parseKeys: async () => (keys: object) => Object.keys(keys),
+    keyring: async () =>
+      class {
+        constructor({ localKey, keys }: { localKey: string; keys: string[] }) {
+          log.push(`keys ${localKey} ${keys}`);
+        }
+        authenticate = (header: string | undefined) => (header === 'Bearer k' ? ada : undefined);
+        replace = (keys: string[]) => void log.push(`replaced ${keys}`);
+      },
+    localKey: async () => (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
+    metrics: async () => () => ({ contentType: 'm', text: async () => 'figures', close: () => log.push('no counts') }),
+    health: async () => ({
+      healthz: () => health,
+      Readiness: class {
+        readyz = () => health;
+        opened = () => void log.push('opened');
+        stopping = () => void log.push('stopping');
+      },
+    }),
+    http: async () => (options: HttpIngressOptions) => {
+      http.push(options);
+      return {
+        counts: { sessions: 1, streams: 2 },
+        listen: async () => {
+          if (failure) throw failure;
+          return 'http://127.0.0.1:1/mcp';
+        },
+        close: async (drainMs: number) => void log.push(`http closed in ${drainMs}`),
+      };
+    },
+    stdio: async () => (options: StdioIngressOptions) => {
+      stdio.push(options);
+      const closed = new Promise<void>((resolve) => {
+        endPipe = resolve;
+      });
+      return { closed, figures: () => ({}), close: async () => endPipe() };
+    },
+  } as unknown as GatewayParts;
+  const settings: GatewaySettings = {
+    listen: listenEntry.parse({}),
+    keys: { a: 1 },
+    auth: 'key',
+    version: '1',
+    ...changes,
+  };
+  const host = { firstSight: () => undefined } as Host;
+  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts });
+  return { gateway, log, http, stdio };
+}
+
+test('keys are there before anything listens, and nothing listens before it is told to', async () => {
+  const { gateway: opening, log, http } = open();
+  const gateway = await opening;
+  expect([log, http, gateway.url]).toEqual([['keys key of /d a'], [], undefined]);
+  expect([gateway.key, gateway.isNewKey, gateway.keyFile]).toEqual(['key of /d', true, '/d/key']);
+  expect(await gateway.listen()).toBe('http://127.0.0.1:1/mcp');
+  expect(gateway.url).toBe('http://127.0.0.1:1/mcp');
+  expect(http[0]?.listen).toEqual({ host: '127.0.0.1', port: 8383, hosts: [], origins: [] });
+  expect(['Bearer k', undefined].map((header) => http[0]?.authenticate(header))).toEqual([ada, undefined]);
+  const routes = http[0]?.routes;
+  expect([...(routes ?? [])].map(([path, { needsKey }]) => [path, needsKey])).toEqual([
+    ['/healthz', false],
+    ['/readyz', false],
+    ['/metrics', true],
+  ]);
+  expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
+  gateway.replaceKeys({ b: 1 });
+  expect(log.at(-1)).toBe('replaced b');
+});
+
+test('without keys everybody is the operator, and no key is made', async () => {
+  const { gateway: opening, http } = open({ auth: 'none' });
+  const gateway = await opening;
+  await gateway.listen();
+  expect([gateway.key, gateway.keyFile, http[0]?.authenticate(undefined)]).toEqual([undefined, undefined, embedder]);
+});
+
+test('a pipe is the operator’s, lasts until it is over, and ends with the gateway', async () => {
+  const { gateway: opening, stdio, log } = open();
+  const gateway = await opening;
+  await gateway.listen();
+  const served = gateway.serveStdio(new PassThrough(), new PassThrough());
+  await Promise.resolve();
+  expect(stdio[0]).toMatchObject({ principal: embedder, endpoint: { kind: 'all' } });
+  await Promise.all([gateway.close(5), gateway.close(9), served]);
+  expect(log.slice(1)).toEqual(['opened', 'stopping', 'no counts', 'http closed in 5']);
+});
+
+test.each([
+  ['EADDRINUSE', 'port 8383 of 127.0.0.1 is already in use', '--port 0'],
+  ['EACCES', 'port 8383 of 127.0.0.1 may not be used by this user', '--port 0'],
+  ['EADDRNOTAVAIL', 'hostler cannot listen at 127.0.0.1, port 8383 (EADDRNOTAVAIL)', '--host'],
+])('%s is told with what to do', async (code, message, hint) => {
+  const { gateway: opening } = open({}, Object.assign(new Error('no'), { code }));
+  const error: unknown = await (await opening).listen().catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ message, hint: expect.stringContaining(hint), details: { reason: code } });
+});

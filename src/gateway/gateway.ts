@@ -1,0 +1,237 @@
+/**
+ * A Host → MCP clients: joins keys, router, bridge and ingresses into one gateway. The composition root of this folder.
+ * Not here: what each part does (gateway-parts.ts names them), the command around it (cli/up.ts).
+ *
+ * Invariants: nothing listens before the keys are known; closing ends clients before anything they use is taken away, and the
+ * host itself is left to whoever made it.
+ */
+import path from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import type { ListenSettings } from '../config/listen-settings.js';
+import type { Host } from '../host/host.js';
+import { embedder } from '../host/host-interface.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { type Random, systemRandom } from '../kernel/random.js';
+import type { Router } from './exchange.js';
+import {
+  defaultParts,
+  type GatewayParts,
+  type HttpIngress,
+  type IngressFigures,
+  type Keyring,
+  type Route,
+  type StdioIngress,
+} from './gateway-parts.js';
+
+/**
+ * What a host behind a gateway says it can do for a server: the clients of the gateway may, each in its own measure, and the
+ * bridge answers for those that cannot.
+ */
+export const gatewayCapabilities = {
+  roots: {},
+  sampling: {},
+  elicitation: { form: {}, url: {} },
+} as const;
+
+export interface GatewaySettings {
+  readonly listen: ListenSettings;
+  /** As in `hostler.json`. */
+  readonly keys?: Readonly<Record<string, unknown>>;
+  /** `none`: whoever reaches the address is the operator. */
+  readonly auth: 'key' | 'none';
+  readonly version: string;
+}
+
+export interface GatewayOptions {
+  readonly host: Host;
+  readonly settings: GatewaySettings;
+  /** Where the local key lies. Without it there is none, and only keys of the configuration open anything. */
+  readonly dataDir?: string | undefined;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  readonly onProblem?: (error: unknown) => void;
+  readonly parts?: GatewayParts;
+}
+
+export interface Gateway {
+  /** Where all servers are; undefined while it does not listen. */
+  readonly url: string | undefined;
+  /** The local key; undefined without one. */
+  readonly key: string | undefined;
+  /** It was made by this start. */
+  readonly isNewKey: boolean;
+  readonly keyFile: string | undefined;
+  listen(): Promise<string>;
+  /** Serves one client over a pipe, as the operator. Resolves when the pipe is over. */
+  serveStdio(input: Readable, output: Writable): Promise<void>;
+  /** From now on these keys and the local one. What is wrong with one is told. */
+  replaceKeys(keys: Readonly<Record<string, unknown>>): void;
+  /** Stops accepting, waits for what is under way up to `drainMs`, then ends it. */
+  close(drainMs: number): Promise<void>;
+}
+
+export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
+  const parts = options.parts ?? defaultParts;
+  const [createRouter, createBridge, Ring, parseKeys, makeKey] = await Promise.all([
+    parts.router(),
+    parts.bridge(),
+    parts.keyring(),
+    parts.parseKeys(),
+    dataDir === undefined || settings.auth === 'none' ? undefined : parts.localKey(),
+  ]);
+  const local = makeKey?.(dataDir as string);
+  const keyring = new Ring({ clock, localKey: local?.key, keys: parseKeys(settings.keys ?? {}, onProblem) });
+  const router = createRouter({
+    upstreams: host,
+    bridge: createBridge({ clock, random }),
+    clock,
+    serverInfo: { name: 'hostler', version: settings.version },
+    onProblem,
+  });
+  return new JoinedGateway({
+    ...{ host, settings, clock, random, onProblem, parts, router, keyring, parseKeys },
+    key: local?.key,
+    isNewKey: local?.isNew ?? false,
+    keyFile: local && path.join(dataDir as string, 'key'),
+  });
+}
+
+interface Joined
+  extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
+  readonly router: Router;
+  readonly keyring: Keyring;
+  readonly parseKeys: Awaited<ReturnType<GatewayParts['parseKeys']>>;
+  readonly key: string | undefined;
+  readonly isNewKey: boolean;
+  readonly keyFile: string | undefined;
+}
+
+class JoinedGateway implements Gateway {
+  readonly #joined: Joined;
+  #http: HttpIngress | undefined;
+  readonly #pipes = new Set<StdioIngress>();
+  readonly #ends: (() => void)[] = [];
+  #url: string | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(joined: Joined) {
+    this.#joined = joined;
+  }
+
+  get url(): string | undefined {
+    return this.#url;
+  }
+
+  get key(): string | undefined {
+    return this.#joined.key;
+  }
+
+  get isNewKey(): boolean {
+    return this.#joined.isNewKey;
+  }
+
+  get keyFile(): string | undefined {
+    return this.#joined.keyFile;
+  }
+
+  async listen(): Promise<string> {
+    const { parts, router, clock, random, keyring, settings, onProblem } = this.#joined;
+    const { host, port, allowedHosts, allowedOrigins } = settings.listen;
+    const [createHttpIngress, routes] = await Promise.all([parts.http(), this.#routes()]);
+    this.#http = createHttpIngress({
+      ...{ router, clock, random, onProblem },
+      authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
+      listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
+      routes,
+    });
+    try {
+      this.#url = await this.#http.listen();
+      return this.#url;
+    } catch (error) {
+      throw cannotListen(host, port, error as NodeJS.ErrnoException);
+    }
+  }
+
+  async serveStdio(input: Readable, output: Writable): Promise<void> {
+    const { parts, router, clock, onProblem } = this.#joined;
+    const createStdioIngress = await parts.stdio();
+    const pipe = createStdioIngress({
+      ...{ router, clock, input, output, onProblem },
+      principal: embedder,
+      endpoint: { kind: 'all' },
+    });
+    this.#pipes.add(pipe);
+    await pipe.closed;
+    this.#pipes.delete(pipe);
+  }
+
+  replaceKeys(keys: Readonly<Record<string, unknown>>): void {
+    const { keyring, parseKeys, onProblem } = this.#joined;
+    keyring.replace(parseKeys(keys, onProblem));
+  }
+
+  close(drainMs: number): Promise<void> {
+    this.#closing ??= this.#close(drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    for (const end of this.#ends) end();
+    await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close())]);
+  }
+
+  /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
+  async #routes(): Promise<ReadonlyMap<string, Route>> {
+    const { host, parts, clock } = this.#joined;
+    const [createMetrics, { healthz, Readiness }] = await Promise.all([parts.metrics(), parts.health()]);
+    const metrics = createMetrics(host, { ingress: () => this.#figures() });
+    const readiness = new Readiness(clock);
+    readiness.opened(host.firstSight());
+    this.#ends.push(
+      () => readiness.stopping(),
+      () => metrics.close(),
+    );
+    const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
+    return new Map<string, Route>([
+      ['/healthz', { needsKey: false, answer: healthz }],
+      ['/readyz', { needsKey: false, answer: readiness.readyz }],
+      ['/metrics', { needsKey: true, answer: shown }],
+    ]);
+  }
+
+  #figures(): IngressFigures {
+    const { sessions = 0, streams = 0 } = this.#http?.counts ?? {};
+    const pipes = [...this.#pipes].map((pipe) => pipe.figures());
+    return {
+      legacySessions: pipes.reduce((sum, { legacySessions }) => sum + legacySessions, sessions),
+      modernStreams: pipes.reduce((sum, { modernStreams }) => sum + modernStreams, streams),
+      httpAnswers: {},
+    };
+  }
+}
+
+function cannotListen(host: string, port: number, error: NodeJS.ErrnoException): Error {
+  const { code } = error;
+  if (code === undefined) return error;
+  const facts = { field: '--port', reason: code, execution: 'not_executed', cause: error } as const;
+  switch (code) {
+    case 'EADDRINUSE':
+      return new HostError('invalid_spec', `port ${port} of ${host} is already in use`, {
+        ...facts,
+        hint: 'stop whoever has it, or take any free one with --port 0',
+      });
+    case 'EACCES':
+      return new HostError('invalid_spec', `port ${port} of ${host} may not be used by this user`, {
+        ...facts,
+        hint: 'take one above 1023, or any free one with --port 0',
+      });
+    default:
+      return new HostError('invalid_spec', `hostler cannot listen at ${host}, port ${port} (${code})`, {
+        ...facts,
+        field: '--host',
+        hint: 'give an address of this machine with --host, such as 127.0.0.1',
+      });
+  }
+}

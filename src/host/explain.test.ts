@@ -1,0 +1,83 @@
+import { expect, test } from 'vitest';
+import { parseServerDefinition } from '../config/server-definition.js';
+import { HostError } from '../kernel/errors.js';
+import { type ExplainFacts, explain } from './explain.js';
+import type { StatusRow } from './status.js';
+
+const row = {
+  state: 'ready',
+  since: '2026-01-01T00:00:00.000Z',
+  forMs: 1,
+  active: true,
+  circuit: 'closed',
+} as StatusRow;
+const resting = { ...row, state: 'registered', active: false } as StatusRow;
+const parked = { ...row, state: 'parked', active: false, forMs: 1_000 } as StatusRow;
+const facts: ExplainFacts = {
+  definition: parseServerDefinition('git', { command: 'git-mcp' }, true),
+  principal: { id: 'ada', role: 'dev', scopes: [] },
+  tool: 'read',
+  isListed: true,
+  denial: undefined,
+  row,
+  breakerRetryAfterMs: undefined,
+  cacheEntries: 2,
+  budget: undefined,
+  pin: { status: 'approved', record: undefined },
+  refusal: undefined,
+  wakeAfterMs: 5_000,
+};
+const denied = new HostError('denied', 'no rule allows it', { hint: 'ask' });
+const isParked = new HostError('server_parked', 'it is parked', { retryAfterMs: 60_000 });
+const spent = { calls: 5, windowMs: 60_000, left: 0, resetsInMs: 100 };
+const changed = { status: 'changed', record: undefined } as const;
+
+test.each<[string, Partial<ExplainFacts>, string, boolean]>([
+  ['a ready server is called', {}, 'passes', false],
+  ['one that rests is started', { row: resting }, 'starts', true],
+  ['one that connects is waited for', { row: { ...resting, state: 'connecting' } }, 'waits', false],
+  ['one that was parked just now refuses', { row: parked, refusal: isParked }, 'server_parked', false],
+  ['one that is parked for a while is tried', { row: { ...parked, forMs: 5_000 }, refusal: isParked }, 'tries', true],
+  ['an open breaker refuses', { row: { ...row, circuit: 'open' }, breakerRetryAfterMs: 5 }, 'circuit_open', false],
+  ['half open, the call is the try', { row: { ...row, circuit: 'half_open' } }, 'passes', false],
+  ['nothing left of a budget refuses', { budget: spent }, 'budget_exceeded', false],
+  ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],
+  ['the rules come before all else', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],
+])('%s', (_name, changes, outcome, wouldStart) => {
+  const { call, wouldStart: starts } = explain({ ...facts, ...changes });
+  expect([call.outcome === 'refused' ? call.code : call.outcome, starts]).toEqual([outcome, wouldStart]);
+});
+
+test.each<[string, Partial<ExplainFacts>, boolean, string]>([
+  ['a rule of the role', {}, true, "a rule of role 'dev' allows it"],
+  ['no role', { principal: { id: 'a', role: undefined, scopes: [] } }, true, 'callers without a role may use it'],
+  ['what the rules refuse is hidden', { denial: denied }, false, 'no rule allows it'],
+  ['a tool that is not listed', { isListed: false }, false, 'the server lists no such tool'],
+  [
+    'a server that was never seen',
+    { isListed: undefined },
+    true,
+    "a rule of role 'dev' allows it, if the server has it: its tools are not known yet",
+  ],
+])('who sees it, and by which rule: %s', (_name, changes, visible, rule) => {
+  expect(explain({ ...facts, ...changes })).toMatchObject({ visible, rule });
+});
+
+test('pins are told with both hashes', () => {
+  const version = (hash: string) => ({ hash, bodyHash: hash, raw: undefined, at: '' });
+  const record = {
+    name: 'read',
+    approved: version('old'),
+    pending: version('new'),
+    firstHash: undefined,
+    renamedFrom: undefined,
+    isAmbiguous: false,
+    isListed: true,
+  };
+  expect(explain({ ...facts, pin: { status: 'changed', record } }).pin).toEqual({
+    status: 'changed',
+    approvedHash: 'old',
+    listedHash: 'new',
+    blocks: true,
+  });
+});

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { noToolRules, type ToolRules } from '../config/tool-rules.js';
+import { toolRulesGuard } from './tool-rules-guard.js';
+
+const principal = { id: 'ada', role: undefined, scopes: [] };
+
+test.each<[string, Partial<ToolRules>, string | undefined, boolean]>([
+  ['without rules everything is there', {}, 'read', true],
+  ['what is denied is not', { deny: ['read'] }, 'read', false],
+  ['and the rest is', { deny: ['read'] }, 'write', true],
+  ['of a list of allowed ones the others are not', { allow: ['read'] }, 'write', false],
+  ['an empty list allows nothing', { allow: [] }, 'read', false],
+  ['denying counts more', { allow: ['read'], deny: ['read'] }, 'read', false],
+  ['a star by itself is all', { allow: ['*'], deny: [] }, 'read', true],
+  ['a star at the end is every tool that begins so', { allow: ['re*'] }, 'read', true],
+  ['and no other', { allow: ['re*'] }, 'write', false],
+  ['a star elsewhere is only a star', { allow: ['r*d'] }, 'read', false],
+  ['the server itself stays', { deny: ['*'] }, undefined, true],
+])('%s', (_name, rules, tool, allow) => {
+  const guard = toolRulesGuard((server) => (server === 'git' ? { ...noToolRules, ...rules } : undefined));
+  expect(guard({ principal, server: 'git', tool, action: 'call' }).allow).toBe(allow);
+  expect(guard({ principal, server: 'other', tool, action: 'call' }).allow).toBe(true);
+});

@@ -1,0 +1,177 @@
+/**
+ * The commands that speak to a running Hostler, as processes: what they print, and what they exit with.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { StatusRow } from '../../src/host/status.js';
+import { eventually } from '../eventually.js';
+import { fixtureEntry, Workplace } from './hostler-process.js';
+
+const place = new Workplace();
+const hostler = (command: string, ...args: string[]) => place.hostler(command, ...args);
+
+/** Says something before it serves. */
+const shout = 'printf "and %s\\n" "$PLAIN" >&2; printf "my token=abcdef123456 \\033[2J\\n" >&2';
+const quiet = fixtureEntry() as { command: string; args: string[]; env: Record<string, string> };
+
+beforeAll(async () => {
+  process.env.HOSTLER_TEST_VALUE = 'by-no-name-a-secret';
+  place.configure({
+    mcpServers: {
+      fixture: { ...fixtureEntry(), tools: { deny: ['exit'] } },
+      loud: {
+        command: 'sh',
+        args: ['-c', `${shout}; exec "$0" "$@"`, quiet.command, ...quiet.args],
+        env: { ...quiet.env, PLAIN: '$' + '{env:HOSTLER_TEST_VALUE}' },
+      },
+      missing: { command: 'no-such-command-here' },
+      off: { ...fixtureEntry(), enabled: false },
+    },
+    roles: { reader: { allow: ['fixture/echo'] } },
+    budgets: { roles: { reader: { calls: 5, window: '1m' } } },
+  });
+  await place.up().ready();
+});
+afterAll(() => place.remove());
+
+describe('exit codes', () => {
+  test.each<[string, string[], number, RegExp]>([
+    ['0: done', ['fixture', 'echo', '{"text":"hello"}'], 0, /^hello\n$/],
+    ['0: arguments one by one', ['fixture', 'add', '--arg', 'a=2', '--arg', 'b=3'], 0, /^5\n$/],
+    ['1: the tool failed', ['fixture', 'fail'], 1, /^could not connect to database\n$/],
+    ['1: no such server', ['nobody', 'echo'], 1, /there are: fixture, loud, missing, off|nobody/],
+    ['1: it took too long', ['fixture', 'sleep', '{"ms":60000}', '--timeout', '200ms'], 1, /no answer by the deadline/],
+    ['2: wrong usage', ['fixture'], 2, /usage: hostler call/],
+    ['3: refused by policy', ['fixture', 'exit'], 3, /tools\.deny of its server names it/],
+    ['4: parked', ['missing', 'echo'], 4, /was not found/],
+    ['4: disabled', ['off', 'echo'], 4, /is disabled/],
+  ])('%s', async (_name, args, code, said) => {
+    if (args[0] === 'missing')
+      await eventually('it is parked', async () => (await hostler('status')).stdout.includes('parked'));
+    const { code: ended, stdout, stderr } = await hostler('call', ...args);
+    expect([ended, stdout + stderr]).toEqual([code, expect.stringMatching(said)]);
+  });
+
+  test('1: nobody is there, and it says how to start one', async () => {
+    const { code, stderr } = await hostler('status', '--data-dir', place.folder);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('hostler up')]);
+  });
+});
+
+test('a result as the server wrote it, however long', async () => {
+  const { stdout } = await hostler('call', 'fixture', 'big', '{"bytes":3000000}', '--json');
+  const { content } = JSON.parse(stdout) as { content: { text: string }[] };
+  expect(content[0]?.text.length).toBe(3_000_000);
+});
+
+test('start, stop and reload say how the server is afterwards', async () => {
+  expect(await hostler('stop', 'fixture')).toMatchObject({ code: 0, stdout: 'fixture: stopped\n' });
+  expect((await hostler('call', 'fixture', 'echo', '{"text":"x"}')).code).toBe(4);
+  expect(await hostler('start', 'fixture')).toMatchObject({ code: 0, stdout: 'fixture: ready\n' });
+  expect(await hostler('reload', 'fixture')).toMatchObject({ code: 0, stdout: 'fixture: asleep\n' });
+  expect((await hostler('start', 'nobody')).code).toBe(1);
+});
+
+test('tools of one server, without starting it for that', async () => {
+  await hostler('call', 'fixture', 'echo', '{"text":"x"}');
+  const { code, stdout } = await hostler('tools', '--server', 'fixture');
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^SERVER +TOOL +ARGUMENTS\nfixture +echo +text\nfixture +add +a b\n/);
+  // What the operator took out is there for nobody.
+  expect(stdout).not.toContain('exit');
+  const { stdout: json } = await hostler('tools', '--server', 'fixture', '--json');
+  const { tools, failed } = JSON.parse(json) as { tools: { server: string }[]; failed: unknown[] };
+  expect([tools.map(({ server }) => server), failed]).toEqual([Array(11).fill('fixture'), []]);
+});
+
+describe('why', () => {
+  const why = async (...args: string[]) =>
+    JSON.parse((await hostler('why', ...args, '--json')).stdout) as Record<string, never>;
+
+  test('by role: visible or hidden, by which rule, and what is left', async () => {
+    const seen = await why('fixture/echo', '--role', 'reader');
+    expect(seen).toMatchObject({
+      visible: true,
+      rule: "a rule of role 'reader' allows it",
+      budget: { calls: 5, left: 5 },
+      pin: { blocks: false },
+    });
+    const hidden = await why('fixture/add', '--role', 'reader');
+    expect(hidden).toMatchObject({ visible: false, call: { outcome: 'refused', code: 'denied' }, wouldStart: false });
+  });
+
+  test('for a person', async () => {
+    const { stdout } = await hostler('why', 'fixture/exit');
+    expect(stdout).toMatch(/^fixture\/exit +for the operator\nhidden +server 'fixture': .*tools\.deny/);
+    expect(stdout).toMatch(/\na call now +is refused: /);
+  });
+});
+
+describe('logs', () => {
+  test('tell what happened and what the server said, without its secrets and its terminal codes', async () => {
+    const follow = place.follow('logs', 'loud', '--follow');
+    await hostler('start', 'loud');
+    const heard = await eventually('its words', () => follow.stdout.includes('stderr') && follow.stdout);
+    expect(heard).toContain('my token=[REDACTED]');
+    expect(heard).not.toContain('abcdef123456');
+    // Filled in from the environment, whatever the variable is called.
+    expect(heard).toContain('and [REDACTED]');
+    expect(heard).not.toContain('by-no-name');
+    expect(heard).not.toContain('\u001b');
+    follow.child.kill('SIGINT');
+    expect((await follow.closed).code).toBe(0);
+    const { code, stdout } = await hostler('logs', 'loud');
+    expect([code, stdout]).toEqual([0, expect.stringContaining('hostler | ')]);
+  });
+
+  test('of a server that is not there', async () => {
+    expect((await hostler('logs', 'nobody')).code).toBe(1);
+  });
+});
+
+describe('status', () => {
+  test('for a script', async () => {
+    const { version, servers, dataDir } = JSON.parse((await hostler('status', '--json')).stdout) as {
+      version: string;
+      servers: StatusRow[];
+      dataDir: string;
+    };
+    expect([typeof version, dataDir]).toEqual(['string', place.dataDir]);
+    expect(servers.map(({ name }) => name)).toEqual(['fixture', 'loud', 'missing', 'off']);
+  });
+
+  test('for a person, and on and on', async () => {
+    const { stdout } = await hostler('status');
+    expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\nfixture +/);
+    expect(stdout).toMatch(/\noff +disabled /);
+    const watch = place.follow('status', '--watch');
+    const drawn = () => watch.stdout.split('SERVER').length - 1;
+    await eventually('the first picture', () => drawn() > 0);
+    await hostler('stop', 'fixture');
+    await eventually('the change', () => /\nfixture +stopped/.test(watch.stdout));
+    watch.child.kill('SIGINT');
+    expect((await watch.closed).code).toBe(0);
+  });
+});
+
+describe('doctor', () => {
+  test('finds what is broken, says what to do, and exits with 1', async () => {
+    const { code, stdout } = await hostler('doctor', '--config', place.config);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/\nok {6}server fixture: command \//);
+    expect(stdout).toMatch(/\nbroken {2}server missing: .*\n {8}install it, /);
+    expect(stdout).toMatch(/\nok {6}control socket: a Hostler is running \(pid \d+\)\n/);
+    expect(stdout).toMatch(/\nsomething is broken\n$/);
+  });
+
+  test('is content where nothing is', async () => {
+    const other = new Workplace();
+    other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
+    const { code, stdout } = await other.hostler('doctor', '--config', other.config, '--json');
+    await other.remove();
+    const { ok, findings } = JSON.parse(stdout) as { ok: boolean; findings: { check: string; level: string }[] };
+    expect([code, ok]).toEqual([0, true]);
+    expect(findings.map(({ check }) => check)).toEqual([
+      ...['node', 'configuration', 'server fixture', 'bubblewrap', 'data directory', 'control socket', 'port'],
+    ]);
+  });
+});

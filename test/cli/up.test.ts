@@ -1,0 +1,178 @@
+/**
+ * `hostler up` as a person or a script meets it: the line that says it serves, what it says when it cannot, and how it ends.
+ */
+import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { fixtureEntry, isAlive, Workplace } from './hostler-process.js';
+
+let place: Workplace;
+beforeEach(() => {
+  place = new Workplace();
+});
+afterEach(() => place.remove());
+
+describe('when it serves', () => {
+  test('stdout is one line of JSON, and everything else goes to stderr', async () => {
+    place.configure({ mcpServers: { bad: { comand: 'x' }, good: fixtureEntry() } });
+    const running = place.up();
+    const ready = await running.ready();
+    expect(Object.keys(ready)).toEqual(['ready', 'url', 'key', 'pid', 'dataDir']);
+    expect(ready).toMatchObject({ ready: true, pid: running.child.pid, dataDir: place.dataDir });
+    expect(ready.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
+    await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad: '));
+    // A key is for those who can read the file, and not for a log.
+    const told = `the key is in ${path.join(place.dataDir, 'key')}`;
+    await eventually('where the key is', () => running.stderr.includes(told));
+    expect(running.stderr).not.toContain(ready.key);
+    expect((await fetch(ready.url.replace('/mcp', '/healthz'))).status).toBe(200);
+    expect((await fetch(ready.url, { method: 'POST', body: '{}' })).status).toBe(401);
+    running.child.kill('SIGTERM');
+    const { code, stdout } = await running.closed;
+    expect([code, stdout.split('\n').length]).toEqual([0, 2]);
+  });
+
+  test('the data directory and all in it are for its user alone', async () => {
+    place.configure({});
+    await place.up().ready();
+    const modeOf = (file: string) => statSync(path.join(place.dataDir, file)).mode & 0o777;
+    expect([modeOf('.'), modeOf('control.sock'), modeOf('key')]).toEqual([0o700, 0o600, 0o600]);
+  });
+
+  test('the same key serves after a restart, and a socket that was left is replaced', async () => {
+    place.configure({});
+    const first = place.up();
+    const { key } = await first.ready();
+    first.child.kill('SIGKILL');
+    await first.closed;
+    expect(statSync(path.join(place.dataDir, 'control.sock')).isSocket()).toBe(true);
+    expect((await place.up().ready()).key).toBe(key);
+    expect((await place.hostler('status')).code).toBe(0);
+  });
+
+  test('over stdio, stdout belongs to the client, and its end is the end', async () => {
+    place.configure({});
+    const running = place.follow('up', '--config', place.config, '--stdio', '--json');
+    const line = await eventually('the line on stderr', () => running.stderr.includes('\n') && running.stderr);
+    expect(JSON.parse(line.split('\n')[0] as string)).toMatchObject({ ready: true, url: null });
+    running.child.stdin?.end();
+    expect(await running.closed).toMatchObject({ code: 0, stdout: '' });
+  });
+});
+
+describe('when it cannot serve it says why and what to do', () => {
+  const ended = async (...args: string[]) => {
+    const { code, stdout, stderr } = await place.up(...args).closed;
+    return { code, stdout, said: stderr };
+  };
+
+  test('a taken port is named, with the other choice', async () => {
+    place.configure({});
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const { port } = taken.address() as { port: number };
+    const { code, stdout, said } = await ended(`--port=${port}`);
+    taken.close();
+    expect([code, stdout]).toEqual([1, '']);
+    expect(said).toContain(`port ${port} of 127.0.0.1 is already in use`);
+    expect(said).toContain('--port 0');
+  });
+
+  test('a data directory that another one uses, with its pid', async () => {
+    place.configure({});
+    const { pid } = await place.up().ready();
+    const { code, said } = await ended();
+    expect([code, said]).toEqual([1, expect.stringContaining(`another Hostler (pid ${pid}) uses this data directory`)]);
+    expect(said).toContain('--data-dir');
+    expect((await place.hostler('status')).code).toBe(0);
+  });
+
+  test.each([
+    ['a broken text, with line and column', '{\n  "mcpServers": {},\n  oops\n}', /hostler\.json:3:3: /],
+    ['a key that is not known', '{ "mcpservers": {} }', /hostler\.json: mcpservers: is not a key/],
+  ])('%s', async (_name, text, message) => {
+    place.configure(text);
+    const { code, said } = await ended();
+    expect(said).toMatch(message);
+    expect(code).toBe(1);
+  });
+
+  test('no key, and others can reach it: wrong usage', async () => {
+    place.configure({});
+    const { code, said } = await ended('--auth', 'none', '--host', '0.0.0.0');
+    expect([code, said.includes('listen at 127.0.0.1 only')]).toEqual([2, true]);
+  });
+
+  test('no configuration at all, with an example of one', async () => {
+    const { code, stderr } = await place.follow('up').closed;
+    expect([code, stderr.includes('{"mcpServers": ')]).toEqual([1, true]);
+  });
+});
+
+describe('how it ends', () => {
+  test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('%s stops everything', async (signal) => {
+    place.configure({ mcpServers: { eager: { ...fixtureEntry(), lazy: false } } });
+    const running = place.up();
+    await running.ready();
+    const rows = await eventually('the server runs', async () => {
+      const { stdout } = await place.hostler('status', '--json');
+      const { servers } = JSON.parse(stdout) as { servers: { state: string; pid?: number }[] };
+      return servers[0]?.state === 'ready' && servers;
+    });
+    const pid = rows[0]?.pid as number;
+    expect(isAlive(pid)).toBe(true);
+    running.child.kill(signal);
+    expect((await running.closed).code).toBe(0);
+    expect(isAlive(pid)).toBe(false);
+    expect((await place.hostler('status')).code).toBe(1);
+  });
+
+  test('a second signal ends it at once, and what it started too', async () => {
+    const pidFile = path.join(place.folder, 'pid');
+    const stubborn = `echo $$ > '${pidFile}'; trap '' TERM; while :; do sleep 0.1; done`;
+    place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } } });
+    const running = place.up();
+    await running.ready();
+    const pid = await eventually('it runs', () => existsSync(pidFile) && Number(readFileSync(pidFile, 'utf8')));
+    running.child.kill('SIGINT');
+    await eventually('it says that it stops', () => running.stderr.includes('again to stop at once'));
+    running.child.kill('SIGINT');
+    expect((await running.closed).code).toBe(1);
+    await eventually('the server is gone', () => !isAlive(pid));
+  });
+});
+
+describe('the file is watched', () => {
+  test('an edit counts at once, and leaves alone what it does not change', async () => {
+    const pids = async () => {
+      const { stdout } = await place.hostler('status', '--json');
+      const { servers } = JSON.parse(stdout) as { servers: { name: string; pid?: number; state: string }[] };
+      return servers.every(({ state }) => state === 'ready') && new Map(servers.map(({ name, pid }) => [name, pid]));
+    };
+    const eager = { ...fixtureEntry(), lazy: false };
+    place.configure({ mcpServers: { stays: eager, goes: eager } });
+    await place.up().ready();
+    const before = await eventually('both run', pids);
+    place.configure({ mcpServers: { stays: eager, comes: eager } });
+    const after = await eventually('the new one runs', async () => {
+      const now = await pids();
+      return now !== false && now.has('comes') && now;
+    });
+    expect([[...after.keys()], after.get('stays')]).toEqual([['comes', 'stays'], before.get('stays')]);
+    await eventually('the old one is gone', () => !isAlive(before.get('goes') as number));
+  });
+
+  test('a broken edit changes nothing and is told', async () => {
+    place.configure({ mcpServers: { good: fixtureEntry() } });
+    const running = place.up();
+    await running.ready();
+    // As editors save: another file, renamed.
+    writeFileSync(`${place.config}.new`, '{ "mcpServers": ');
+    renameSync(`${place.config}.new`, place.config);
+    await eventually('it is told', () => running.stderr.includes('nothing else changed'));
+    expect(running.stderr).toMatch(/hostler\.json:1:17: /);
+    expect((await place.hostler('call', 'good', 'echo', '{"text":"still here"}')).stdout).toContain('still here');
+  });
+});

@@ -1,0 +1,55 @@
+/**
+ * Every example of docs/cli.md is a command that works, in the order of the page, and begins as the page says.
+ */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { commandSpecs } from '../../src/cli/commands.js';
+import { Running, Workplace } from '../cli/hostler-process.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const page = readFileSync(path.join(root, 'docs/cli.md'), 'utf8');
+
+/** The words of each command, and the first line that it prints by the page. */
+const examples = [...page.matchAll(/^\$ npx hostler (.+)\n(?:(?!\$ |```)(.+)\n)?/gm)].map(([, words = '', first]) => ({
+  words,
+  first,
+}));
+
+const place = new Workplace();
+beforeAll(async () => {
+  place.configure({
+    mcpServers: {
+      memory: {
+        command: process.execPath,
+        args: [path.join(root, 'node_modules/@modelcontextprotocol/server-memory/dist/index.js')],
+        env: { MEMORY_FILE_PATH: path.join(place.folder, 'memory.jsonl') },
+      },
+    },
+    roles: { guest: { allow: [] } },
+  });
+  await place.up().ready();
+});
+afterAll(() => place.remove());
+
+test('there is a chapter and an example for every command', () => {
+  for (const name of Object.keys(commandSpecs)) {
+    expect([name, new RegExp(`^## .*\\b${name}\\b`, 'm').test(page)]).toEqual([name, true]);
+    if (name !== 'up') expect([name, examples.some(({ words }) => words.startsWith(name))]).toEqual([name, true]);
+  }
+});
+
+test.each(examples)('$words', async ({ words, first }) => {
+  const argv = words.split(' ').concat(words.startsWith('doctor') ? ['--config', place.config] : []);
+  const { code, stdout } = await new Running(argv, { HOSTLER_DATA_DIR: place.dataDir }).closed;
+  expect([code, stdout === '']).toEqual([0, false]);
+  // Numbers and times are those of another day.
+  const shape = (line: string) =>
+    line
+      .replace(/\d[\d.:TZ-]*/g, 'N')
+      .replace(/\bhttp\S+/g, 'URL')
+      .replace(/ +/g, ' ')
+      .trimEnd();
+  if (first !== undefined) expect(stdout.split('\n').map(shape)).toContain(shape(first));
+});
