@@ -179,6 +179,8 @@ class JoinedGateway implements Gateway {
 
   async #close(drainMs: number): Promise<void> {
     for (const end of this.#ends) end();
+    // First, while there is somebody to tell: who listens hears that it is over.
+    this.#joined.router.close?.();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close())]);
   }
 
