@@ -83,10 +83,11 @@ function send(
     exchange,
     server,
     send: async (added) => {
-      const answer = await upstreams.call(server, tool, args, { ...route.options, ...added });
+      const answer = await upstreams.call(server, tool, args, route.optionsWith(added));
       return { kind: 'result', bytes: answer.bytes, era: eraOf(answer) ?? facts.of(server).era };
     },
     identity: () => identityOf(method, server, tool, args),
+    serverEra: facts.of(server).knownEra,
     inputResponses: isModern ? members[3] : undefined,
     requestState,
     onMoved: (to) => route.moveTo(to),

@@ -6,6 +6,7 @@
  * Invariant: every exchange is ended exactly once, by `succeed` or `fail`; what is told to it afterwards is dropped, and so
  * is what is told to one whose client has gone.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Principal } from '../policy/call.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
@@ -50,7 +51,7 @@ export interface RpcFailure {
 /** What an ask costs its client at most. */
 export interface AskLimits {
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
 }
 
 export interface Exchange {
@@ -66,7 +67,7 @@ export interface Exchange {
    * Aborts when nobody waits for the answer any more: cancelled by the client, its stream closed (modern), its session over.
    * A legacy client's lost stream is no cancel.
    */
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
   /** Tells the client something that belongs to this request: progress, logs. */
   notify(method: string, params: JsonText): void;
   /**
@@ -81,7 +82,7 @@ export interface Exchange {
 
 /** A legacy session as long as it lives: where a client hears what belongs to none of its requests. */
 export interface ClientSession extends Client {
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
   notify(method: string, params: JsonText | undefined): void;
 }
 

@@ -78,10 +78,11 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
       exchange,
       server,
       send: async (added) => {
-        const answer = await parts.upstreams.request(server, method, sent, { ...route.options, ...added });
+        const answer = await parts.upstreams.request(server, method, sent, route.optionsWith(added));
         return { kind: answer.kind, bytes: answer.bytes, era: eraOf(answer) ?? parts.facts.of(server).era };
       },
       identity: () => identityOf(method, server, sent),
+      serverEra: parts.facts.of(server).knownEra,
       inputResponses: isModern ? members[4] : undefined,
       requestState,
       onMoved: (to) => route.moveTo(to),

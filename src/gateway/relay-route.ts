@@ -4,6 +4,7 @@
  */
 import type { HostRequestOptions } from '../host/host-interface.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
+import type { BridgeOptions } from './bridge/bridge-ports.js';
 import type { Exchange } from './exchange.js';
 import { isWanted, type LogLevel, type LogLevels } from './log-levels.js';
 import { editMembers } from './object-splice.js';
@@ -11,32 +12,45 @@ import { LOG_LEVEL, noMeta, type RequestMeta, readMeta } from './request-meta.js
 import type { Speaker } from './server-facts.js';
 import { uniqueMembers } from './unique-members.js';
 
-type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
-
 const logged = 'notifications/message';
 
 /** A request on its way to a server, and the exchange that waits for it: another one, when a parked call goes on. */
 export class RelayRoute {
-  readonly options: HostRequestOptions;
   readonly #levels: LogLevels;
+  readonly #first: Exchange;
+  readonly #meta: string | undefined;
+  readonly #onProgress: HostRequestOptions['onProgress'];
+  readonly #onServerNotification: HostRequestOptions['onServerNotification'];
   #exchange: Exchange;
   #token: string | undefined;
   #level: LogLevel | undefined;
 
   constructor(exchange: Exchange, meta: RequestMeta, speaker: Speaker, levels: LogLevels) {
-    const { client, signal } = exchange;
     this.#levels = levels;
+    this.#first = exchange;
     this.#exchange = exchange;
     this.#token = meta.progressToken;
     this.#level = this.#levelOf(exchange, meta);
-    const options: Writable<HostRequestOptions> = { principal: client.principal, signal, instance: client.id };
-    const said = metaFor(speaker, meta.forwarded, this.#level);
-    if (said !== undefined) options.meta = said;
-    if (this.#token !== undefined) options.onProgress = (params) => this.#progress(params);
-    if (client.era === 'legacy' || this.#level !== undefined) {
-      options.onServerNotification = (method, params) => this.#said(method, params);
-    }
-    this.options = options;
+    this.#meta = metaFor(speaker, meta.forwarded, this.#level);
+    this.#onProgress = this.#token === undefined ? undefined : (params) => this.#progress(params);
+    const isTold = exchange.client.era === 'legacy' || this.#level !== undefined;
+    this.#onServerNotification = isTold ? (method, params) => this.#said(method, params) : undefined;
+  }
+
+  /** With what the bridge adds. Written out: copying members would cost more than the rest of this. */
+  optionsWith({ members, capabilities, onServerRequest, signal }: BridgeOptions): HostRequestOptions {
+    const { client } = this.#first;
+    return {
+      principal: client.principal,
+      instance: client.id,
+      signal: signal ?? this.#first.signal,
+      meta: this.#meta,
+      members,
+      capabilities,
+      onProgress: this.#onProgress,
+      onServerRequest,
+      onServerNotification: this.#onServerNotification,
+    };
   }
 
   /** From now on this exchange waits for it; progress and logs are told as it asks for them. */

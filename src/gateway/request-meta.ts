@@ -23,17 +23,21 @@ export interface RequestMeta {
 export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
 const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
-/** Undefined: it is not an object, or says something twice. */
+/** The protocol knows a handful, and clients add few. */
+const membersMax = 64;
+
+/** Undefined: it is not an object, says something twice, or more than anybody would. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   if (!meta) return noMeta;
   let progressToken: string | undefined;
   let logLevel: LogLevel | undefined;
   let forwarded = '';
-  const seen = new Set<string>();
+  // A list: there are two or three, and a set would cost more than looking through them.
+  const seen: string[] = [];
   const after = eachMember(meta, 0, meta.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     const key = readString(meta, keyStart, keyEnd);
-    if (seen.has(key)) return false;
-    seen.add(key);
+    if (seen.length >= membersMax || seen.includes(key)) return false;
+    seen.push(key);
     if (!ownKeys.has(key)) {
       forwarded += `${forwarded === '' ? '' : ','}${meta.toString('utf8', keyStart - 1, valueEnd)}`;
     } else if (key === 'progressToken') {

@@ -4,6 +4,8 @@ import type { Upstreams } from './upstreams.js';
 
 export interface Speaker {
   readonly era: Era;
+  /** Undefined: it was never seen. */
+  readonly knownEra: Era | undefined;
   /** One JSON object. */
   readonly info: string;
 }
@@ -18,7 +20,7 @@ export class ServerFacts {
   constructor(upstreams: Upstreams, gatewayInfo: string) {
     this.#upstreams = upstreams;
     this.gatewayInfo = gatewayInfo;
-    this.#unknown = { era: 'legacy', info: gatewayInfo };
+    this.#unknown = { era: 'legacy', knownEra: undefined, info: gatewayInfo };
   }
 
   /** Of a server that was never seen the words are taken for those of the legacy era, in which nothing marks them. */
@@ -27,7 +29,11 @@ export class ServerFacts {
     if (kept) return kept;
     const facts = this.#upstreams.known(server)?.facts;
     if (!facts) return this.#unknown;
-    const speaker = { era: facts.era, info: facts.serverInfo?.toString('utf8') ?? this.gatewayInfo };
+    const speaker = {
+      era: facts.era,
+      knownEra: facts.era,
+      info: facts.serverInfo?.toString('utf8') ?? this.gatewayInfo,
+    };
     this.#speakers.set(server, speaker);
     return speaker;
   }

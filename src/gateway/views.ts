@@ -42,7 +42,11 @@ export class Views {
   }
 
   has(endpoint: EndpointId, principal: Principal): boolean {
-    return endpoint.kind === 'all' || this.#serversOf(endpoint, principal).length > 0;
+    if (endpoint.kind === 'all') return true;
+    // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
+    const kept = this.#kept.get(viewKey(endpoint, principal));
+    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision) return true;
+    return this.#serversOf(endpoint, principal).length > 0;
   }
 
   of(endpoint: EndpointId, principal: Principal): View {

@@ -3,7 +3,9 @@
  * Not here: what each stage decides (policy/), sending (dispatch.ts), what operators hear of it (audit.ts).
  * Invariant: whatever a caller hands in, it gets one promise, which settles once.
  */
+
 import type { ServerDefinition } from '../config/server-definition.js';
+import { type CancelSignal, isCancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
@@ -140,7 +142,7 @@ class CallUnderWay implements Call {
   readonly tool: string;
   readonly args: JsonText;
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
   readonly attempt: number;
@@ -239,7 +241,7 @@ function invalidRequest(server: string, tool: string, options: HostCallOptions):
   if (typeof tool !== 'string') return wrong('tool', 'is not a string', 'give the name of a tool');
   if (deadlineMs !== undefined && !(typeof deadlineMs === 'number' && !Number.isNaN(deadlineMs)))
     return wrong('deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
-  if (signal !== undefined && !(signal instanceof AbortSignal))
+  if (signal !== undefined && !isCancelSignal(signal))
     return wrong('signal', 'is not an AbortSignal', 'give the signal of an AbortController');
   return undefined;
 }

@@ -7,6 +7,7 @@
  * Invariants: whoever asks sees only tools that it may call, wherever they come from; of two readings of a server's tools the
  * one that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it says.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
@@ -198,7 +199,7 @@ export class Catalogue {
     throw refused;
   }
 
-  async #items(question: ListQuestion, deadlineMs: number, signal: AbortSignal | undefined): Promise<KeptItem[]> {
+  async #items(question: ListQuestion, deadlineMs: number, signal: CancelSignal | undefined): Promise<KeptItem[]> {
     const { server, method, uri, principal } = question;
     const { clock, serverOf, alive } = this.#parts;
     const managed = serverOf(server);

@@ -4,6 +4,7 @@
  * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and nobody was
  * asked anything because of it.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -65,7 +66,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   readonly #parts: DispatchParts;
   // What the session is asked with is read from here: it costs no object of its own.
   deadlineAtMs = 0;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
   nowMs = 0;
   byMs = 0;
@@ -125,18 +126,17 @@ class Dispatch implements CallOptions, DeadlineExtension {
     });
   }
 
-  #relayed(relay: CallRelay): Partial<CallOptions> {
-    const { onServerRequest, onServerNotification } = relay;
-    const onAsked: CallRelay['onServerRequest'] = (request) => {
-      this.#wasAsked = true;
-      onServerRequest?.(request);
-    };
-    return { relay, onServerRequest: onServerRequest && onAsked, onServerNotification };
-  }
-
+  /** Written out: copying members would cost more than the rest of this. */
   #relaying(relay: CallRelay): CallOptions {
     const { deadlineAtMs, signal, onProgress, nowMs } = this;
-    return { deadlineAtMs, signal, onProgress, nowMs, extend: this, ...this.#relayed(relay) };
+    const { onServerRequest: ask, onServerNotification } = relay;
+    const onServerRequest: CallRelay['onServerRequest'] =
+      ask &&
+      ((request) => {
+        this.#wasAsked = true;
+        ask(request);
+      });
+    return { deadlineAtMs, signal, onProgress, nowMs, extend: this, relay, onServerRequest, onServerNotification };
   }
 
   /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */

@@ -1,7 +1,9 @@
 /**
  * What goes into a Host and what comes out of it: the types an embedder meets.
  */
+
 import type { ServerDefinition } from '../config/server-definition.js';
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
@@ -65,35 +67,35 @@ export interface HostOptions {
  */
 export interface RelayOptions {
   /** Members of the caller's `_meta`. The keys of the envelope and `progressToken` are never among them. */
-  readonly meta?: string;
+  readonly meta?: string | undefined;
   /** Further members of `params`, such as `inputResponses` and `requestState`. A call that has any is neither kept nor shared. */
-  readonly members?: string;
+  readonly members?: string | undefined;
   /** What a modern server is told that its client can do, instead of what this host can: one JSON object. */
-  readonly capabilities?: string;
+  readonly capabilities?: string | undefined;
   /** The server asks for something, and this request is surely the cause. Whoever is told answers it. */
-  readonly onServerRequest?: (request: InboundRequest) => void;
+  readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
   /** What else the server says that surely belongs to this request, such as logs. Progress goes to `onProgress`. */
-  readonly onServerNotification?: (method: string, params: Buffer | undefined) => void;
+  readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
   /** Whose own instance is meant, of a server with `isolation: "per-client"`. Ignored by shared ones. */
-  readonly instance?: string;
+  readonly instance?: string | undefined;
 }
 
 export interface HostCallOptions extends RelayOptions {
-  readonly principal?: Principal;
-  readonly signal?: AbortSignal;
+  readonly principal?: Principal | undefined;
+  readonly signal?: CancelSignal | undefined;
   /** How long it may take from now, waiting included. Absent: as long as its server may be silent, progress moving that, at most 10 min. */
   readonly deadlineMs?: number;
   readonly idempotencyKey?: string;
-  readonly onProgress?: (params: Buffer) => void;
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
   readonly attempt?: number;
 }
 
 /** A request other than a tool call, such as `prompts/get` or `completion/complete`. */
 export interface HostRequestOptions extends RelayOptions {
-  readonly principal?: Principal;
-  readonly signal?: AbortSignal;
+  readonly principal?: Principal | undefined;
+  readonly signal?: CancelSignal | undefined;
   readonly deadlineMs?: number;
-  readonly onProgress?: (params: Buffer) => void;
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
 }
 
 /** What a server said of itself when it was last connected. */
@@ -145,7 +147,7 @@ export interface HostTool {
 
 export interface ListOptions {
   readonly principal?: Principal;
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
   /** How long it may take from now, waiting included; 10 s for a list and 60 s for a resource when absent. */
   readonly deadlineMs?: number;
 }

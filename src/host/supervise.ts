@@ -2,10 +2,12 @@
  * Definition → supervisor: how the machine that keeps a server running is given a real server to keep.
  * All servers of a host share one gate for starts and one guard against faults of the whole host.
  */
+
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
 import type { HostError } from '../kernel/errors.js';
@@ -128,7 +130,7 @@ function eventsFor({ onEvent }: OfClient): Emitter<SupervisorEvents> {
 interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly definition: ServerDefinition;
   readonly run: number;
-  readonly limits: { readonly deadlineAtMs: number; readonly signal: AbortSignal };
+  readonly limits: { readonly deadlineAtMs: number; readonly signal: CancelSignal };
   readonly onLost: (error: HostError) => void;
   /** False: it is there for one client only. */
   readonly isShared: boolean;

@@ -2,7 +2,9 @@
  * Time as an argument. Only `systemClock` reads the real clock.
  * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
  */
+
 import { performance } from 'node:perf_hooks';
+import type { CancelSignal } from './cancel-signal.js';
 
 export type Cancel = () => void;
 
@@ -35,7 +37,7 @@ export const systemClock: Clock = {
 };
 
 /** Resolves after `delayMs` on the given clock, or at once when `signal` aborts. */
-export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+export function sleep(clock: Clock, delayMs: number, signal?: CancelSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const done = () => {

@@ -9,6 +9,7 @@
  * Invariant: exactly one outcome is told for each call, now or later. A stage throws only before it has taken anything that
  * is to be given back, and then tells nothing.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
 import type { Era } from '../wire/channel.js';
@@ -51,7 +52,7 @@ export interface Call {
   readonly args: JsonText;
   /** On the host's clock; waiting anywhere on the way counts. */
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
   /** How often the caller itself has sent this call before; above 0 nothing is repeated here. */

@@ -3,12 +3,13 @@
  * waits in the same queue as whoever calls a lot.
  * Invariant: each place that is taken is given back once, whatever the reading ends with.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Call, Principal } from './call.js';
 import type { CallSlots } from './concurrency.js';
 
 export interface SlotLimits {
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
 }
 
 /** What is asked, as far as the queue wants to know. */

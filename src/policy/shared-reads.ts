@@ -7,6 +7,7 @@
  * Invariants: joining and starting are decided in one tick; a caller waits no longer than its own deadline; nobody is given
  * the answer to a question that was sent before the version it asked in.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 
@@ -22,7 +23,7 @@ const callersPerFlightMax = 10_000;
 
 export interface Reader {
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
   /** Of what is read, now. An answer is good for whoever asks in the version in which its question was sent. */
   readonly version: () => number;
   /** What it is told when it leaves before the end. */
@@ -31,7 +32,7 @@ export interface Reader {
 
 export interface ReadLimits {
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
   /** To be called in the tick in which the question is sent; returns the version. */
   readonly sending: () => number;
 }

@@ -9,6 +9,7 @@
  * - After an attempt the token that is then current gets no other before `pauseMs` have passed, however often it is refused.
  * - Tables hold the current token only, one entry for each kind of refusal. Keys are hashes.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import {
@@ -37,7 +38,7 @@ export interface AuthRecoveryOptions {
 /** Whoever asks, and how long they wait. */
 export interface AuthLimits {
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
 }
 
 /** `needed`: the server refused the token. `recovered`: there is another one. `failed`: somebody has to log in. */

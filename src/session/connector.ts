@@ -3,7 +3,9 @@
  * its children, what it has learnt about eras, and the secrets it must never show.
  * Invariant: after `close` nothing that was opened here is left.
  */
+
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
@@ -41,7 +43,7 @@ export interface ConnectorOptions {
 
 export interface ConnectOptions {
   readonly startTimeoutMs?: number;
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
   readonly handlers?: SessionHandlers;
   /** HTTP: what each request is authorized with, beside the headers of the definition. */
   readonly tokens?: TokenSource;

@@ -9,6 +9,7 @@
  *
  * Invariant: asking changes nothing. What was agreed is put in force once, by `enter`, when the verdict is there.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Era } from '../wire/channel.js';
@@ -37,7 +38,7 @@ export interface Negotiation {
   readonly texts: ClientTexts;
   readonly clock: Clock;
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly remembered: Era | undefined;
   readonly clean: (text: string) => string;
 }

@@ -5,6 +5,7 @@
  * Invariant: whatever fails on the way, nothing that was opened is left behind, and `handlers.closed` is told of a session
  * only, never of an attempt.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, Era } from '../wire/channel.js';
@@ -18,7 +19,7 @@ import type { EraMemory } from './versions.js';
 
 export interface OpenLimits {
   readonly deadlineAtMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
 }
 
 export type Variant = 'default' | 'http-sse';
@@ -40,7 +41,7 @@ export interface OpenSessionOptions {
   readonly onlyEra?: Era | undefined;
   /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
   /** False: it is there for one client only; true when absent. */
   readonly isShared?: boolean | undefined;
   readonly handlers?: SessionHandlers | undefined;

@@ -5,6 +5,7 @@
  * Invariant: the only requests repeated here are those the server itself refused before doing anything: for an unknown
  * session, or for mismatched headers.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
@@ -27,7 +28,7 @@ import { MODERN_ERRORS } from './versions.js';
 export interface CallOptions extends CauseHandlers {
   /** On the session's clock. */
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
   /** Params of each progress notification, raw. Asking for progress sends a token. */
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   /** Lets progress move the deadline. */

@@ -7,6 +7,7 @@
  * Invariants: events are taken one at a time, in order, each in the tick it arrives in; there is at most one run, one timer
  * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
 import { type HostError, toRemember } from '../kernel/errors.js';
@@ -87,7 +88,7 @@ export class Supervisor<C extends Connection> {
    * A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. `waitMs`: how soon; a caller is
    * better told that a server is slow than kept waiting.
    */
-  acquire(deadlineAtMs: number, signal?: AbortSignal, waitMs = this.#options.waitMs ?? 5_000): Promise<Acquired<C>> {
+  acquire(deadlineAtMs: number, signal?: CancelSignal, waitMs = this.#options.waitMs ?? 5_000): Promise<Acquired<C>> {
     const acquired = this.#acquired;
     // It may be over although nobody has told us yet.
     const closedBy = acquired?.connection.closedBy;

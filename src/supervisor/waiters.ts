@@ -3,6 +3,7 @@
  * One timer for all of them, none while nobody waits; however many wait, they cost the server nothing.
  * Invariant: each waiter is settled exactly once and then gone from the table, with its listener on the caller's signal.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import { keepAlive } from '../kernel/keep-alive.js';
@@ -16,7 +17,7 @@ export interface WaiterErrors {
 
 interface Waiter<T> {
   readonly untilMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly onAbort: () => void;
   readonly resolve: (value: T) => void;
   readonly reject: (error: HostError) => void;
@@ -42,7 +43,7 @@ export class Waiters<T> {
     return this.#waiting.size;
   }
 
-  wait(untilMs: number, signal: AbortSignal | undefined): Promise<T> {
+  wait(untilMs: number, signal: CancelSignal | undefined): Promise<T> {
     if (signal?.aborted) return Promise.reject(this.#errors.cancelled());
     if (untilMs <= this.#clock.nowMs()) return Promise.reject(this.#errors.late());
     if (this.#waiting.size >= this.#max) return Promise.reject(this.#errors.full());

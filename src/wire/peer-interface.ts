@@ -1,6 +1,7 @@
 /**
  * What goes into a peer and what comes out of it.
  */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { CauseHandlers, DeadlineExtension } from './attribution.js';
 import type { HttpFacts } from './channel.js';
@@ -21,7 +22,7 @@ export interface Answer {
 export interface RequestOptions extends CauseHandlers {
   /** On the peer's clock. Waiting to be written counts. */
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
   /** Params of each progress notification, raw. The token of a request is its id (`nextId`), and must stand in its params. */
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   readonly extend?: DeadlineExtension | undefined;

@@ -2,7 +2,9 @@
  * Between the router, which knows where a request goes, and the bridge, which knows how the two eras ask for more: a server
  * may need something of the client before it can answer.
  */
+
 import type { RelayOptions } from '../../host/host-interface.js';
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Era } from '../../wire/channel.js';
 import type { Exchange } from '../exchange.js';
 
@@ -16,7 +18,7 @@ export interface Relayed {
 /** What the bridge adds to a request; the router adds the rest. */
 export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'> {
   /** When it is there, this and not the exchange's own ends the call upstream: a parked call outlives its first exchange. */
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
 }
 
 /** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
@@ -26,7 +28,7 @@ export interface BridgedRequest {
   readonly exchange: Exchange;
   readonly server: string;
   /** As last known; absent: not known. A modern server never asks in the middle of a call, and nothing is prepared for it. */
-  readonly serverEra?: Era;
+  readonly serverEra?: Era | undefined;
   readonly send: SendUpstream;
   /** The bytes that make it this request and no other: method, name or URI, arguments. Only a bridge that seals state asks. */
   readonly identity: () => Buffer;

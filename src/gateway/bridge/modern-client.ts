@@ -53,12 +53,12 @@ export function relayModern(request: BridgedRequest, ports: ModernPorts): Promis
 function sendFirst(request: BridgedRequest, ports: ModernPorts, members: string | undefined): Promise<Relayed> {
   const { client } = request.exchange;
   const capabilities = carriedCapabilities(client, true);
-  const options: BridgeOptions = members === undefined ? { capabilities } : { capabilities, members };
+  const options: BridgeOptions = { capabilities, members };
   const seal = (kind: StateKind, text: string) => ports.seal.seal(kind, text, ownerOf(request));
   const tell = (relayed: Relayed) => told(request, relayed, seal);
   // Nothing is parked where nobody can be asked or nothing asks: the plain way costs no signal of its own.
   if (!canBeAsked(client.capabilities) || request.serverEra === 'modern')
-    return request.send({ ...options, onServerRequest: (inbound) => refuse(inbound, client) }).then(tell);
+    return request.send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) }).then(tell);
   const { clock, calls } = ports;
   return new ParkedCall(request, { clock, calls, tell, seal: (handle) => seal('parked', handle) }).start(options);
 }

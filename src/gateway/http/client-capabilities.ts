@@ -15,20 +15,26 @@ export class SaidCapabilities implements ClientCapabilities {
     this.raw = isObject(raw) ? raw : none;
   }
 
+  /** Most clients say nothing, with every request. */
+  get #isEmpty(): boolean {
+    return this.raw.length === none.length;
+  }
+
   get elicitation(): boolean {
-    return isObject(memberBytes(this.raw, 'elicitation'));
+    return !this.#isEmpty && isObject(memberBytes(this.raw, 'elicitation'));
   }
 
   get elicitationUrl(): boolean {
+    if (this.#isEmpty) return false;
     const elicitation = memberBytes(this.raw, 'elicitation');
     return isObject(elicitation) && isObject(memberBytes(elicitation, 'url'));
   }
 
   get sampling(): boolean {
-    return isObject(memberBytes(this.raw, 'sampling'));
+    return !this.#isEmpty && isObject(memberBytes(this.raw, 'sampling'));
   }
 
   get roots(): boolean {
-    return isObject(memberBytes(this.raw, 'roots'));
+    return !this.#isEmpty && isObject(memberBytes(this.raw, 'roots'));
   }
 }

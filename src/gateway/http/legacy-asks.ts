@@ -3,6 +3,7 @@
  * Invariants: ids are ours and count up; an answer is given once, to the question whose id it carries, in this session only;
  * every question ends by its deadline.
  */
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
 import type { Envelope } from '../../wire/envelope.js';
@@ -36,7 +37,13 @@ export class LegacyAsks {
   }
 
   /** `gone` aborts when the request it belongs to is over. */
-  ask(tell: Tell, method: string, params: JsonText | undefined, limits: AskLimits, gone: AbortSignal): Promise<Answer> {
+  ask(
+    tell: Tell,
+    method: string,
+    params: JsonText | undefined,
+    limits: AskLimits,
+    gone: CancelSignal,
+  ): Promise<Answer> {
     return new Promise((resolve, reject) => {
       if (this.#open.size >= this.#max)
         return reject(failed('overloaded', `the client owes ${this.#max} answers already`));

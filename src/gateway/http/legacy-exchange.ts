@@ -2,6 +2,7 @@
  * One request of a legacy session. Its client may be asked things, on the stream of this request.
  * Invariants: ended once; cancelled only by `notifications/cancelled` or the end of its session, never by a lost connection.
  */
+import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
@@ -40,7 +41,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
   readonly #desk: ExchangeDesk;
   readonly #reply: LegacyReply;
   readonly #admit: Admit | undefined;
-  #abort: AbortController | undefined;
+  #abort: Cancellation | undefined;
   #isOpen = true;
   #isCancelled = false;
 
@@ -59,10 +60,10 @@ export class LegacyExchange implements Exchange, OpenExchange {
     desk.open.add(this);
   }
 
-  get signal(): AbortSignal {
-    this.#abort ??= new AbortController();
+  get signal(): CancelSignal {
+    this.#abort ??= new Cancellation();
     if (this.#isCancelled) this.#abort.abort();
-    return this.#abort.signal;
+    return this.#abort;
   }
 
   notify(method: string, params: JsonText): void {

@@ -3,7 +3,9 @@
  * events that ends with it.
  * Invariants: ended once; a client that closes its response has cancelled; after either, nothing is written.
  */
+
 import type { ServerResponse } from 'node:http';
+import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Client, Exchange, RpcFailure } from '../exchange.js';
 import type { ExchangeDesk } from './exchange-desk.js';
@@ -26,7 +28,7 @@ export class ModernExchange implements Exchange, OpenExchange {
   readonly #response: ServerResponse;
   readonly #desk: ExchangeDesk;
   #stream: SseStream | undefined;
-  #abort: AbortController | undefined;
+  #abort: Cancellation | undefined;
   #state: 'open' | 'answered' | 'gone' = 'open';
 
   constructor(
@@ -53,10 +55,10 @@ export class ModernExchange implements Exchange, OpenExchange {
     return this.method === listenMethod;
   }
 
-  get signal(): AbortSignal {
-    this.#abort ??= new AbortController();
+  get signal(): CancelSignal {
+    this.#abort ??= new Cancellation();
     if (this.#state === 'gone') this.#abort.abort();
-    return this.#abort.signal;
+    return this.#abort;
   }
 
   notify(method: string, params: JsonText): void {

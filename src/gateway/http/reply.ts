@@ -19,6 +19,22 @@ export function textBytes(parts: readonly JsonText[]): number {
   return bytes;
 }
 
+/**
+ * The parts as one text of Latin-1, a letter for each byte: written as such it is the same bytes, and Node sends a text together
+ * with its head in one piece, where a buffer goes after it in a second.
+ */
+export function joinedLatin1(parts: readonly JsonText[]): string {
+  let text = '';
+  for (const part of parts) text += typeof part === 'string' ? latin1(part) : bytesOf(part).toString('latin1');
+  return text;
+}
+
+/** Nearly every text of ours is ASCII and stays as it is. */
+const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
+const isAscii = /^[\x00-\x7f]*$/;
+const bytesOf = (bytes: Uint8Array): Buffer =>
+  bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
 /** The parts as one text, in a buffer of exactly `bytes`. */
 export function joined(parts: readonly JsonText[], bytes: number): Buffer {
   const text = Buffer.allocUnsafe(bytes);
@@ -43,7 +59,7 @@ export function writeJson(
   if (response.destroyed || response.headersSent) return;
   const bytes = textBytes(parts);
   response.writeHead(status, ['Content-Type', 'application/json', 'Content-Length', String(bytes), ...headers]);
-  if (bytes <= joinedBytesMax) response.end(joined(parts, bytes));
+  if (bytes <= joinedBytesMax) response.end(joinedLatin1(parts), 'latin1');
   else {
     response.cork();
     for (const part of parts) response.write(part);

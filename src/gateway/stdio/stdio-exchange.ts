@@ -3,6 +3,7 @@
  * Invariants: as every Exchange, it is ended once; a cancelled one is not heard of again.
  */
 
+import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import type { AskLimits, Client, Exchange, RpcFailure } from '../exchange.js';
@@ -40,7 +41,7 @@ export class StdioExchange implements Exchange {
   readonly ask: Exchange['ask'];
   readonly request: Request;
   readonly #pipe: Pipe;
-  #abort: AbortController | undefined;
+  #abort: Cancellation | undefined;
   #state: 'open' | 'succeeded' | 'failed' | 'cancelled' = 'open';
 
   constructor(pipe: Pipe, client: Client, request: Request, startedAtMs: number) {
@@ -55,10 +56,10 @@ export class StdioExchange implements Exchange {
   }
 
   /** Made when it is first asked for: most requests are answered before anybody does. */
-  get signal(): AbortSignal {
-    this.#abort ??= new AbortController();
+  get signal(): CancelSignal {
+    this.#abort ??= new Cancellation();
     if (this.#state === 'cancelled') this.#abort.abort();
-    return this.#abort.signal;
+    return this.#abort;
   }
 
   get isOpen(): boolean {

@@ -6,7 +6,9 @@
  * Invariants: POSTs go only to the origin the operator configured, whatever address the server names. What the server
  * says before anyone listens is bounded, and dropped before it has named that address.
  */
+
 import type { Dispatcher } from 'undici';
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
@@ -32,7 +34,7 @@ import { statusError } from './status-error.js';
 export interface OpenLimits {
   /** On the clock of the dependencies. */
   readonly deadlineAtMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: CancelSignal | undefined;
 }
 
 const openTimeoutMsDefault = 30_000;

@@ -61,12 +61,13 @@ export class OutboundQueue {
     frame.phase = 'queued';
     this.#queued.push(frame);
     this.#queuedBytes += frame.bytes;
-    // Otherwise at the end of the tick. By then the server would have nothing to do, and the two would wait in turns.
+    // Otherwise when everything that came in has been looked at: requests of many clients come one by one, each in a tick of
+    // its own. Not all of them wait for that: the server would have nothing to do meanwhile, and the two would wait in turns.
     if (this.#waiting >= frame.batch) {
       this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
-      process.nextTick(this.#flushTick);
+      setImmediate(this.#flushTick);
     }
     return undefined;
   }

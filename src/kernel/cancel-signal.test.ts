@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import { Cancellation, isCancelSignal } from './cancel-signal.js';
+
+test('listeners hear it once and in order; who was taken off, or comes later, does not', () => {
+  const heard: string[] = [];
+  const cancellation = new Cancellation();
+  const gone = () => heard.push('gone');
+  const first = () => heard.push('first');
+  cancellation.addEventListener('abort', first);
+  cancellation.addEventListener('abort', first);
+  cancellation.addEventListener('abort', gone);
+  cancellation.addEventListener('abort', () => heard.push('third'));
+  cancellation.removeEventListener('abort', gone);
+  expect([cancellation.aborted, heard]).toEqual([false, []]);
+  cancellation.abort();
+  cancellation.abort();
+  cancellation.addEventListener('abort', () => heard.push('late'));
+  expect([cancellation.aborted, heard]).toEqual([true, ['first', 'third']]);
+});
+
+test('one that takes itself off lets another have its place, and the order holds', () => {
+  const heard: string[] = [];
+  const cancellation = new Cancellation();
+  const first = () => heard.push('first');
+  cancellation.addEventListener('abort', first);
+  cancellation.addEventListener('abort', () => heard.push('second'));
+  cancellation.removeEventListener('abort', first);
+  cancellation.addEventListener('abort', () => heard.push('third'));
+  cancellation.abort();
+  expect(heard).toEqual(['second', 'third']);
+});
+
+test('what a listener does to the others while they hear it changes nothing', () => {
+  const heard: string[] = [];
+  const cancellation = new Cancellation();
+  const second = () => heard.push('second');
+  cancellation.addEventListener('abort', () => {
+    cancellation.removeEventListener('abort', second);
+    cancellation.addEventListener('abort', () => heard.push('never'));
+    heard.push('first');
+  });
+  cancellation.addEventListener('abort', second);
+  cancellation.abort();
+  expect(heard).toEqual(['first', 'second']);
+});
+
+test.each([
+  [new Cancellation(), true],
+  [new AbortController().signal, true],
+  [{ aborted: false, addEventListener: () => {} }, false],
+  [undefined, false],
+  ['signal', false],
+])('%s is one: %s', (value, isOne) => {
+  expect(isCancelSignal(value)).toBe(isOne);
+});
