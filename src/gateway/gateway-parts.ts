@@ -115,13 +115,13 @@ export interface GatewayParts {
 }
 
 export const defaultParts: GatewayParts = {
-  router: async () => (await import('./router.js')).createRouter,
+  router: async () => (await import('./routing/router.js')).createRouter,
   bridge: async () => (await import('./bridge/bridge.js')).createBridge,
   http: async () => (await import('./http/http-ingress.js')).createHttpIngress,
   stdio: async () => (await import('./stdio/stdio-ingress.js')).createStdioIngress,
-  keyring: async () => (await import('./keys.js')).Keyring,
+  keyring: async () => (await import('./keys/keys.js')).Keyring,
   parseKeys: async () => (await import('../config/keys.js')).parseKeys,
-  localKey: async () => (await import('./local-key.js')).readOrMakeLocalKey,
-  metrics: async () => (await import('./metrics.js')).createMetrics,
-  health: () => import('./health.js'),
+  localKey: async () => (await import('./keys/local-key.js')).readOrMakeLocalKey,
+  metrics: async () => (await import('./metrics/metrics.js')).createMetrics,
+  health: () => import('./metrics/health.js'),
 };

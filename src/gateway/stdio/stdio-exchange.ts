@@ -6,7 +6,7 @@
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import type { AskLimits, Client, Exchange, RpcFailure } from '../exchange.js';
-import { failureText } from '../rpc-failure.js';
+import { failureText } from '../messages/rpc-failure.js';
 
 /** What an exchange needs of its pipe. */
 export interface Pipe {
