@@ -65,7 +65,7 @@ export class LogLevels {
     const known = this.#upstreams.known(server);
     if (!known?.isReady || known.facts?.era !== 'legacy' || !offers(known, 'logging')) return;
     // What runs there is nobody's: clients have instances of their own, which are left to their own level.
-    if ((known.definition as { readonly isolation?: string }).isolation === 'per-client') return;
+    if (known.definition.isolation === 'per-client') return;
     const wish = this.#mostTalkative(server);
     if (!wish || this.#told.get(server) === wish.level) return;
     this.#told.set(server, wish.level);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
+import { RpcRefusal } from '../../session/answers.js';
 import { callFailure, type Place, requestFailure } from './failures.js';
 
 const place: Place = {
@@ -41,7 +42,7 @@ test('whether it may be tried again is what the error says of itself', () => {
 });
 
 test('an answer without a usable code is an internal error', () => {
-  const cause = Object.assign(new Error(), { name: 'RpcRefusal', bytes: Buffer.from('{"message":"m"}') });
+  const cause = new RpcRefusal(Buffer.from('{"message":"m"}'));
   const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });
   expect(requestFailure(error, place)).toEqual({ code: -32603, message: 'm' });
 });

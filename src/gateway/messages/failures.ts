@@ -7,7 +7,7 @@
  * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
-import { readRpcError } from '../../session/answers.js';
+import { RpcRefusal, readRpcError } from '../../session/answers.js';
 import { META, MODERN_ERRORS } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -88,12 +88,8 @@ export function unknownUri(uri: string, era: Era): RpcFailure {
   return { code, message: 'resource not found', data: JSON.stringify({ uri }) };
 }
 
-/** The error object itself, which whoever made the error keeps as its cause. By name: nothing else of it is needed here. */
-function answerOf({ cause }: HostError): Buffer | undefined {
-  if (!(cause instanceof Error) || cause.name !== 'RpcRefusal') return undefined;
-  const { bytes } = cause as { bytes?: unknown };
-  return Buffer.isBuffer(bytes) ? bytes : undefined;
-}
+/** The error object itself, which whoever made the error keeps as its cause. */
+const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
 /** Without whose words they are, which our own readers are told and a client knows. */
 function ownWords({ message }: HostError, { server, tool }: Place): string {

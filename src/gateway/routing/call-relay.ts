@@ -5,7 +5,6 @@
  * Invariant: every exchange that is taken is ended, once.
  */
 import { isHostError } from '../../kernel/errors.js';
-import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
 import { stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -84,7 +83,7 @@ function send(
     server,
     send: async (added) => {
       const answer = await upstreams.call(server, tool, args, { ...route.options, ...added });
-      return { kind: 'result', bytes: answer.bytes, era: eraOf(answer) ?? facts.of(server).era };
+      return { kind: 'result', bytes: answer.bytes, era: answer.era };
     },
     identity: () => identityOf(method, server, tool, args),
     inputResponses: isModern ? members[3] : undefined,
@@ -97,9 +96,6 @@ function send(
     else exchange.fail(told.failure);
   });
 }
-
-/** In whose words it is, where whoever brought it says so: a server may speak another era than when it was last seen. */
-export const eraOf = (answer: object): Era | undefined => (answer as { readonly era?: Era }).era;
 
 /** What makes a request this one and no other. */
 export const identityOf = (...parts: readonly JsonText[]): Buffer =>

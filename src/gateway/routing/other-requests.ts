@@ -12,7 +12,7 @@ import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { readMeta } from '../messages/request-meta.js';
 import { uniqueMembers } from '../messages/unique-members.js';
 import type { View } from '../views/view.js';
-import { eraOf, identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
+import { identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
 import { RelayRoute } from './relay-route.js';
 
 /** Where a request goes, and the members that are written differently there. */
@@ -77,10 +77,7 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
     const request: BridgedRequest = {
       exchange,
       server,
-      send: async (added) => {
-        const answer = await parts.upstreams.request(server, method, sent, { ...route.options, ...added });
-        return { kind: answer.kind, bytes: answer.bytes, era: eraOf(answer) ?? parts.facts.of(server).era };
-      },
+      send: (added) => parts.upstreams.request(server, method, sent, { ...route.options, ...added }),
       identity: () => identityOf(method, server, sent),
       inputResponses: isModern ? members[4] : undefined,
       requestState,

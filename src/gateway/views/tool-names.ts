@@ -1,6 +1,6 @@
 /**
  * The names under which tools and prompts of many servers are shown at one endpoint: `<server>__<tool>`.
- * Not here: what may be shown (view.ts), the operator's own names (tool-rules.ts).
+ * Not here: what may be shown (view.ts), the operator's own names (config/tool-rules.ts).
  *
  * Invariants: no two are the same; none is longer than 64 characters or has one that clients refuse; a name depends on its own
  * server and tool alone, unless it would be another's too: then each of those gets a hash, whatever the order they came in.

@@ -5,15 +5,16 @@
  * Invariants: what is not shown cannot be found; a name stands for one item of one server; the order is that of the servers, and
  * within one its own.
  */
+import { renamed } from '../../config/tool-rules.js';
 import type { KnownServer } from '../../host/host-interface.js';
 import type { Principal } from '../../policy/call.js';
+import { ruleAgainst } from '../../policy/tool-rules-guard.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
 import type { Entry, Table, Tables } from './table.js';
 import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
-import { isToolOffered, renamed, toolRulesOf } from './tool-rules.js';
 import { matchesTemplate, parseTemplate, type UriTemplate } from './uri-templates.js';
 
 /** Where a tool call goes. */
@@ -112,7 +113,7 @@ export class View {
       const start = this.only === undefined ? prefixed(server, '') : '';
       if (!name.startsWith(start) || name.length === start.length) continue;
       const tool = name.slice(start.length);
-      const isOffered = isToolOffered(toolRulesOf(known.definition), tool);
+      const isOffered = ruleAgainst(known.definition.tools, tool) === undefined;
       if (isOffered && this.#upstreams.isAllowed(this.principal, server, tool)) return { server, tool };
     }
     return undefined;
@@ -134,21 +135,21 @@ export class View {
       }
       ttlMs = Math.min(ttlMs, list.ttlMs);
       isPublic &&= list.isPublic;
-      const rules = method === 'tools/list' ? toolRulesOf(known.definition) : undefined;
+      const rules = method === 'tools/list' ? known.definition.tools : undefined;
       const own = isNamed ? new Set<string>() : uris;
       for (const item of list.items) {
         const { key } = item;
         // Nobody could ask for what has no name, nor for the second of one name.
         if (key === '' || own.has(key)) continue;
-        if (method === 'tools/list') {
-          if (!isToolOffered(rules, key)) continue;
+        if (rules) {
+          if (ruleAgainst(rules, key) !== undefined) continue;
           if (!this.#upstreams.isAllowed(this.principal, server, key)) {
             isPublic = false;
             continue;
           }
         }
         own.add(key);
-        const name = renamed(rules, key);
+        const name = rules ? renamed(rules, key) : key;
         found.push({
           server,
           tool: key,
