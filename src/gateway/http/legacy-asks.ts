@@ -10,7 +10,7 @@ import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { AskLimits } from '../exchange.js';
-import { notificationText, requestText } from './rpc-text.js';
+import { notificationText, requestText } from '../messages/rpc-text.js';
 
 /** Where a question is written: the stream of the request it belongs to. False: nobody can ever read it. */
 export type Tell = (parts: readonly JsonText[]) => boolean;

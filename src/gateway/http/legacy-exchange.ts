@@ -6,12 +6,12 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import type { AskLimits, Exchange, RpcFailure } from '../exchange.js';
+import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyReply } from './legacy-reply.js';
 import type { LegacySession } from './legacy-session.js';
 import type { OpenExchange } from './open-exchanges.js';
 import type { HeaderList } from './reply.js';
-import { failureText, notificationText, resultText } from './rpc-text.js';
 import { stopping } from './stopping.js';
 
 /** Where a legacy request fails, HTTP has nothing to say. */

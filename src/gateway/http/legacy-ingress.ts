@@ -11,6 +11,7 @@ import type { Envelope } from '../../wire/envelope.js';
 import { memberBytes, memberString, memberText } from '../../wire/json-members.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
+import { failureText } from '../messages/rpc-text.js';
 import { isObject, SaidCapabilities } from './client-capabilities.js';
 import { EventBudget } from './event-store.js';
 import { type ExchangeDesk, route } from './exchange-desk.js';
@@ -21,7 +22,6 @@ import type { LegacySessions } from './legacy-sessions.js';
 import { parseEventId } from './legacy-stream.js';
 import type { Caller } from './modern-ingress.js';
 import { REFUSALS, type Refusal } from './refusals.js';
-import { failureText } from './rpc-text.js';
 import { SseStream } from './sse-stream.js';
 
 const initializeMethod = 'initialize';

@@ -10,11 +10,11 @@ import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { ClientCapabilities, ClientSession } from '../exchange.js';
+import { notificationText } from '../messages/rpc-text.js';
 import { type EventBudget, EventStore } from './event-store.js';
 import type { HttpLimits } from './http-limits.js';
 import { LegacyAsks } from './legacy-asks.js';
 import { type EventCount, LegacyStream } from './legacy-stream.js';
-import { notificationText } from './rpc-text.js';
 
 export interface SessionFacts {
   readonly id: string;

@@ -8,14 +8,15 @@ import type { Envelope } from '../../wire/envelope.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Client } from '../exchange.js';
+import { failureText } from '../messages/rpc-text.js';
 import { SaidCapabilities } from './client-capabilities.js';
 import { type ExchangeDesk, route } from './exchange-desk.js';
+import { statusOf } from './failure-status.js';
 import { ModernExchange } from './modern-exchange.js';
 import { checkModernNotification, checkModernRequest } from './modern-request.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { writeJson } from './reply.js';
 import type { RequestHead } from './request-head.js';
-import { failureText, statusOf } from './rpc-text.js';
 
 export interface Caller {
   readonly principal: Principal;

@@ -64,6 +64,13 @@ export function requestFailure(error: unknown, place: Place): RpcFailure {
   return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, place) };
 }
 
+/** Of what never came as far as a server. */
+export const ownFailure = (error: HostError): RpcFailure => ({
+  code: ERRORS[error.code].rpc,
+  message: error.message,
+  data: JSON.stringify(error),
+});
+
 /** Of an error object that a server answered: its own code, message and data. */
 export function errorWords(bytes: Buffer, place: Place): RpcFailure {
   const { code, message, data } = readRpcError(bytes);

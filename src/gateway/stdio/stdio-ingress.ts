@@ -19,14 +19,15 @@ import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
 import { isFailure, modernEnvelope, readInitialize, readModernEnvelope } from '../messages/client-envelope.js';
-import { failureOf, failureText } from '../messages/rpc-failure.js';
+import { ownFailure } from '../messages/failures.js';
+import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/metric-table.js';
 import { ClientAsks } from './client-asks.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
 import { PipeSession } from './pipe-session.js';
-import { answerParts, type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
+import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
 
 /** Requests under way, and the bytes that they hold on to. */
 export const exchangesMax = 1_000;
@@ -124,7 +125,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#asks.withdraw(exchange);
     if (this.#isOver) return;
     const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
-    const said = isTooMuch ? answerParts(idText, 'error', [failureText(failureOf(unread(this.#out.bytes)))]) : answer;
+    const said = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
     if (request.batch) request.batch.add(said);
     else if (said) this.#write(said);
     if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
@@ -132,8 +133,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   notify(method: string, params: JsonText | undefined): void {
     if (this.#isOver || this.#out.bytes > noticeBytesMax) return;
-    const head = `{"jsonrpc":"2.0","method":${JSON.stringify(method)}`;
-    this.#write(params === undefined ? [head, '}'] : [head, ',"params":', params, '}']);
+    this.#write(notificationText(method, params));
   }
 
   ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
@@ -203,7 +203,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const refusal = this.#refusalOf(request);
     // Legacy, with a session or before it: it asks whether this end is there, and no other.
     if (!refusal && request.method === 'ping' && modernEnvelope(request.params) === undefined)
-      return this.#answer(answerParts(request.idText, 'result', ['{}']), batch);
+      return this.#answer(resultText(request.idText, ['{}']), batch);
     const client = refusal ?? this.#clientOf(request);
     if (isFailure(client)) return this.#refuse({ idText: request.idText, failure: client }, batch);
     if (client === this.#session && request.method !== 'initialize') this.#proceed();
@@ -225,8 +225,8 @@ class PipeIngress implements StdioIngress, Pipe {
     if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is under way').failure;
     if (params && params[0] !== 0x7b) return { code: RPC.invalidParams, message: 'params must be an object' };
     if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
-      return failureOf(tooMany(this.#exchanges.size));
-    return router.hasEndpoint(endpoint, principal) ? undefined : failureOf(noEndpoint(endpoint));
+      return ownFailure(tooMany(this.#exchanges.size));
+    return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
   }
 
   /** Whose request it is, or why it is nobody's. */
@@ -275,7 +275,7 @@ class PipeIngress implements StdioIngress, Pipe {
   // --- what goes out
 
   #refuse({ idText, failure }: Fault, batch: PipeBatch | undefined): void {
-    this.#answer(answerParts(idText, 'error', [failureText(failure)]), batch);
+    this.#answer(failureText(idText, failure), batch);
   }
 
   #answer(parts: readonly JsonText[], batch: PipeBatch | undefined): void {
