@@ -15,7 +15,7 @@ import type { HeaderList } from './reply.js';
 import { stopping } from './stopping.js';
 
 /** Where a legacy request fails, HTTP has nothing to say. */
-const understood = 200;
+export const understood = 200;
 
 /** Says whether a successful `initialize` may open its session; the headers that name it, or why not. */
 export type Admit = () => HeaderList | RpcFailure;

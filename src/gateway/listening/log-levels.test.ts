@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
-import { isWanted, LogLevels } from './log-levels.js';
+import { isWanted } from '../messages/log-level.js';
+import { LogLevels } from './log-levels.js';
 
 const logging = { tools: [], capabilities: '{"logging":{}}' };
 const somebody = principalOf('somebody');

@@ -5,22 +5,9 @@
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/call.js';
-import { memberString } from '../../wire/json-members.js';
+import { isMoreTalkative, type LogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
-
-const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const;
-export type LogLevel = (typeof levels)[number];
-
-export const isLogLevel = (text: string | undefined): text is LogLevel =>
-  (levels as readonly (string | undefined)[]).includes(text);
-
-/** Whether somebody who wants `level` and above wants this log. Undefined: everything that comes. */
-export function isWanted(level: LogLevel | undefined, params: Buffer | undefined): boolean {
-  if (level === undefined) return true;
-  const own = params && memberString(params, 'level');
-  return isLogLevel(own) && levels.indexOf(own) >= levels.indexOf(level);
-}
 
 /** Far above the sessions there may be at once. */
 const wishesMax = 10_000;
@@ -80,7 +67,7 @@ export class LogLevels {
     let found: Wish | undefined;
     for (const wish of this.#wishes.values()) {
       if (!wish.servers.includes(server)) continue;
-      if (!found || levels.indexOf(wish.level) < levels.indexOf(found.level)) found = wish;
+      if (!found || isMoreTalkative(wish.level, found.level)) found = wish;
     }
     return found;
   }

@@ -6,7 +6,7 @@ import { META } from '../../session/versions.js';
 import { readString } from '../../wire/envelope.js';
 import { stringOf } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
-import { isLogLevel, type LogLevel } from '../listening/log-levels.js';
+import { isLogLevel, type LogLevel } from './log-level.js';
 
 export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId';

@@ -6,13 +6,11 @@
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
-import { memberString } from '../../wire/json-members.js';
+import { isObject, memberString } from '../../wire/json-members.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
 import { editMembers, type MemberEdits } from './object-splice.js';
-
-const OPEN_BRACE = 0x7b;
 
 /** The parts of one result object, or why there is none in those words. */
 export type Worded = readonly JsonText[] | RpcFailure;
@@ -28,7 +26,7 @@ export interface Wording {
 export const isFailure = (worded: Worded): worded is RpcFailure => !Array.isArray(worded);
 
 export function resultWords(bytes: Buffer, wording: Wording): Worded {
-  if (bytes[0] !== OPEN_BRACE) return noResult('is not an object');
+  if (!isObject(bytes)) return noResult('is not an object');
   if (wording.from === wording.to) return [bytes];
   return wording.to === 'modern' ? toModern(bytes, wording) : toLegacy(bytes);
 }

@@ -6,7 +6,7 @@
  */
 import { isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
-import { stringOf } from '../../wire/json-members.js';
+import { isObject, stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Bridge, BridgedRequest } from '../bridge/bridge-ports.js';
 import type { Exchange, RpcFailure } from '../exchange.js';
@@ -33,7 +33,6 @@ export interface RelayParts {
 
 const method = 'tools/call';
 const keys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
-const OPEN_BRACE = 0x7b;
 const noArguments = Buffer.from('{}');
 const nameCharsShown = 200;
 
@@ -45,7 +44,7 @@ export function relayCall(exchange: Exchange, parts: RelayParts): void {
   const name = members[0] && stringOf(members[0]);
   if (name === undefined) return exchange.fail(invalidParams('name must be a string'));
   const args = members[1] ?? noArguments;
-  if (args[0] !== OPEN_BRACE) return exchange.fail(invalidParams('arguments must be an object'));
+  if (!isObject(args)) return exchange.fail(invalidParams('arguments must be an object'));
   const { client } = exchange;
   const view = parts.views.of(client.endpoint, client.principal);
   const target = view.findTool(name);
@@ -129,7 +128,7 @@ export function relay(
     .then(({ kind, bytes, era }) => {
       if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
       const { client } = exchange;
-      if (era === client.era && bytes[0] === OPEN_BRACE) return exchange.succeed(bytes);
+      if (era === client.era && isObject(bytes)) return exchange.succeed(bytes);
       const serverInfo = parts.facts.of(server).info;
       const worded = resultWords(bytes, { from: era, to: client.era, method: what.method, serverInfo });
       if (isFailure(worded)) exchange.fail(worded);

@@ -11,14 +11,15 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Principal } from '../../policy/call.js';
+import { META } from '../../session/versions.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
-import { memberText } from '../../wire/json-members.js';
+import { isObject, memberText } from '../../wire/json-members.js';
 import type { Answer } from '../../wire/peer.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
-import { isFailure, modernEnvelope, readInitialize, readModernEnvelope } from '../messages/client-envelope.js';
+import { claimsModern, isFailure, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/metric-table.js';
@@ -202,7 +203,7 @@ class PipeIngress implements StdioIngress, Pipe {
     };
     const refusal = this.#refusalOf(request);
     // Legacy, with a session or before it: it asks whether this end is there, and no other.
-    if (!refusal && request.method === 'ping' && modernEnvelope(request.params) === undefined)
+    if (!refusal && request.method === 'ping' && !claimsModern(request.params))
       return this.#answer(resultText(request.idText, ['{}']), batch);
     const client = refusal ?? this.#clientOf(request);
     if (isFailure(client)) return this.#refuse({ idText: request.idText, failure: client }, batch);
@@ -223,7 +224,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const { router, endpoint, principal } = this.#options;
     if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
     if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is under way').failure;
-    if (params && params[0] !== 0x7b) return { code: RPC.invalidParams, message: 'params must be an object' };
+    if (params && !isObject(params)) return { code: RPC.invalidParams, message: 'params must be an object' };
     if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
       return ownFailure(tooMany(this.#exchanges.size));
     return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
@@ -236,7 +237,7 @@ class PipeIngress implements StdioIngress, Pipe {
     if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
     if (method === 'initialize') return this.#open(params, batch !== undefined);
     if (this.#session) return this.#session;
-    const failure = readModernEnvelope(params) as RpcFailure;
+    const failure = missing(META.version);
     return { ...failure, message: `${failure.message}; or open a session with initialize first` };
   }
 
