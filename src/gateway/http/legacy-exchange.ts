@@ -101,7 +101,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!this.#isOpen) throw new HostError('cancelled', 'the request that asks the client is over');
-    return this.client.asks.ask((parts) => this.#reply.tell(parts), method, params, limits, this.signal);
+    return this.client.asks.ask(this, (parts) => this.#reply.tell(parts), method, params, limits);
   }
 
   #withdraw(): void {
@@ -112,6 +112,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
   #end(parts: JsonText[] | undefined, status: number, headers: HeaderList = []): void {
     this.#isOpen = false;
     this.client.exchanges.delete(this.idText);
+    this.client.asks.withdraw(this);
     this.client.touch();
     this.#desk.open.delete(this);
     this.#reply.answer(parts, status, headers);

@@ -163,7 +163,7 @@ export class LegacyIngress {
   #take(session: LegacySession, envelope: Envelope): void {
     if (envelope.kind !== 'notification') {
       // An answer that came too late is nobody's fault.
-      session.asks.answer(envelope);
+      session.asks.answered(envelope);
       return;
     }
     const method = envelope.method();

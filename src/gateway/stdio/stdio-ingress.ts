@@ -19,11 +19,11 @@ import type { Answer } from '../../wire/peer.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
+import { ClientAsks } from '../messages/client-asks.js';
 import { claimsModern, isFailure, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/metric-table.js';
-import { ClientAsks } from './client-asks.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
@@ -88,7 +88,7 @@ class PipeIngress implements StdioIngress, Pipe {
       this.#resolveClosed = resolve;
     });
     this.#out = new OutboundLines({ stream: output, onTaken: () => this.#balance() });
-    this.#asks = new ClientAsks(clock, (parts) => this.#out.write(parts));
+    this.#asks = new ClientAsks(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
       fault: (fault) => this.#refuse(fault, undefined),
@@ -140,7 +140,7 @@ class PipeIngress implements StdioIngress, Pipe {
   ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that asks is over'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
-    return this.#asks.ask(owner, method, params, limits);
+    return this.#asks.ask(owner, this.#tell, method, params, limits);
   }
 
   // --- what comes in
@@ -291,6 +291,11 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#balance();
   }
 
+  readonly #tell = (parts: readonly JsonText[]): boolean => {
+    this.#write(parts);
+    return !this.#isOver;
+  };
+
   /** Reads as fast as the client does. */
   #balance(): void {
     const { input } = this.#options;
@@ -318,7 +323,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();
-    this.#asks.close();
+    this.#asks.end();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
     const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.close());
