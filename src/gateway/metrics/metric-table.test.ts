@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { joinFigures, metricTable } from './metric-table.js';
+import { joinFigures } from './ingress-figures.js';
+import { metricTable } from './metric-table.js';
 
 test('figures of several ingresses are added up', () => {
   expect(

@@ -9,29 +9,7 @@ import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
 import type { CacheStats } from '../../policy/cache.js';
 import { bucketsMs, outcomes, type ServerFigures } from './call-meter.js';
-
-/** What ingresses count by themselves. */
-export interface IngressFigures {
-  /** Sessions that are open now. */
-  readonly legacySessions: number;
-  /** Streams of `subscriptions/listen` that are open now: the modern era has no sessions. */
-  readonly modernStreams: number;
-  /** HTTP requests that were answered, by the first digit of their status: 1 to 5. */
-  readonly httpAnswers: Readonly<Record<number, number>>;
-}
-
-/** Of several ingresses together. */
-export function joinFigures(all: readonly IngressFigures[]): IngressFigures {
-  const httpAnswers: Record<number, number> = {};
-  for (const each of all) {
-    for (const digit of statusClasses) httpAnswers[digit] = (httpAnswers[digit] ?? 0) + (each.httpAnswers[digit] ?? 0);
-  }
-  return {
-    legacySessions: all.reduce((sum, { legacySessions }) => sum + legacySessions, 0),
-    modernStreams: all.reduce((sum, { modernStreams }) => sum + modernStreams, 0),
-    httpAnswers,
-  };
-}
+import { type IngressFigures, statusClasses } from './ingress-figures.js';
 
 /** Everything that a scrape looks at. */
 export interface Seen {
@@ -80,7 +58,6 @@ const states = Object.keys({
   stopping: true,
 } satisfies Record<StatusRow['state'], true>);
 const circuits = Object.keys({ closed: true, open: true, half_open: true } satisfies Record<Circuit, true>);
-const statusClasses = [1, 2, 3, 4, 5];
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
 const perServer = (seen: Seen, pick: (row: StatusRow) => number): Sample[] =>

@@ -9,7 +9,8 @@ import { type EventLoopUtilization, performance } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
 import type { Host } from '../../host/host.js';
 import { CallMeter } from './call-meter.js';
-import { type IngressFigures, type MetricRow, metricTable, type Seen } from './metric-table.js';
+import type { IngressFigures } from './ingress-figures.js';
+import { type MetricRow, metricTable, type Seen } from './metric-table.js';
 
 export const metricsContentType = 'text/plain; version=0.0.4; charset=utf-8';
 

@@ -23,7 +23,7 @@ import { ClientAsks } from '../messages/client-asks.js';
 import { claimsModern, isFailure, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
-import type { IngressFigures } from '../metrics/metric-table.js';
+import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
