@@ -1,6 +1,6 @@
 /**
  * One entry of `keys`, for editors and documents: what a key opens. The key itself is not in the configuration, only its hash.
- * Not here: reading the entries (keys.ts), making and comparing keys (gateway/keys.ts).
+ * Not here: reading the entries (keys.ts), making and comparing keys (gateway/keys/keys.ts).
  */
 import { z } from 'zod';
 

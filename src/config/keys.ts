@@ -1,6 +1,6 @@
 /**
  * The table `keys` of the configuration: who may come in over the network, by the hash of the key each one holds.
- * Not here: checking a key that was presented (gateway/keys.ts), the key of this machine (gateway/local-key.ts).
+ * Not here: checking a key that was presented (gateway/keys/keys.ts), the key of this machine (gateway/keys/local-key.ts).
  *
  * Invariants: no text of an entry but names of members reaches an error, since a key may stand where its hash belongs; an
  * entry that cannot be read lets nobody in.

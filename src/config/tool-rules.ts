@@ -30,6 +30,10 @@ export interface ToolRules {
   readonly rename: Readonly<Record<string, string>>;
 }
 
+/** What clients see the tool as. */
+export const renamed = ({ rename }: ToolRules, tool: string): string =>
+  Object.hasOwn(rename, tool) ? (rename[tool] as string) : tool;
+
 export const noToolRules: ToolRules = Object.freeze({ allow: undefined, deny: [], rename: {} });
 
 /** Throws what `wrong` makes of the first mistake. */

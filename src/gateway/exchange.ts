@@ -17,8 +17,9 @@ import type { EndpointId } from './endpoint-id.js';
 export interface ClientCapabilities {
   /** The object as the client wrote it. */
   readonly raw: Buffer;
+  /** By form. */
   readonly elicitation: boolean;
-  /** Elicitation by URL as well as by form. */
+  /** By URL: beside the form, or alone. */
   readonly elicitationUrl: boolean;
   readonly sampling: boolean;
   readonly roots: boolean;

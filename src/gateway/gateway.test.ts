@@ -6,7 +6,9 @@ import type { Host } from '../host/host.js';
 import { embedder } from '../host/host-interface.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { createGateway, type GatewaySettings } from './gateway.js';
-import type { GatewayParts, HttpIngressOptions, StdioIngressOptions } from './gateway-parts.js';
+import type { GatewayParts } from './gateway-parts.js';
+import type { HttpIngressOptions } from './http/http-ingress.js';
+import type { StdioIngressOptions } from './stdio/stdio-ingress.js';
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
@@ -17,27 +19,24 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
   let endPipe = () => {};
   const health = { status: 200, contentType: 'text/plain', body: 'ok' };
   const parts = {
-    router: async () => () => ({}),
-    bridge: async () => () => ({}),
-    parseKeys: async () => (keys: object) => Object.keys(keys),
-    keyring: async () =>
-      class {
-        constructor({ localKey, keys }: { localKey: string; keys: string[] }) {
-          log.push(`keys ${localKey} ${keys}`);
-        }
-        authenticate = (header: string | undefined) => (header === 'Bearer k' ? ada : undefined);
-        replace = (keys: string[]) => void log.push(`replaced ${keys}`);
-      },
-    localKey: async () => (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
+    createRouter: () => ({}),
+    createBridge: () => ({}),
+    parseKeys: (keys: object) => Object.keys(keys),
+    Keyring: class {
+      constructor({ localKey, keys }: { localKey: string; keys: string[] }) {
+        log.push(`keys ${localKey} ${keys}`);
+      }
+      authenticate = (header: string | undefined) => (header === 'Bearer k' ? ada : undefined);
+      replace = (keys: string[]) => void log.push(`replaced ${keys}`);
+    },
+    readOrMakeLocalKey: (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
     metrics: async () => () => ({ contentType: 'm', text: async () => 'figures', close: () => log.push('no counts') }),
-    health: async () => ({
-      healthz: () => health,
-      Readiness: class {
-        readyz = () => health;
-        opened = () => void log.push('opened');
-        stopping = () => void log.push('stopping');
-      },
-    }),
+    healthz: () => health,
+    Readiness: class {
+      readyz = () => health;
+      opened = () => void log.push('opened');
+      stopping = () => void log.push('stopping');
+    },
     http: async () => (options: HttpIngressOptions) => {
       http.push(options);
       return {

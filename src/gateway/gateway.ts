@@ -14,15 +14,12 @@ import { type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import type { Router } from './exchange.js';
-import {
-  defaultParts,
-  type GatewayParts,
-  type HttpIngress,
-  type IngressFigures,
-  type Keyring,
-  type Route,
-  type StdioIngress,
-} from './gateway-parts.js';
+import { defaultParts, type GatewayParts } from './gateway-parts.js';
+import type { HttpIngress } from './http/http-ingress.js';
+import type { Route, Routes } from './http/routes.js';
+import type { Keyring } from './keys/keys.js';
+import { type IngressFigures, joinFigures } from './metrics/ingress-figures.js';
+import type { StdioIngress } from './stdio/stdio-ingress.js';
 
 /**
  * What a host behind a gateway says it can do for a server: the clients of the gateway may, each in its own measure, and the
@@ -74,24 +71,18 @@ export interface Gateway {
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
-  const [createRouter, createBridge, Ring, parseKeys, makeKey] = await Promise.all([
-    parts.router(),
-    parts.bridge(),
-    parts.keyring(),
-    parts.parseKeys(),
-    dataDir === undefined || settings.auth === 'none' ? undefined : parts.localKey(),
-  ]);
-  const local = makeKey?.(dataDir as string);
-  const keyring = new Ring({ clock, localKey: local?.key, keys: parseKeys(settings.keys ?? {}, onProblem) });
-  const router = createRouter({
+  const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
+  const keys = parts.parseKeys(settings.keys ?? {}, onProblem);
+  const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
+  const router = parts.createRouter({
     upstreams: host,
-    bridge: createBridge({ clock, random }),
+    bridge: parts.createBridge({ clock, random }),
     clock,
     serverInfo: { name: 'hostler', version: settings.version },
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, parts, router, keyring, parseKeys },
+    ...{ host, settings, clock, random, onProblem, parts, router, keyring },
     key: local?.key,
     isNewKey: local?.isNew ?? false,
     keyFile: local && path.join(dataDir as string, 'key'),
@@ -102,7 +93,6 @@ interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly router: Router;
   readonly keyring: Keyring;
-  readonly parseKeys: Awaited<ReturnType<GatewayParts['parseKeys']>>;
   readonly key: string | undefined;
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
@@ -168,8 +158,8 @@ class JoinedGateway implements Gateway {
   }
 
   replaceKeys(keys: Readonly<Record<string, unknown>>): void {
-    const { keyring, parseKeys, onProblem } = this.#joined;
-    keyring.replace(parseKeys(keys, onProblem));
+    const { keyring, parts, onProblem } = this.#joined;
+    keyring.replace(parts.parseKeys(keys, onProblem));
   }
 
   close(drainMs: number): Promise<void> {
@@ -185,11 +175,11 @@ class JoinedGateway implements Gateway {
   }
 
   /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
-  async #routes(): Promise<ReadonlyMap<string, Route>> {
+  async #routes(): Promise<Routes> {
     const { host, parts, clock } = this.#joined;
-    const [createMetrics, { healthz, Readiness }] = await Promise.all([parts.metrics(), parts.health()]);
+    const createMetrics = await parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures() });
-    const readiness = new Readiness(clock);
+    const readiness = new parts.Readiness(clock);
     readiness.opened(host.firstSight());
     this.#ends.push(
       () => readiness.stopping(),
@@ -197,7 +187,7 @@ class JoinedGateway implements Gateway {
     );
     const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
     return new Map<string, Route>([
-      ['/healthz', { needsKey: false, answer: healthz }],
+      ['/healthz', { needsKey: false, answer: parts.healthz }],
       ['/readyz', { needsKey: false, answer: readiness.readyz }],
       ['/metrics', { needsKey: true, answer: shown }],
     ]);
@@ -205,12 +195,8 @@ class JoinedGateway implements Gateway {
 
   #figures(): IngressFigures {
     const { sessions = 0, streams = 0 } = this.#http?.counts ?? {};
-    const pipes = [...this.#pipes].map((pipe) => pipe.figures());
-    return {
-      legacySessions: pipes.reduce((sum, { legacySessions }) => sum + legacySessions, sessions),
-      modernStreams: pipes.reduce((sum, { modernStreams }) => sum + modernStreams, streams),
-      httpAnswers: {},
-    };
+    const http: IngressFigures = { legacySessions: sessions, modernStreams: streams, httpAnswers: {} };
+    return joinFigures([http, ...[...this.#pipes].map((pipe) => pipe.figures())]);
   }
 }
 

@@ -7,9 +7,9 @@ import type {
   ResourceResult,
   ToolResult,
 } from '../host/host-interface.js';
+import type { EraAnswer } from '../host/requester.js';
 import type { Principal } from '../policy/call.js';
 import type { JsonText } from '../wire/frame.js';
-import type { Answer } from '../wire/peer.js';
 
 export interface Upstreams {
   /** In their order. */
@@ -25,7 +25,12 @@ export interface Upstreams {
   firstSight(): Promise<void> | undefined;
   call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult>;
   /** Guarded, counted and bounded as a call is. What the server answers is an answer, errors too; a HostError is thrown when none came. */
-  request(server: string, method: string, params: JsonText | undefined, options: HostRequestOptions): Promise<Answer>;
+  request(
+    server: string,
+    method: string,
+    params: JsonText | undefined,
+    options: HostRequestOptions,
+  ): Promise<EraAnswer>;
   read(server: string, uri: string, options: ListOptions): Promise<ResourceResult>;
   /** Holds the server open and tells of each update of the resource until it is given back, over restarts of the server too. */
   subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void>;

@@ -1,40 +1,26 @@
 /**
- * The composition root: joins registry, supervisors, policy and sessions into one Host.
- * Every decision is made in the folders above; here is only who is asked in which order, and who is told what.
+ * What a host does, method by method. Every decision is made in the folders above and by the parts beside it; here is only who is
+ * asked in which order.
+ * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
-import { KeepAlive } from '../kernel/keep-alive.js';
-import { systemRandom } from '../kernel/random.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
-import type { Breaker } from '../policy/breaker.js';
-import { type CacheStats, ResponseCache } from '../policy/cache.js';
+import type { CacheStats } from '../policy/cache.js';
 import type { Principal } from '../policy/call.js';
-import { type BudgetPlan, CallBudgets } from '../policy/call-budget.js';
-import { memoryPinStore, type PinStatus } from '../policy/pin-store.js';
-import { type PinChange, Pins } from '../policy/pins.js';
-import { ToolThrottle } from '../policy/tool-throttle.js';
+import type { BudgetPlan } from '../policy/call-budget.js';
+import type { PinStatus } from '../policy/pin-store.js';
 import type { Lease } from '../registry/lease.js';
-import { Connector } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
-import { type ServerCard, ServerCards } from '../session/server-card.js';
+import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
-import { defaultPlan } from '../supervisor/restart-plan.js';
-import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
-import { Audit } from './audit.js';
-import { Caller } from './caller.js';
-import { Catalogue } from './catalogue.js';
-import { ConfiguredServers, type Reconfigured } from './configured-servers.js';
-import { Discovery } from './discovery.js';
-import { type Explanation, explain } from './explain.js';
-import { FirstSight } from './first-sight.js';
-import { HistoryKeeper } from './history-keeper.js';
-import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
+import type { Reconfigured } from './configured-servers.js';
+import type { Explanation } from './explain.js';
+import { explainNow } from './explain-now.js';
+import type { HostEventKind, HostEventOf } from './host-events.js';
 import {
   type Discovered,
   type DiscoverOptions,
@@ -50,176 +36,36 @@ import {
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
-import { HostRules } from './host-rules.js';
-import { Instances } from './instances.js';
-import { Knowledge } from './knowledge.js';
-import { pinsByOrigin } from './pin-origin.js';
-import { quietly } from './problems.js';
-import { type EraAnswer, Requester } from './requester.js';
-import { approvalEvent, schemaEvents } from './schema-events.js';
-import { Servers } from './servers.js';
+import { createHostParts, type HostParts } from './host-parts.js';
+import type { EraAnswer } from './requester.js';
+import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
-import { StateFile } from './state-file.js';
-import { type StatusRow, type StatusSources, statusRows } from './status.js';
-import { createSupervise } from './supervise.js';
+import { type StatusRow, statusRows } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
 const noOptions: HostCallOptions = {};
 
 export class Host {
-  readonly #clock: Clock;
-  readonly #connector: Connector;
-  readonly #servers: Servers;
-  readonly #instances: Instances;
-  readonly #events: HostEvents;
-  readonly #audit: Audit;
-  readonly #budgets: CallBudgets;
-  readonly #cache: ResponseCache;
-  readonly #throttle: ToolThrottle;
-  readonly #pins: Pins;
-  readonly #state: StateFile | undefined;
-  readonly #catalogue: Catalogue;
-  readonly #knowledge: Knowledge;
-  readonly #configured: ConfiguredServers;
-  readonly #firstSight: FirstSight;
-  readonly #discovery: Discovery;
+  readonly #parts: HostParts;
   readonly #learnAtBoot: boolean;
-  readonly #histories: HistoryKeeper | undefined;
-  readonly #caller: Caller;
-  readonly #requester: Requester;
-  readonly #onProblem: (error: unknown) => void;
-  readonly #alive = new KeepAlive();
-  readonly #rules = new HostRules((server) => this.#servers.find(server)?.definition.tools);
   /** Readings of the configuration, one after the other. */
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
 
   constructor(options: HostOptions = {}) {
-    const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
-    const onProblem = quietly(options.onProblem ?? (() => {}));
-    this.#clock = clock;
-    this.#onProblem = onProblem;
-    this.#connector = new Connector({
-      client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
-      clock,
-      random,
-      onProblem,
-      onAuth: (server, status) => this.#events.tell(server, { kind: 'auth', status }),
-      ...(stateDir === undefined ? {} : { stateDir }),
-      ...(ambient === undefined ? {} : { ambient }),
-      ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
-    });
-    this.#budgets = new CallBudgets(clock, () => this.#rules.ceilings);
-    this.#cache = new ResponseCache(clock);
-    this.#throttle = new ToolThrottle(clock);
-    this.#state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
-    this.#histories = this.#state && new HistoryKeeper(this.#state.histories, clock, onProblem);
-    this.#pins = new Pins({
-      store: pinsByOrigin(this.#state?.pins ?? memoryPinStore(), (server) => this.#servers.get(server).definition.spec),
-      policyOf: (server) => this.#servers.get(server).definition.pins,
-      onStoreError: onProblem,
-    });
-    this.#events = new HostEvents(clock, (event) => this.#observe(event), onProblem);
-    this.#audit = new Audit(this.#events, clock);
-    const supervise = createSupervise({
-      clock,
-      random,
-      connector: this.#connector,
-      events: this.#events.supervisors,
-      reading: (name) => this.#catalogue.reading(name),
-      heard: (name, method, params) => {
-        this.#catalogue.heard(name, method, params);
-        if (method === NOTIFICATION.resourceUpdated) this.#knowledge.subscriptions.updated(name, params);
-      },
-      opened: (name, session, announce) => this.#knowledge.runs.opened(name, session, announce),
-      onProblem,
-      authProvider: options.authProvider,
-      histories: this.#histories,
-    });
-    this.#instances = new Instances({ clock, supervise, onProblem });
-    this.#servers = new Servers({
-      clock,
-      supervise,
-      onCircuit: (name) => (from, to, failures) => this.#events.tell(name, { kind: 'breaker', from, to, failures }),
-      forget: (name) => {
-        this.#forget(name);
-        this.#pins.forget(name);
-        this.#throttle.forget(name);
-      },
-      recall: (managed) => this.#catalogue.recall(managed),
-    });
-    const serverOf = (name: string) => this.#servers.get(name);
-    const findServer = (name: string) => this.#servers.find(name);
-    const { clean } = this.#connector;
-    this.#configured = new ConfiguredServers(this.#servers, onProblem);
-    this.#firstSight = new FirstSight(clock);
-    this.#knowledge = new Knowledge({
-      clock,
-      servers: this.#servers,
-      pins: this.#pins,
-      manifests: this.#state?.manifests,
-      reads: {
-        chargeRead: (server, uri, principal) => this.#catalogue.chargeRead(server, uri, principal),
-        mayRead: (server, principal) => this.#catalogue.mayRead(server, principal),
-      },
-      clean,
-      onProblem,
-    });
-    const guards = () => this.#rules.guards;
-    const known = {
-      clock,
-      names: () => this.#servers.names(),
-      serverOf,
-      findServer,
-      guards,
-      pins: this.#pins,
-      budgets: this.#budgets,
-      known: this.#knowledge.known,
-      cards: new ServerCards({ clock, random, clean }),
-      clean,
-      alive: this.#alive,
-      onDenied: this.#audit.denied,
-      onToolsChanged: (name: string) => this.#cache.drop(name),
-      onPins: (name: string, changes: readonly PinChange[]) => {
-        for (const event of schemaEvents(changes)) this.#events.tell(name, event);
-      },
-      onProblem,
-    };
-    this.#catalogue = new Catalogue(known);
-    this.#discovery = new Discovery({
-      ...known,
-      catalogue: this.#catalogue,
-      isSeen: (managed) => this.#knowledge.known.isSeen(managed),
-      listsRead: async (managed) => this.#knowledge.runs.of(managed)?.listsRead,
-    });
+    this.#parts = createHostParts(options);
     this.#learnAtBoot = options.learnAtBoot ?? false;
-    this.#caller = new Caller({
-      clock,
-      guards,
-      pins: this.#pins,
-      budgets: this.#budgets,
-      cache: this.#cache,
-      throttle: this.#throttle,
-      serverOf,
-      findServer: (name) => this.#servers.find(name),
-      targetOf: this.#instances.targetOf,
-      mustBeOpen: (server) => this.#servers.mustBeOpen(server),
-      clean: this.#connector.clean,
-      audit: this.#audit,
-      alive: this.#alive,
-    });
-    this.#requester = new Requester({ ...known, targetOf: this.#instances.targetOf });
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#onProblem);
-    this.#audit.tracing = await openTracing(settings.telemetry, this.#onProblem);
-    this.#rules.configure(settings);
-    await this.#connector.reapLeftovers();
-    this.#configured.declare(settings.mcpServers);
-    this.#firstSight.begin([this.#discovery.seeStarting(), this.#learnUnseen()]);
+    const settings = parseHostConfig(config, this.#parts.onProblem);
+    this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
+    this.#parts.rules.configure(settings);
+    await this.#parts.connector.reapLeftovers();
+    this.#parts.configured.declare(settings.mcpServers);
+    this.#parts.firstSight.begin([this.#parts.discovery.seeStarting(), this.#learnUnseen()]);
   }
 
   /**
@@ -230,13 +76,13 @@ export class Host {
   reconfigure(config: HostConfig): Promise<Reconfigured> {
     return this.#readings.take('', async () => {
       if (this.#closing !== undefined) throw closed();
-      const settings = parseHostConfig(config, this.#onProblem);
-      const tracing = await openTracing(settings.telemetry, this.#onProblem);
+      const settings = parseHostConfig(config, this.#parts.onProblem);
+      const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       // Nothing is thrown from here on.
-      this.#audit.tracing = tracing;
-      this.#rules.configure(settings);
-      const before = this.#servers.names();
-      const applied = this.#configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      this.#parts.audit.tracing = tracing;
+      this.#parts.rules.configure(settings);
+      const before = this.#parts.servers.names();
+      const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
       this.#rulesChanged(before);
       void this.#learnUnseen();
       return applied;
@@ -251,12 +97,12 @@ export class Host {
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
     const name = spawnName(entry);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
+    await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
     return name;
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
-    return this.#caller.call(server, tool, args, options);
+    return this.#parts.caller.call(server, tool, args, options);
   }
 
   /**
@@ -264,32 +110,32 @@ export class Host {
    * none came.
    */
   request(server: string, method: string, params?: JsonText, options?: HostRequestOptions): Promise<EraAnswer> {
-    return this.#requester.request(server, method, params, options);
+    return this.#parts.requester.request(server, method, params, options);
   }
 
   /** A client is gone: the instances that it had of servers with `isolation: "per-client"` are stopped. */
   endInstance(instance: string): void {
-    this.#instances.end(instance);
+    this.#parts.instances.end(instance);
   }
 
   /** The tools of one server, as far as the principal may call them. */
   tools(server: string, options?: ListOptions): Promise<HostTool[]> {
-    return this.#catalogue.tools(server, options);
+    return this.#parts.catalogue.tools(server, options);
   }
 
   /** One list of one server; kept for as long as the server says. */
   list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
-    return this.#catalogue.list(server, method, options);
+    return this.#parts.catalogue.list(server, method, options);
   }
 
   /** One resource; kept for as long as the server says. */
   read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
-    return this.#catalogue.read(server, uri, options);
+    return this.#parts.catalogue.read(server, uri, options);
   }
 
   /** All servers, some at a time, each in its own time; one that fails is told as an error and disturbs nobody. */
   discover(options?: DiscoverOptions): Promise<Discovered[]> {
-    return this.#discovery.discover(options);
+    return this.#parts.discovery.discover(options);
   }
 
   /**
@@ -297,12 +143,12 @@ export class Host {
    * no guard is asked and nothing is filtered, so never hand it a text of a caller or of a model.
    */
   card(nameOrSource: string): Promise<ServerCard> {
-    return this.#discovery.card(nameOrSource);
+    return this.#parts.discovery.card(nameOrSource);
   }
 
   status(): StatusRow[] {
     if (this.#closing !== undefined) return [];
-    return statusRows(this.#statusSources());
+    return statusRows(this.#parts.statusSources);
   }
 
   /**
@@ -310,41 +156,20 @@ export class Host {
    * Without a principal it is about whoever embeds the host.
    */
   explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
-    const managed = this.#servers.get(server);
-    const { definition, supervisor } = managed;
-    const nowMs = this.#clock.nowMs();
-    const sources = this.#statusSources();
-    const row = statusRows({ ...sources, registry: only(server, sources.registry) })[0] as StatusRow;
-    const action = tool === undefined ? 'list' : 'call';
-    const record = tool === undefined ? undefined : this.#pins.recordOf(server, tool);
-    const isKnown = managed.tools.length > 0 || row.active;
-    return explain({
-      definition,
-      principal,
-      tool,
-      isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
-      denial: denial(() => this.#rules.guards, { principal, server, tool, action }),
-      row,
-      breakerRetryAfterMs: row.circuit === 'closed' ? undefined : breakerWait(managed.breaker, nowMs),
-      cacheEntries: this.#cache.entriesOf(server, tool),
-      budget: this.#budgets.leftOf(principal),
-      pin: tool === undefined ? undefined : { status: this.#pins.statusOf(server, tool), record },
-      refusal: supervisor.refusal(),
-      wakeAfterMs: defaultPlan.wakeAfterMs,
-    });
+    return explainNow(this.#parts, server, tool, principal);
   }
 
   /** The end of what the process of a server wrote to stderr, redacted and neutralised; undefined without a process. */
   stderr(server: string, maxBytes?: number): string | undefined {
-    const channel = this.#servers.get(server).supervisor.current?.connection.channel;
+    const channel = this.#parts.servers.get(server).supervisor.current?.connection.channel;
     return channel instanceof StdioChannel ? channel.describe().stderrTail(maxBytes) : undefined;
   }
 
   /** Holds a server open until it is given back. */
   async lease(server: string): Promise<Lease> {
-    const lease = this.#servers.registry.lease(server);
+    const lease = this.#parts.servers.registry.lease(server);
     try {
-      await this.#servers.ready(server);
+      await this.#parts.servers.ready(server);
       return lease;
     } catch (error) {
       lease.release();
@@ -353,48 +178,50 @@ export class Host {
   }
 
   async start(server: string): Promise<void> {
-    this.#servers.get(server).supervisor.start();
-    await this.#servers.ready(server);
+    this.#parts.servers.get(server).supervisor.start();
+    await this.#parts.servers.ready(server);
   }
 
   /** Sticky: neither calls nor timers bring it back. */
   async stop(server: string): Promise<void> {
-    const { supervisor } = this.#servers.get(server);
-    this.#forget(server);
-    await Promise.all([supervisor.stop(), this.#instances.endOf(server)]);
+    const { supervisor } = this.#parts.servers.get(server);
+    this.#parts.forget(server);
+    await Promise.all([supervisor.stop(), this.#parts.instances.endOf(server)]);
   }
 
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
-    const managed = this.#servers.get(server);
+    const managed = this.#parts.servers.get(server);
     managed.forgetCircuit();
-    this.#throttle.forget(server);
-    this.#forget(server);
-    await Promise.all([managed.supervisor.reload(), this.#instances.endOf(server)]);
+    this.#parts.throttle.forget(server);
+    this.#parts.forget(server);
+    await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
   }
 
   /** What the definition of a tool is held against, and what is listed now; undefined for a tool that was never seen. */
   pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
-    const record = this.#pins.recordOf(server, tool);
-    return record && { status: this.#pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
+    const record = this.#parts.pins.recordOf(server, tool);
+    return (
+      record && { status: this.#parts.pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash }
+    );
   }
 
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
-    const before = this.#pins.recordOf(server, tool);
-    this.#pins.approve(server, tool, hash, this.#clock.date());
-    const event = approvalEvent(tool, before, this.#pins.recordOf(server, tool));
-    if (event) this.#events.tell(server, event);
-    this.#catalogue.judgeAnew(server);
+    const before = this.#parts.pins.recordOf(server, tool);
+    this.#parts.pins.approve(server, tool, hash, this.#parts.clock.date());
+    const event = approvalEvent(tool, before, this.#parts.pins.recordOf(server, tool));
+    if (event) this.#parts.events.tell(server, event);
+    this.#parts.catalogue.judgeAnew(server);
   }
 
   cacheStats(): CacheStats {
-    return this.#cache.stats();
+    return this.#parts.cache.stats();
   }
 
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
-    this.#rules.setOwn(guards);
+    this.#parts.rules.setOwn(guards);
     this.#rulesChanged();
   }
 
@@ -402,52 +229,52 @@ export class Host {
 
   /** In their order. */
   names(): readonly string[] {
-    return this.#servers.names();
+    return this.#parts.servers.names();
   }
 
   /** What can be said of a server at once, and without starting it; undefined when there is none of that name. */
   known(server: string): KnownServer | undefined {
-    return this.#closing === undefined ? this.#knowledge.known.known(server) : undefined;
+    return this.#closing === undefined ? this.#parts.knowledge.known.known(server) : undefined;
   }
 
   /** Told after what is known of a server, its state, or what may be seen of it changed. Returns what ends it. */
   onKnownChanged(listener: (server: string) => void): () => void {
-    return this.#knowledge.known.onChanged(listener);
+    return this.#parts.knowledge.known.onChanged(listener);
   }
 
   /** Whether the principal may see the server at all (`tool` undefined) or call this tool. Nothing is charged or told. */
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean {
     const action = tool === undefined ? 'list' : 'call';
-    return denial(() => this.#rules.guards, { principal, server, tool, action }) === undefined;
+    return denial(() => this.#parts.rules.guards, { principal, server, tool, action }) === undefined;
   }
 
   /** Counts up when guards or roles may have changed. */
   get rulesRevision(): number {
-    return this.#rules.revision;
+    return this.#parts.rules.revision;
   }
 
   /** Resolves when every server was seen once, at the latest 5 s after this was first asked; undefined: no need to wait. */
   firstSight(): Promise<void> | undefined {
-    return this.#firstSight.wait();
+    return this.#parts.firstSight.wait();
   }
 
   /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
   subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void> {
-    return this.#knowledge.subscriptions.subscribe(server, uri, principal, updated);
+    return this.#parts.knowledge.subscriptions.subscribe(server, uri, principal, updated);
   }
 
   /** Servers by group, as configured. */
   get groups(): ReadonlyMap<string, readonly string[]> {
-    return this.#rules.groups;
+    return this.#parts.rules.groups;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
-    return this.#budgets.withBudget(plan, run);
+    return this.#parts.budgets.withBudget(plan, run);
   }
 
   /** `any` hears every event. Returns the function that takes the listener off again. */
   on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
-    return this.#events.on(kind, listener);
+    return this.#parts.events.on(kind, listener);
   }
 
   /** Stops every server; resolves when nothing of this host runs. */
@@ -459,71 +286,35 @@ export class Host {
   async #close(): Promise<void> {
     try {
       // Whatever is wrong with one server, the others and all that they started go too.
-      await Promise.all([this.#servers.close().catch(this.#onProblem), this.#instances.close()]);
-      this.#histories?.flush();
-      this.#servers.registry.clear();
+      await Promise.all([this.#parts.servers.close().catch(this.#parts.onProblem), this.#parts.instances.close()]);
+      this.#parts.histories?.flush();
+      this.#parts.servers.registry.clear();
     } finally {
-      await this.#connector.close();
-      this.#alive.close();
+      await this.#parts.connector.close();
+      this.#parts.alive.close();
     }
   }
 
-  #statusSources(): StatusSources {
-    return {
-      clock: this.#clock,
-      registry: this.#servers.registry,
-      serverOf: (name) => this.#servers.get(name),
-      cache: this.#cache,
-      pins: this.#pins,
-      connector: this.#connector,
-      instances: this.#instances,
-    };
-  }
-
   #mustBeAllowed(request: GuardRequest): void {
-    const refused = denial(() => this.#rules.guards, request);
+    const refused = denial(() => this.#parts.rules.guards, request);
     if (!refused) return;
-    this.#audit.denied(request);
+    this.#parts.audit.denied(request);
     throw refused;
   }
 
-  /** Nothing that it answered before counts any more. */
-  #forget(server: string): void {
-    this.#cache.drop(server);
-    this.#catalogue.drop(server);
-    void this.#instances.endOf(server);
-    this.#knowledge.known.changed(server);
-  }
-
   /** Others decide now who may see what. */
-  #rulesChanged(servers: readonly string[] = this.#servers.names()): void {
-    this.#catalogue.dropAll();
-    for (const server of servers) this.#knowledge.known.changed(server);
+  #rulesChanged(servers: readonly string[] = this.#parts.servers.names()): void {
+    this.#parts.catalogue.dropAll();
+    for (const server of servers) this.#parts.knowledge.known.changed(server);
   }
 
   #learnUnseen(): Promise<void> | undefined {
-    return this.#learnAtBoot ? this.#discovery.learnUnseen()?.catch(this.#onProblem) : undefined;
-  }
-
-  #observe(event: SupervisorEvent): void {
-    if (event.kind === 'state' && event.to === 'connecting') this.#catalogue.drop(event.server);
-    this.#servers.observe(event);
-    this.#knowledge.runs.observe(event);
+    return this.#learnAtBoot ? this.#parts.discovery.learnUnseen()?.catch(this.#parts.onProblem) : undefined;
   }
 }
 
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
-/** The same registry with one server in it. */
-const only = (server: string, registry: StatusSources['registry']): StatusSources['registry'] => ({
-  snapshot: () => registry.snapshot().filter(({ name }) => name === server),
-  held: (name) => registry.held(name),
-});
-
-function breakerWait(breaker: Breaker, nowMs: number): number | undefined {
-  const atMs = breaker.opensAgainAtMs(nowMs);
-  return atMs === undefined ? undefined : Math.max(0, Math.ceil(atMs - nowMs));
-}
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   const host = new Host(options);

@@ -1,7 +1,7 @@
 /** docs/metrics.md lists every metric with its type and labels, in their order, and nothing else. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { metricTable } from '../../src/gateway/metric-table.js';
+import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 
 const page = readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
 

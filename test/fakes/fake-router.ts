@@ -1,7 +1,7 @@
 /** A router over servers without a host, and what asking it takes. The bridge passes everything through. */
 import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
 import type { Client } from '../../src/gateway/exchange.js';
-import { GatewayRouter } from '../../src/gateway/router.js';
+import { GatewayRouter } from '../../src/gateway/routing/router.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type FakeClientFacts, FakeExchange, FakeSession, fakeClient } from './fake-exchange.js';
 import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';

@@ -13,13 +13,13 @@ import type {
   ResourceResult,
   ToolResult,
 } from '../../src/host/host-interface.js';
+import type { EraAnswer } from '../../src/host/requester.js';
 import { HostError } from '../../src/kernel/errors.js';
 import type { Principal } from '../../src/policy/call.js';
 import type { ListedItem, ListMethod } from '../../src/session/lists.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
 import { memberString } from '../../src/wire/json-members.js';
-import type { Answer } from '../../src/wire/peer.js';
 
 const keyMembers = { tools: 'name', prompts: 'name', resources: 'uri', templates: 'uriTemplate' } as const;
 const methods = {
@@ -142,9 +142,7 @@ export class FakeUpstreams implements Upstreams {
     const call = { server, tool, args: textOf(args), options };
     this.calls.push(call);
     const bytes = Buffer.from(await this.onCall(call));
-    const era = this.#servers.get(server)?.facts?.era ?? 'legacy';
-    const result = { bytes, isError: false, era, json: () => JSON.parse(bytes.toString()) };
-    return result;
+    return { bytes, isError: false, era: this.#eraOf(server), json: () => JSON.parse(bytes.toString()) };
   }
 
   async request(
@@ -152,13 +150,14 @@ export class FakeUpstreams implements Upstreams {
     method: string,
     params: JsonText | undefined,
     options: HostRequestOptions,
-  ): Promise<Answer> {
+  ): Promise<EraAnswer> {
     const request = { server, method, params: params === undefined ? undefined : textOf(params), options };
     this.requests.push(request);
     const answer = await this.onRequest(request);
+    const era = this.#eraOf(server);
     return typeof answer === 'string'
-      ? { kind: 'result', bytes: Buffer.from(answer), mayHold: 0 }
-      : { kind: 'error', bytes: Buffer.from(answer.error), mayHold: 0 };
+      ? { kind: 'result', bytes: Buffer.from(answer), mayHold: 0, era }
+      : { kind: 'error', bytes: Buffer.from(answer.error), mayHold: 0, era };
   }
 
   read(): Promise<ResourceResult> {
@@ -192,6 +191,10 @@ export class FakeUpstreams implements Upstreams {
     this.endedInstances.push(instance);
   }
 
+  #eraOf(server: string): Era {
+    return this.#servers.get(server)?.facts?.era ?? 'legacy';
+  }
+
   #tell(server: string): void {
     for (const listener of [...this.#listeners]) listener(server);
   }
@@ -199,10 +202,8 @@ export class FakeUpstreams implements Upstreams {
 
 const textOf = (text: JsonText): string => (typeof text === 'string' ? text : Buffer.from(text).toString('utf8'));
 
-const definitionOf = (name: string, { definition }: FakeServer): ServerDefinition => ({
-  ...parseServerDefinition(name, { command: 'true' }, true),
-  ...definition,
-});
+const definitionOf = (name: string, { definition }: FakeServer): ServerDefinition =>
+  parseServerDefinition(name, { command: 'true', ...definition }, true);
 
 function listsOf(server: FakeServer): ReadonlyMap<ListMethod, KnownList> {
   const { ttlMs = 0, isPublic = false } = server;

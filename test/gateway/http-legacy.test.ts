@@ -40,13 +40,20 @@ describe('opening', () => {
       capabilities?.elicitationUrl,
       capabilities?.sampling,
       capabilities?.roots,
-    ]).toEqual([true, true, false, true]);
+    ]).toEqual([false, true, false, true]);
+  });
+
+  test('an initialize that names no version is refused and opens nothing', async () => {
+    const { router, port, ingress } = await start();
+    const reply = await send(port, { body: rpc(0, 'initialize', {}) });
+    expect([reply.status, reply.json().id, reply.json().error?.code]).toEqual([200, 0, -32602]);
+    expect([router.reached, ingress.counts.sessions]).toEqual([0, 0]);
   });
 
   test('a refused initialize opens nothing', async () => {
     const { router, port, ingress } = await start();
     router.answers.set('initialize', (exchange) => exchange.fail({ code: -32602, message: 'no', httpStatus: 404 }));
-    const reply = await send(port, { body: rpc(0, 'initialize', {}) });
+    const reply = await send(port, { body: rpc(0, 'initialize', { protocolVersion: '2025-11-25' }) });
     expect([reply.status, reply.headers['mcp-session-id'], ingress.counts.sessions]).toEqual([200, undefined, 0]);
   });
 
@@ -476,7 +483,7 @@ describe('the end of a session', () => {
     expect([await status(old), await status(streaming)]).toEqual([404, 200]);
     await listen(port, { method: 'GET', headers: fourth });
     await listen(port, { method: 'GET', headers: fifth });
-    const full = await send(port, { body: rpc(0, 'initialize', {}) });
+    const full = await send(port, { body: rpc(0, 'initialize', { protocolVersion: '2025-11-25' }) });
     expect([full.status, full.json().error?.code, full.headers['mcp-session-id']]).toEqual([503, -31015, undefined]);
   });
 });

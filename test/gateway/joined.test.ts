@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createBridge } from '../../src/gateway/bridge/bridge.js';
 import { createHttpIngress, type HttpIngress } from '../../src/gateway/http/http-ingress.js';
-import { createRouter, type GatewayRouter } from '../../src/gateway/router.js';
+import { createRouter, type GatewayRouter } from '../../src/gateway/routing/router.js';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';

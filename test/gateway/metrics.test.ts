@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Registry, register } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { metricTable } from '../../src/gateway/metric-table.js';
-import { createMetrics, type Metrics } from '../../src/gateway/metrics.js';
+import { metricTable } from '../../src/gateway/metrics/metric-table.js';
+import { createMetrics, type Metrics } from '../../src/gateway/metrics/metrics.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import { eventually } from '../eventually.js';
 import { failureOf } from '../host/harness.js';
@@ -129,7 +129,7 @@ test('scrapes at the same time are one, and nothing is counted after the end', a
 
 test('prom-client is loaded by the first scrape, and not before', async () => {
   metrics = createMetrics(host);
-  const source = new URL('../../dist/gateway/metrics.js', import.meta.url).href;
+  const source = new URL('../../dist/gateway/metrics/metrics.js', import.meta.url).href;
   const code = `
     import { createRequire } from 'node:module';
     const { createMetrics } = await import(${JSON.stringify(source)});

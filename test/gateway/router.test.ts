@@ -1,8 +1,10 @@
 /** Whole requests through the router, over servers without a host. */
+
 import { describe, expect, test } from 'vitest';
 import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
+import { RpcRefusal } from '../../src/session/answers.js';
 import { FakeExchange, fakeClient, principalOf } from '../fakes/fake-exchange.js';
 import { FakeGateway } from '../fakes/fake-router.js';
 import type { FakeCall, FakeServer } from '../fakes/fake-upstreams.js';
@@ -478,7 +480,7 @@ describe('tool calls that fail', () => {
 
   test('because the server said so keep its data where they are known', async () => {
     const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
-    const cause = Object.assign(new Error(), { name: 'RpcRefusal', bytes });
+    const cause = new RpcRefusal(bytes);
     const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
     const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect({ ...failure, data: String(failure?.data) }).toEqual({ code: -32602, message: 'bad', data: '{"n":1.0}' });

@@ -7,16 +7,16 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import type { AskLimits, Exchange, RpcFailure } from '../exchange.js';
+import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyReply } from './legacy-reply.js';
 import type { LegacySession } from './legacy-session.js';
 import type { OpenExchange } from './open-exchanges.js';
 import type { HeaderList } from './reply.js';
-import { failureText, notificationText, resultText } from './rpc-text.js';
 import { stopping } from './stopping.js';
 
 /** Where a legacy request fails, HTTP has nothing to say. */
-const understood = 200;
+export const understood = 200;
 
 /** Says whether a successful `initialize` may open its session; the headers that name it, or why not. */
 export type Admit = () => HeaderList | RpcFailure;
@@ -102,7 +102,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!this.#isOpen) throw new HostError('cancelled', 'the request that asks the client is over');
-    return this.client.asks.ask((parts) => this.#reply.tell(parts), method, params, limits, this.signal);
+    return this.client.asks.ask(this, (parts) => this.#reply.tell(parts), method, params, limits);
   }
 
   #withdraw(): void {
@@ -113,6 +113,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
   #end(parts: JsonText[] | undefined, status: number, headers: HeaderList = []): void {
     this.#isOpen = false;
     this.client.exchanges.delete(this.idText);
+    this.client.asks.withdraw(this);
     this.client.touch();
     this.#desk.open.delete(this);
     this.#reply.answer(parts, status, headers);

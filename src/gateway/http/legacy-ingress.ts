@@ -6,22 +6,22 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { NewId } from '../../kernel/random.js';
-import { isLegacyVersion, NEWEST_LEGACY_VERSION } from '../../session/versions.js';
 import type { Envelope } from '../../wire/envelope.js';
-import { memberBytes, memberString, memberText } from '../../wire/json-members.js';
+import { memberText } from '../../wire/json-members.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
-import { isObject, SaidCapabilities } from './client-capabilities.js';
+import { isFailure, readInitialize } from '../messages/client-envelope.js';
+import { failureText } from '../messages/rpc-text.js';
 import { EventBudget } from './event-store.js';
 import { type ExchangeDesk, route } from './exchange-desk.js';
-import { type Admit, LegacyExchange } from './legacy-exchange.js';
+import { type Admit, LegacyExchange, understood } from './legacy-exchange.js';
 import { isPrimed, LegacyReply, retryMs } from './legacy-reply.js';
 import { LegacySession } from './legacy-session.js';
 import type { LegacySessions } from './legacy-sessions.js';
 import { parseEventId } from './legacy-stream.js';
 import type { Caller } from './modern-ingress.js';
 import { REFUSALS, type Refusal } from './refusals.js';
-import { failureText } from './rpc-text.js';
+import { writeJson } from './reply.js';
 import { SseStream } from './sse-stream.js';
 
 const initializeMethod = 'initialize';
@@ -125,15 +125,13 @@ export class LegacyIngress {
 
   #initialize(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
     const { clock, limits } = this.#desk;
-    const payload = envelope.payload();
-    const params = isObject(payload) ? payload : undefined;
-    const requested = params && memberString(params, 'protocolVersion');
-    const version = requested !== undefined && isLegacyVersion(requested) ? requested : NEWEST_LEGACY_VERSION;
-    const said = params && memberBytes(params, 'capabilities');
-    // A copy: the session outlives the body it was opened with.
-    const capabilities = new SaidCapabilities(said && Buffer.from(said));
+    const read = readInitialize(envelope.payload());
+    if (isFailure(read)) {
+      writeJson(response, understood, failureText(envelope.idText() as string, read), limits.writeStallMs);
+      return undefined;
+    }
     const { principal, endpoint } = caller;
-    const facts = { id: this.#newId(), principal, endpoint, version, capabilities };
+    const facts = { id: this.#newId(), principal, endpoint, ...read };
     const session = new LegacySession(facts, clock, limits, this.#budget);
     const reply = new LegacyReply(this.#desk, response, session, 1, false);
     // Whoever left meanwhile would never learn the id.
@@ -165,7 +163,7 @@ export class LegacyIngress {
   #take(session: LegacySession, envelope: Envelope): void {
     if (envelope.kind !== 'notification') {
       // An answer that came too late is nobody's fault.
-      session.asks.answer(envelope);
+      session.asks.answered(envelope);
       return;
     }
     const method = envelope.method();

@@ -10,11 +10,11 @@ import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { ClientCapabilities, ClientSession } from '../exchange.js';
+import { ClientAsks } from '../messages/client-asks.js';
+import { notificationText } from '../messages/rpc-text.js';
 import { type EventBudget, EventStore } from './event-store.js';
 import type { HttpLimits } from './http-limits.js';
-import { LegacyAsks } from './legacy-asks.js';
 import { type EventCount, LegacyStream } from './legacy-stream.js';
-import { notificationText } from './rpc-text.js';
 
 export interface SessionFacts {
   readonly id: string;
@@ -41,7 +41,7 @@ export class LegacySession implements ClientSession {
   readonly version: string;
   readonly capabilities: ClientCapabilities;
   readonly era = 'legacy';
-  readonly asks: LegacyAsks;
+  readonly asks: ClientAsks;
   /** By the id as the client wrote it. */
   readonly exchanges = new Map<string, SessionExchange>();
   readonly own: LegacyStream;
@@ -66,7 +66,7 @@ export class LegacySession implements ClientSession {
     this.#clock = clock;
     this.#usedAtMs = clock.nowMs();
     this.#store = new EventStore(budget, limits.eventsPerSession, limits.eventBytesPerSession);
-    this.asks = new LegacyAsks(clock, limits.asksPerSession);
+    this.asks = new ClientAsks(clock, limits.asksPerSession);
     this.own = new LegacyStream(ownStreamNo, this.#store, this.#count);
   }
 

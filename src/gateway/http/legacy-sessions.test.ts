@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { SaidCapabilities } from './client-capabilities.js';
+import { SaidCapabilities } from '../messages/client-capabilities.js';
 import { EventBudget } from './event-store.js';
 import { HTTP_LIMITS } from './http-limits.js';
 import { LegacySession } from './legacy-session.js';

@@ -6,10 +6,11 @@ import { isUtf8 } from 'node:buffer';
 import type { ServerResponse } from 'node:http';
 import { Envelope, type EnvelopeFault, scanEnvelope } from '../../wire/envelope.js';
 import { eachElement, skipSpace } from '../../wire/json-scan.js';
+import { claimsModern } from '../messages/client-envelope.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyIngress } from './legacy-ingress.js';
 import { type Caller, takeModern } from './modern-ingress.js';
-import { claimsModern, namesModern } from './modern-request.js';
+import { namesModern } from './modern-request.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 
 const OPEN_BRACKET = 0x5b;

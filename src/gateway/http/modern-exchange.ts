@@ -8,10 +8,11 @@ import type { ServerResponse } from 'node:http';
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Client, Exchange, RpcFailure } from '../exchange.js';
+import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
+import { statusOf } from './failure-status.js';
 import type { OpenExchange } from './open-exchanges.js';
 import { writeJson } from './reply.js';
-import { failureText, notificationText, resultText, statusOf } from './rpc-text.js';
 import { eventText, SseStream } from './sse-stream.js';
 import { stopping } from './stopping.js';
 

@@ -7,15 +7,16 @@ import { MODERN_VERSION } from '../../session/versions.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { EndpointId } from '../endpoint-id.js';
-import type { Client } from '../exchange.js';
-import { SaidCapabilities } from './client-capabilities.js';
+import type { Client, ClientCapabilities } from '../exchange.js';
+import { SaidCapabilities } from '../messages/client-capabilities.js';
+import { failureText } from '../messages/rpc-text.js';
 import { type ExchangeDesk, route } from './exchange-desk.js';
+import { statusOf } from './failure-status.js';
 import { ModernExchange } from './modern-exchange.js';
 import { checkModernNotification, checkModernRequest } from './modern-request.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { writeJson } from './reply.js';
 import type { RequestHead } from './request-head.js';
-import { failureText, statusOf } from './rpc-text.js';
 
 export interface Caller {
   readonly principal: Principal;
@@ -23,13 +24,15 @@ export interface Caller {
   readonly head: RequestHead;
 }
 
-const modernClient = ({ principal, endpoint }: Caller, capabilities: Buffer | undefined): Client => ({
+const saidNothing = new SaidCapabilities(undefined);
+
+const modernClient = ({ principal, endpoint }: Caller, capabilities: ClientCapabilities): Client => ({
   id: principal.id,
   principal,
   era: 'modern',
   version: MODERN_VERSION,
   endpoint,
-  capabilities: new SaidCapabilities(capabilities),
+  capabilities,
 });
 
 /** Returns why the message is refused, when it is not even one to answer in its own name. */
@@ -66,7 +69,7 @@ export function takeModern(
       response.end();
       // Over HTTP a request is cancelled by closing its response, and nothing is ever initialized.
       if (method !== NOTIFICATION.cancelled && method !== NOTIFICATION.initialized)
-        router.notified(modernClient(caller, undefined), method, params);
+        router.notified(modernClient(caller, saidNothing), method, params);
       return undefined;
     }
     default:

@@ -1,18 +1,16 @@
 /**
- * The checks of the modern era (2026-07-28): the metadata that every request carries, and the headers that repeat what the
- * body says. Pure: bytes and headers in, what is wrong out.
- * Not here: what a method means (router).
+ * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what is wrong out.
+ * Not here: the metadata itself (messages/client-envelope.ts), what a method means (router).
  *
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
  */
 import type { Principal } from '../../policy/call.js';
-import { LEGACY_VERSIONS, META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
+import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
-import { memberBytes, membersBytes, stringOf } from '../../wire/json-members.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { isObject, memberBytes, membersBytes, stringOf } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
-import type { MirroredHeader, RpcFailure } from '../exchange.js';
-import { isObject } from './client-capabilities.js';
+import type { ClientCapabilities, MirroredHeader, RpcFailure } from '../exchange.js';
+import { isFailure, readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
 import type { RequestHead } from './request-head.js';
 
 /** The member of params that `Mcp-Name` repeats. */
@@ -25,22 +23,7 @@ const NAMED_BY: Readonly<Record<string, string>> = {
   'tasks/cancel': 'taskId',
 };
 
-const versionKey = Buffer.from(META.version);
-const metaKeys = [META.version, META.clientCapabilities];
-const supported = [MODERN_VERSION, ...LEGACY_VERSIONS];
-/** A version that somebody made up is told back this far. */
-const versionCharsMax = 64;
-
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
-
-/** Whether params claim to be of an era with metadata, of whichever version. */
-export function claimsModern(params: Buffer | undefined): boolean {
-  // Nearly no legacy request holds the key anywhere, and looking for it costs less than walking the members. Its letters may
-  // be escaped, but then so is a backslash there.
-  if (!params?.includes(versionKey) && !params?.includes('\\u')) return false;
-  const meta = memberBytes(params, '_meta');
-  return isObject(meta) && memberBytes(meta, META.version) !== undefined;
-}
 
 export type MirroredArguments = (
   endpoint: EndpointId,
@@ -57,20 +40,18 @@ export interface ModernFacts {
 }
 
 export type ModernCheck =
-  | { readonly ok: true; readonly capabilities: Buffer }
+  | { readonly ok: true; readonly capabilities: ClientCapabilities }
   | { readonly ok: false; readonly failure: RpcFailure };
 
 export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
   const field = Object.hasOwn(NAMED_BY, method) ? (NAMED_BY[method] as string) : undefined;
   const keys = field === undefined ? ['_meta'] : ['_meta', field, 'arguments'];
   const [meta, name, args] = isObject(params) ? membersBytes(params, keys) : [];
-  const [said, capabilities] = isObject(meta) ? membersBytes(meta, metaKeys) : [];
-  const version = said && stringOf(said);
-  if (version === undefined) return wrong(missing(META.version));
-  if (!isObject(capabilities)) return wrong(missing(META.clientCapabilities));
-
+  const envelope = readEnvelope(meta);
+  if (isFailure(envelope)) return wrong(envelope);
+  const { version, capabilities } = envelope;
   if (head.protocolVersion !== version) return wrong(mismatch('MCP-Protocol-Version', head.protocolVersion));
-  if (version !== MODERN_VERSION) return wrong(unsupported(version));
+  if (version !== MODERN_VERSION) return wrong(unsupportedVersion(version));
   if (decoded(head.mcpMethod) !== method) return wrong(mismatch('Mcp-Method', head.mcpMethod));
   if (field !== undefined) {
     const subject = name && stringOf(name);
@@ -94,7 +75,7 @@ export function checkModernNotification({
   const said = isObject(meta) ? memberBytes(meta, META.version) : undefined;
   const version = said === undefined ? head.protocolVersion : stringOf(said);
   if (version !== head.protocolVersion) return mismatch('MCP-Protocol-Version', head.protocolVersion);
-  return version === MODERN_VERSION ? undefined : unsupported(version ?? '');
+  return version === MODERN_VERSION ? undefined : unsupportedVersion(version ?? '');
 }
 
 const decoded = (value: string | undefined): string | undefined =>
@@ -128,22 +109,9 @@ function isSameInteger(written: string, value: string): boolean {
 
 const wrong = (failure: RpcFailure): ModernCheck => ({ ok: false, failure });
 
-const missing = (key: string): RpcFailure => ({
-  code: RPC.invalidParams,
-  message: `params._meta must hold ${key}, once; every request of protocol ${MODERN_VERSION} carries it`,
-  httpStatus: 400,
-});
-
 /** Neither value is quoted: a header may hold what is none of the body's business. */
 const mismatch = (header: string, value: string | undefined): RpcFailure => ({
   code: MODERN_ERRORS.headerMismatch,
   message: `the header ${header} ${value === undefined ? 'is missing' : 'says something else than the body'}; send what the body says`,
-  httpStatus: 400,
-});
-
-const unsupported = (version: string): RpcFailure => ({
-  code: MODERN_ERRORS.unsupportedVersion,
-  message: 'this protocol version is not spoken here; use one of those in data.supported',
-  data: JSON.stringify({ supported, requested: version.slice(0, versionCharsMax) }),
   httpStatus: 400,
 });

@@ -5,7 +5,7 @@
 import type { ServerResponse } from 'node:http';
 import type { JsonText } from '../../wire/frame.js';
 import type { RpcFailure } from '../exchange.js';
-import { failureText } from './rpc-text.js';
+import { failureText } from '../messages/rpc-text.js';
 
 /** Alternating names and values. */
 export type HeaderList = readonly string[];

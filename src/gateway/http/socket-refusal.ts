@@ -2,9 +2,9 @@
 import { STATUS_CODES } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { failureText } from '../messages/rpc-text.js';
 import { REFUSALS } from './refusals.js';
 import { joined, textBytes } from './reply.js';
-import { failureText } from './rpc-text.js';
 
 export function refuseSocket(code: string | undefined, socket: Duplex): void {
   // After the first bytes of an answer, more would be taken for its end.

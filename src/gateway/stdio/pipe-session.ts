@@ -5,9 +5,9 @@
 import { newId } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
-import type { Initialize } from '../client-envelope.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { ClientCapabilities, ClientSession } from '../exchange.js';
+import type { Initialize } from '../messages/client-envelope.js';
 
 export class PipeSession implements ClientSession {
   readonly id = newId();

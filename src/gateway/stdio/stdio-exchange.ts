@@ -2,12 +2,11 @@
  * One request of the client of a pipe.
  * Invariants: as every Exchange, it is ended once; a cancelled one is not heard of again.
  */
-
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import type { AskLimits, Client, Exchange, RpcFailure } from '../exchange.js';
-import { failureText } from '../rpc-failure.js';
+import { failureText, resultText } from '../messages/rpc-text.js';
 
 /** What an exchange needs of its pipe. */
 export interface Pipe {
@@ -75,11 +74,11 @@ export class StdioExchange implements Exchange {
   }
 
   succeed(...parts: readonly JsonText[]): void {
-    this.#end('result', parts);
+    if (this.#state === 'open') this.#end('succeeded', resultText(this.idText, parts));
   }
 
   fail(failure: RpcFailure): void {
-    this.#end('error', [failureText(failure)]);
+    if (this.#state === 'open') this.#end('failed', failureText(this.idText, failure));
   }
 
   /** Nobody waits for it any more. */
@@ -90,15 +89,8 @@ export class StdioExchange implements Exchange {
     this.#abort?.abort();
   }
 
-  #end(member: 'result' | 'error', parts: readonly JsonText[]): void {
-    if (this.#state !== 'open') return;
-    this.#state = member === 'result' ? 'succeeded' : 'failed';
-    this.#pipe.ended(this, answerParts(this.idText, member, parts));
+  #end(state: 'succeeded' | 'failed', answer: readonly JsonText[]): void {
+    this.#state = state;
+    this.#pipe.ended(this, answer);
   }
 }
-
-export const answerParts = (
-  idText: string,
-  member: 'result' | 'error',
-  parts: readonly JsonText[],
-): readonly JsonText[] => [`{"jsonrpc":"2.0","id":${idText},"${member}":`, ...parts, '}'];

@@ -2,6 +2,7 @@ import { PassThrough, Writable } from 'node:stream';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { embedder } from '../../host/host-interface.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { LEGACY_VERSIONS, MODERN_VERSION } from '../../session/versions.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
 import { answerBytesMax, createStdioIngress, exchangesMax, pauseBytes, type StdioIngress } from './stdio-ingress.js';
 
@@ -131,7 +132,7 @@ describe('the modern era', () => {
     const { send } = open();
     const old = { ...meta, 'io.modelcontextprotocol/protocolVersion': '2025-11-25' };
     const [answer] = await send(legacy(1, 'server/discover', { _meta: old }));
-    expect(answer?.error?.data).toEqual({ supported: ['2026-07-28'], requested: '2025-11-25' });
+    expect(answer?.error?.data).toEqual({ supported: [MODERN_VERSION, ...LEGACY_VERSIONS], requested: '2025-11-25' });
   });
 });
 

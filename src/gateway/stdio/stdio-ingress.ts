@@ -11,22 +11,24 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Principal } from '../../policy/call.js';
+import { META } from '../../session/versions.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
-import { memberText } from '../../wire/json-members.js';
+import { isObject, memberText } from '../../wire/json-members.js';
 import type { Answer } from '../../wire/peer.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
-import { isFailure, modernEnvelope, readInitialize, readModernEnvelope } from '../client-envelope.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
-import type { IngressFigures } from '../metric-table.js';
-import { failureOf, failureText } from '../rpc-failure.js';
-import { ClientAsks } from './client-asks.js';
+import { ClientAsks } from '../messages/client-asks.js';
+import { claimsModern, isFailure, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
+import { ownFailure } from '../messages/failures.js';
+import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
+import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
 import { PipeSession } from './pipe-session.js';
-import { answerParts, type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
+import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
 
 /** Requests under way, and the bytes that they hold on to. */
 export const exchangesMax = 1_000;
@@ -86,7 +88,7 @@ class PipeIngress implements StdioIngress, Pipe {
       this.#resolveClosed = resolve;
     });
     this.#out = new OutboundLines({ stream: output, onTaken: () => this.#balance() });
-    this.#asks = new ClientAsks(clock, (parts) => this.#out.write(parts));
+    this.#asks = new ClientAsks(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
       fault: (fault) => this.#refuse(fault, undefined),
@@ -124,7 +126,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#asks.withdraw(exchange);
     if (this.#isOver) return;
     const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
-    const said = isTooMuch ? answerParts(idText, 'error', [failureText(failureOf(unread(this.#out.bytes)))]) : answer;
+    const said = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
     if (request.batch) request.batch.add(said);
     else if (said) this.#write(said);
     if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
@@ -132,14 +134,13 @@ class PipeIngress implements StdioIngress, Pipe {
 
   notify(method: string, params: JsonText | undefined): void {
     if (this.#isOver || this.#out.bytes > noticeBytesMax) return;
-    const head = `{"jsonrpc":"2.0","method":${JSON.stringify(method)}`;
-    this.#write(params === undefined ? [head, '}'] : [head, ',"params":', params, '}']);
+    this.#write(notificationText(method, params));
   }
 
   ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that asks is over'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
-    return this.#asks.ask(owner, method, params, limits);
+    return this.#asks.ask(owner, this.#tell, method, params, limits);
   }
 
   // --- what comes in
@@ -202,8 +203,8 @@ class PipeIngress implements StdioIngress, Pipe {
     };
     const refusal = this.#refusalOf(request);
     // Legacy, with a session or before it: it asks whether this end is there, and no other.
-    if (!refusal && request.method === 'ping' && modernEnvelope(request.params) === undefined)
-      return this.#answer(answerParts(request.idText, 'result', ['{}']), batch);
+    if (!refusal && request.method === 'ping' && !claimsModern(request.params))
+      return this.#answer(resultText(request.idText, ['{}']), batch);
     const client = refusal ?? this.#clientOf(request);
     if (isFailure(client)) return this.#refuse({ idText: request.idText, failure: client }, batch);
     if (client === this.#session && request.method !== 'initialize') this.#proceed();
@@ -223,10 +224,10 @@ class PipeIngress implements StdioIngress, Pipe {
     const { router, endpoint, principal } = this.#options;
     if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
     if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is under way').failure;
-    if (params && params[0] !== 0x7b) return { code: RPC.invalidParams, message: 'params must be an object' };
+    if (params && !isObject(params)) return { code: RPC.invalidParams, message: 'params must be an object' };
     if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
-      return failureOf(tooMany(this.#exchanges.size));
-    return router.hasEndpoint(endpoint, principal) ? undefined : failureOf(noEndpoint(endpoint));
+      return ownFailure(tooMany(this.#exchanges.size));
+    return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
   }
 
   /** Whose request it is, or why it is nobody's. */
@@ -236,7 +237,7 @@ class PipeIngress implements StdioIngress, Pipe {
     if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
     if (method === 'initialize') return this.#open(params, batch !== undefined);
     if (this.#session) return this.#session;
-    const failure = readModernEnvelope(params) as RpcFailure;
+    const failure = missing(META.version);
     return { ...failure, message: `${failure.message}; or open a session with initialize first` };
   }
 
@@ -275,7 +276,7 @@ class PipeIngress implements StdioIngress, Pipe {
   // --- what goes out
 
   #refuse({ idText, failure }: Fault, batch: PipeBatch | undefined): void {
-    this.#answer(answerParts(idText, 'error', [failureText(failure)]), batch);
+    this.#answer(failureText(idText, failure), batch);
   }
 
   #answer(parts: readonly JsonText[], batch: PipeBatch | undefined): void {
@@ -289,6 +290,11 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#out.write(parts);
     this.#balance();
   }
+
+  readonly #tell = (parts: readonly JsonText[]): boolean => {
+    this.#write(parts);
+    return !this.#isOver;
+  };
 
   /** Reads as fast as the client does. */
   #balance(): void {
@@ -317,7 +323,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();
-    this.#asks.close();
+    this.#asks.end();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
     const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.close());

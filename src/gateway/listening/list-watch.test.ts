@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest';
+import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
+import { FakeGateway } from '../../../test/fakes/fake-router.js';
+
+const servers = { fs: { tools: ['read'], prompts: ['p'] }, web: { tools: ['fetch'] } };
+const open = (gateway: FakeGateway, id: string, path = '/mcp', principal = principalOf('somebody')) =>
+  gateway.open({ id, path, principal });
+const methods = ({ heard }: { heard: readonly { method: string }[] }) => heard.map(({ method }) => method);
+
+test('only those are told whose own list changed, once, when it can be listed', async () => {
+  const gateway = new FakeGateway(servers);
+  const all = open(gateway, 'a');
+  const fs = open(gateway, 'b', '/mcp/fs');
+  const web = open(gateway, 'c', '/mcp/web');
+  gateway.upstreams.set('web', { tools: ['fetch', 'search'] });
+  gateway.upstreams.set('web', { tools: ['fetch', 'search', 'more'] });
+  expect(methods(all)).toEqual([]);
+  gateway.clock.advance(25);
+  expect(methods(all)).toEqual(['notifications/tools/list_changed']);
+  expect(all.heard[0]?.params).toBeUndefined();
+  expect(methods(web)).toEqual(['notifications/tools/list_changed']);
+  expect(methods(fs)).toEqual([]);
+  const { tools } = (await gateway.ask(fakeClient({ path: '/mcp/web' }), 'tools/list')).json();
+  expect(tools).toHaveLength(3);
+});
+
+test('each list has its own notification', () => {
+  const gateway = new FakeGateway(servers);
+  const session = open(gateway, 'a');
+  gateway.upstreams.set('fs', { tools: ['read'], prompts: ['q'], templates: ['x://{y}'] });
+  gateway.clock.advance(25);
+  expect(methods(session)).toEqual(['notifications/prompts/list_changed', 'notifications/resources/list_changed']);
+});
+
+test('a server that starts, stops or says the same again changes no list', () => {
+  const gateway = new FakeGateway(servers);
+  const session = open(gateway, 'a');
+  gateway.upstreams.setState('fs', 'parked');
+  gateway.clock.advance(25);
+  gateway.upstreams.setState('fs', 'ready');
+  gateway.upstreams.set('fs', servers.fs);
+  gateway.clock.advance(25);
+  expect(methods(session)).toEqual([]);
+});
+
+test('a change that the principal may not see is none', () => {
+  const gateway = new FakeGateway(servers);
+  gateway.upstreams.allow(({ id }, server, tool) => id !== 'guest' || (server === 'web' && tool !== 'admin'));
+  const guest = open(gateway, 'g', '/mcp', principalOf('guest'));
+  const somebody = open(gateway, 's');
+  gateway.upstreams.set('web', { tools: ['fetch', 'admin'] });
+  gateway.upstreams.set('fs', { tools: [] });
+  gateway.clock.advance(25);
+  expect(methods(guest)).toEqual([]);
+  expect(methods(somebody)).toEqual(['notifications/tools/list_changed', 'notifications/prompts/list_changed']);
+});
+
+test('rules that change are noticed with the next request', async () => {
+  const gateway = new FakeGateway(servers);
+  const session = open(gateway, 'a');
+  gateway.upstreams.allow((_principal, server) => server === 'web');
+  await gateway.ask(fakeClient(), 'ping');
+  gateway.clock.advance(25);
+  expect(methods(session)).toEqual(['notifications/tools/list_changed', 'notifications/prompts/list_changed']);
+});
+
+test('nothing is compared, and no timer runs, when nobody wants to know', () => {
+  const gateway = new FakeGateway(servers);
+  const session = open(gateway, 'a');
+  session.end();
+  gateway.upstreams.set('fs', { tools: [] });
+  expect(gateway.clock.pendingTimers).toBe(0);
+});

@@ -1,0 +1,149 @@
+/**
+ * One `subscriptions/listen` of a modern client, as long as it is open.
+ * Not here: how many there may be (subscriptions.ts).
+ * Invariants: it begins with what was granted, whatever happens meanwhile; every message on it says which stream it is of; what
+ * it holds is given back at its end.
+ */
+import { stringOf } from '../../wire/json-members.js';
+import { eachElement } from '../../wire/json-scan.js';
+import { spliceMeta } from '../../wire/meta-splice.js';
+import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import type { Exchange } from '../exchange.js';
+import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
+import { uniqueMembers } from '../messages/unique-members.js';
+import type { ServerFacts } from '../routing/server-facts.js';
+import type { Upstreams } from '../upstreams.js';
+import type { Views } from '../views/views.js';
+import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
+
+export const urisMax = 100;
+export const uriCharsMax = 8_192;
+
+export interface SubscriptionParts {
+  readonly upstreams: Upstreams;
+  readonly views: Views;
+  readonly facts: ServerFacts;
+  readonly lists: ListWatch;
+}
+
+export interface Wish {
+  readonly kinds: readonly ListKind[];
+  readonly uris: readonly string[];
+}
+
+const flags = [
+  ['toolsListChanged', 'tools'],
+  ['promptsListChanged', 'prompts'],
+  ['resourcesListChanged', 'resources'],
+] as const;
+
+/** Undefined: nobody could say what is wanted. */
+export function readWish(params: Buffer | undefined): Wish | undefined {
+  const [filter] = (params && uniqueMembers(params, ['notifications'])) ?? [];
+  const members = filter && uniqueMembers(filter, [...flags.map(([flag]) => flag), 'resourceSubscriptions']);
+  if (!members) return undefined;
+  const kinds = flags.flatMap(([, kind], i) => (members[i]?.toString('latin1') === 'true' ? [kind] : []));
+  const list = members[flags.length];
+  const uris = new Set<string>();
+  if (list) {
+    const after = eachElement(list, 0, list.length, 0, (start, end) => {
+      const uri = stringOf(list.subarray(start, end));
+      // More than may be had is not granted; which ones are, the first message says.
+      if (uri !== undefined && uri.length <= uriCharsMax && uris.size < urisMax) uris.add(uri);
+      return undefined;
+    });
+    if (after < 0) return undefined;
+  }
+  return { kinds, uris: [...uris] };
+}
+
+/** One `subscriptions/listen`, as long as it is open. */
+export class ListenStream {
+  readonly #exchange: Exchange;
+  readonly #parts: SubscriptionParts;
+  readonly #releases: (() => void)[] = [];
+  /** What happened before the client was told what it is granted: at most one of each. */
+  #early: Map<string, () => void> | undefined = new Map();
+  #isOver = false;
+
+  constructor(exchange: Exchange, parts: SubscriptionParts) {
+    this.#exchange = exchange;
+    this.#parts = parts;
+  }
+
+  open({ kinds, uris }: Wish): void {
+    if (kinds.length > 0) {
+      this.#releases.push(
+        this.#parts.lists.watch(this.#exchange.client, (kind) => {
+          if (kinds.includes(kind)) this.#tell(LIST_KINDS[kind].told, kind, () => `{"_meta":{${this.#id()}}}`);
+        }),
+      );
+    }
+    if (uris.length === 0) return this.#acknowledge(kinds, []);
+    Promise.all(uris.map((uri) => this.#subscribe(uri))).then(
+      (granted) =>
+        this.#acknowledge(
+          kinds,
+          uris.filter((_uri, i) => granted[i]),
+        ),
+      () => this.#acknowledge(kinds, []),
+    );
+  }
+
+  /** Whether it was granted. */
+  async #subscribe(uri: string): Promise<boolean> {
+    const { client } = this.#exchange;
+    try {
+      const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
+      await viewNow().sight();
+      const server = viewNow().serverOfUri(uri);
+      if (server === undefined) return false;
+      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) =>
+        this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
+          spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]),
+        ),
+      );
+      if (this.#isOver) release();
+      else this.#releases.push(release);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #acknowledge(kinds: readonly ListKind[], uris: readonly string[]): void {
+    if (this.#isOver) return;
+    const granted = Object.fromEntries(flags.flatMap(([flag, kind]) => (kinds.includes(kind) ? [[flag, true]] : [])));
+    const honoured = { ...granted, ...(uris.length > 0 ? { resourceSubscriptions: uris } : {}) };
+    this.#exchange.notify(
+      'notifications/subscriptions/acknowledged',
+      `{"notifications":${JSON.stringify(honoured)},"_meta":{${this.#id()}}}`,
+    );
+    const early = this.#early;
+    this.#early = undefined;
+    for (const tell of early?.values() ?? []) tell();
+  }
+
+  #tell(method: string, what: string, params: () => string | Buffer): void {
+    if (this.#isOver) return;
+    const tell = () => this.#exchange.notify(method, params());
+    if (this.#early) this.#early.set(what, tell);
+    else tell();
+  }
+
+  #id(): string {
+    return `"${SUBSCRIPTION_ID}":${this.#exchange.idText}`;
+  }
+
+  /** Nobody listens any more. */
+  end(): void {
+    this.#isOver = true;
+    for (const release of this.#releases.splice(0)) release();
+  }
+
+  /** We stop; the client may listen elsewhere. */
+  finish(): void {
+    this.end();
+    this.#exchange.succeed(`{"resultType":"complete","_meta":{${this.#id()}}}`);
+  }
+}

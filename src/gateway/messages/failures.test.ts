@@ -1,0 +1,48 @@
+import { describe, expect, test } from 'vitest';
+import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
+import { RpcRefusal } from '../../session/answers.js';
+import { callFailure, type Place, requestFailure } from './failures.js';
+
+const place: Place = {
+  method: 'tools/call',
+  clientEra: 'legacy',
+  server: 's',
+  serverEra: 'legacy',
+  tool: 't',
+  serverInfo: '{}',
+};
+
+/** What the protocol has words for itself; all else keeps a well-formed call from its result. */
+const protocolErrors = ['invalid_request', 'invalid_arguments', 'unauthenticated', 'tool_not_found', 'cancelled'];
+
+describe('a tool call that fails with', () => {
+  test.each(Object.keys(ERRORS) as ErrorCode[])('%s', (code) => {
+    const told = callFailure(new HostError(code, 'it did not work'), place);
+    if (protocolErrors.includes(code)) {
+      expect(told).toMatchObject({ failure: { code: ERRORS[code].rpc, message: 'it did not work.' } });
+      return;
+    }
+    const result = JSON.parse('result' in told ? told.result : '{}');
+    expect(result).toMatchObject({ isError: true, content: [{ type: 'text', text: 'it did not work.' }] });
+    expect(result._meta['hostler/error']).toMatchObject({ code, server: 's', tool: 't' });
+  });
+});
+
+test('what the host remembers of a cause is not shown', () => {
+  const cause = new Error('secret');
+  const error = new HostError('transport', 'the pipe broke', { cause, exitCode: 3 });
+  expect(JSON.stringify(callFailure(error, place))).not.toContain('secret');
+  expect(JSON.stringify(requestFailure(cause, place))).not.toContain('secret');
+});
+
+test('whether it may be tried again is what the error says of itself', () => {
+  const facts = (error: HostError) => JSON.parse(String(requestFailure(error, place).data));
+  expect(facts(new HostError('transport', 'x', { execution: 'not_executed' })).retryable).toBe(true);
+  expect(facts(new HostError('transport', 'x', { execution: 'uncertain' })).retryable).toBe(false);
+});
+
+test('an answer without a usable code is an internal error', () => {
+  const cause = new RpcRefusal(Buffer.from('{"message":"m"}'));
+  const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });
+  expect(requestFailure(error, place)).toEqual({ code: -32603, message: 'm' });
+});

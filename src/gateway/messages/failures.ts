@@ -1,0 +1,117 @@
+/**
+ * How a request that failed looks to its client.
+ * What makes the request itself wrong, and what the server answered itself, is an error of the protocol. What keeps a
+ * well-formed tool call from its result is a tool result: one sentence that a model can act on, and the facts beside it.
+ * Not here: results (result-words.ts).
+ *
+ * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
+ */
+import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
+import { RpcRefusal, readRpcError } from '../../session/answers.js';
+import { META, MODERN_ERRORS } from '../../session/versions.js';
+import type { Era } from '../../wire/channel.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { RpcFailure } from '../exchange.js';
+
+export const ERROR_META = 'hostler/error';
+
+/** Codes of the protocol that one era has and the other has not. */
+const legacyNotFound = -32002;
+const legacyUrlElicitation = -32042;
+
+/** The request itself is wrong, or nobody waits for it any more. */
+const ownErrors: ReadonlySet<ErrorCode> = new Set([
+  'invalid_arguments',
+  'invalid_request',
+  'tool_not_found',
+  'unauthenticated',
+  'cancelled',
+]);
+
+export interface Place {
+  readonly method: string;
+  readonly clientEra: Era;
+  readonly server: string;
+  readonly serverEra: Era;
+  readonly tool?: string;
+  /** Of whom the answer is: one JSON object. */
+  readonly serverInfo: string;
+}
+
+export type Told = { readonly result: string } | { readonly failure: RpcFailure };
+
+/** Of a tool call. */
+export function callFailure(error: unknown, place: Place): Told {
+  if (!(error instanceof HostError) || ownErrors.has(error.code) || error.details.rpcCode !== undefined) {
+    return { failure: requestFailure(error, place) };
+  }
+  const modern = place.clientEra === 'modern';
+  const info = modern ? `"${META.serverInfo}":${place.serverInfo},` : '';
+  const text = JSON.stringify(sentence(error));
+  return {
+    result: `{${modern ? '"resultType":"complete",' : ''}"content":[{"type":"text","text":${text}}],"isError":true,"_meta":{${info}"${ERROR_META}":${factsOf(error, place)}}}`,
+  };
+}
+
+/** Of any other request. */
+export function requestFailure(error: unknown, place: Place): RpcFailure {
+  // A mistake of ours. What it says is for the operator.
+  if (!(error instanceof HostError)) return { code: RPC.internalError, message: 'internal error' };
+  const answered = answerOf(error);
+  if (answered) return errorWords(answered, place);
+  const { rpcCode } = error.details;
+  if (rpcCode !== undefined) return { code: codeWords(rpcCode, place), message: ownWords(error, place) };
+  return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, place) };
+}
+
+/** Of what never came as far as a server. */
+export const ownFailure = (error: HostError): RpcFailure => ({
+  code: ERRORS[error.code].rpc,
+  message: error.message,
+  data: JSON.stringify(error),
+});
+
+/** Of an error object that a server answered: its own code, message and data. */
+export function errorWords(bytes: Buffer, place: Place): RpcFailure {
+  const { code, message, data } = readRpcError(bytes);
+  return { code: codeWords(code, place), message, ...(data === undefined ? {} : { data }) };
+}
+
+function codeWords(code: number, { method, clientEra, serverEra }: Place): number {
+  if (code === 0) return RPC.internalError;
+  // What is said of the envelope is said of the one we wrote: nothing that its client could mend.
+  if (code === MODERN_ERRORS.headerMismatch || code === MODERN_ERRORS.unsupportedVersion) return RPC.internalError;
+  if (clientEra === serverEra) return code;
+  if (clientEra === 'modern') {
+    if (code === legacyNotFound) return RPC.invalidParams;
+    return code === legacyUrlElicitation ? RPC.internalError : code;
+  }
+  return code === RPC.invalidParams && method === 'resources/read' ? legacyNotFound : code;
+}
+
+/** No server has such a resource. */
+export function unknownUri(uri: string, era: Era): RpcFailure {
+  const code = era === 'modern' ? RPC.invalidParams : legacyNotFound;
+  return { code, message: 'resource not found', data: JSON.stringify({ uri }) };
+}
+
+/** The error object itself, which whoever made the error keeps as its cause. */
+const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
+
+/** Without whose words they are, which our own readers are told and a client knows. */
+function ownWords({ message }: HostError, { server, tool }: Place): string {
+  const start = `${server}/${tool ?? ''}: `;
+  return message.startsWith(start) ? message.slice(start.length) : message;
+}
+
+function sentence({ message, hint, details }: HostError): string {
+  const { retryAfterMs } = details;
+  const wait = retryAfterMs === undefined ? '' : `; try again in ${Math.max(1, Math.ceil(retryAfterMs / 1000))} s`;
+  return `${message}${hint === undefined ? '' : `; ${hint}`}${wait}.`;
+}
+
+function factsOf(error: HostError, { server, tool }: Place): string {
+  const { retryAfterMs, requestId } = error.details;
+  // Members that are undefined are not written.
+  return JSON.stringify({ code: error.code, retryable: error.retryable, retryAfterMs, server, tool, requestId });
+}

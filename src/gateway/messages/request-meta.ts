@@ -1,0 +1,56 @@
+/**
+ * What a client's `_meta` says to us, and what of it goes on to the server.
+ * Invariant: the envelope of one hop never reaches the next: whoever sends the request on writes its own.
+ */
+import { META } from '../../session/versions.js';
+import { readString } from '../../wire/envelope.js';
+import { stringOf } from '../../wire/json-members.js';
+import { eachMember } from '../../wire/json-scan.js';
+import { isLogLevel, type LogLevel } from './log-level.js';
+
+export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
+export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId';
+
+export interface RequestMeta {
+  /** As the client wrote it, quotes included. */
+  readonly progressToken: string | undefined;
+  readonly logLevel: LogLevel | undefined;
+  /** The other members, without the braces around them. */
+  readonly forwarded: string | undefined;
+}
+
+/** Nothing is said. */
+export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
+const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
+
+/** The protocol knows a handful, and clients add few. */
+const membersMax = 64;
+
+/** Undefined: it is not an object, says something twice, or more than anybody would. */
+export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
+  if (!meta) return noMeta;
+  let progressToken: string | undefined;
+  let logLevel: LogLevel | undefined;
+  let forwarded = '';
+  // A list: there are two or three, and a set would cost more than looking through them.
+  const seen: string[] = [];
+  const after = eachMember(meta, 0, meta.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    const key = readString(meta, keyStart, keyEnd);
+    if (seen.length >= membersMax || seen.includes(key)) return false;
+    seen.push(key);
+    if (!ownKeys.has(key)) {
+      forwarded += `${forwarded === '' ? '' : ','}${meta.toString('utf8', keyStart - 1, valueEnd)}`;
+    } else if (key === 'progressToken') {
+      if (isToken(meta[valueStart] as number)) progressToken = meta.toString('utf8', valueStart, valueEnd);
+    } else if (key === LOG_LEVEL) {
+      const level = stringOf(meta.subarray(valueStart, valueEnd));
+      if (isLogLevel(level)) logLevel = level;
+    }
+    return undefined;
+  });
+  if (after !== meta.length) return undefined;
+  return { progressToken, logLevel, forwarded: forwarded === '' ? undefined : forwarded };
+}
+
+/** A string or a number. */
+const isToken = (first: number): boolean => first === 0x22 || first === 0x2d || (first >= 0x30 && first <= 0x39);

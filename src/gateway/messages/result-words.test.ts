@@ -1,0 +1,83 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Era } from '../../wire/channel.js';
+import { isFailure, resultWords } from './result-words.js';
+
+const serverInfo = '{"name":"s","v":12345678901234567890}';
+const said = (text: string, from: Era, to: Era, method = 'tools/call') => {
+  const worded = resultWords(Buffer.from(text), { from, to, method, serverInfo });
+  return isFailure(worded) ? worded : worded.map((part) => Buffer.from(part).toString()).join('');
+};
+const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo}}`;
+
+describe('a result of the same era', () => {
+  test.each(['legacy', 'modern'] as const)('%s is not touched', (era) => {
+    const bytes = Buffer.from('{ "resultType":"complete","ttlMs":1,"a":1.0}');
+    expect(resultWords(bytes, { from: era, to: era, method: 'resources/read', serverInfo })).toEqual([bytes]);
+  });
+});
+
+describe('a legacy result for a modern client', () => {
+  test.each([
+    ['is marked as complete', '{"a":1.0}', `{"resultType":"complete",${meta},"a":1.0}`],
+    ['is so when it is empty', '{}', `{"resultType":"complete",${meta}}`],
+    ['is so when it is empty and wide', '{ \n }', `{"resultType":"complete",${meta} \n }`],
+    [
+      'keeps its own _meta',
+      '{"_meta":{"x":1.0},"a":2}',
+      `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo},"x":1.0},"a":2}`,
+    ],
+    ['keeps a _meta that is none', '{"_meta":7}', '{"resultType":"complete","_meta":7}'],
+    ['has its own mark replaced', '{"resultType":"task","a":1}', `{${meta},"resultType":"complete","a":1}`],
+    ['has a mark in disguise replaced', '{"resultTyp\\u0065":"task"}', `{${meta},"resultTyp\\u0065":"complete"}`],
+    ['may speak of _meta in a text', '{"t":"\\"_meta\\""}', `{"resultType":"complete",${meta},"t":"\\"_meta\\""}`],
+  ])('%s', (_title, text, expected) => {
+    expect(said(text, 'legacy', 'modern')).toBe(expected);
+  });
+
+  test('is not to be kept when it was read', () => {
+    const hints = '"resultType":"complete","ttlMs":0,"cacheScope":"private"';
+    expect(said('{"contents":[]}', 'legacy', 'modern', 'resources/read')).toBe(`{${hints},${meta},"contents":[]}`);
+    const kept = JSON.parse(String(said('{"ttlMs":9,"contents":[]}', 'legacy', 'modern', 'resources/read')));
+    expect(kept).toMatchObject({ ttlMs: 0, cacheScope: 'private', resultType: 'complete', contents: [] });
+  });
+
+  test('that is no object is no result', () => {
+    expect(said('null', 'legacy', 'modern')).toMatchObject({ code: -32603 });
+    expect(said('[]', 'legacy', 'legacy')).toMatchObject({ code: -32603 });
+  });
+
+  test('means the same whatever is in it', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
+        const { resultType: _1, _meta: _2, ...rest } = JSON.parse(JSON.stringify(value));
+        const after = JSON.parse(String(said(JSON.stringify(rest), 'legacy', 'modern')));
+        expect(after).toEqual({ ...rest, resultType: 'complete', _meta: expect.anything() });
+      }),
+    );
+  });
+});
+
+describe('a modern result for a legacy client', () => {
+  test.each([
+    [
+      'loses what says how it is to be kept',
+      '{"resultType":"complete","ttlMs":1,"cacheScope":"public","n":1.0}',
+      '{"n":1.0}',
+    ],
+    ['is not touched without that', '{"n": 1.0}', '{"n": 1.0}'],
+    ['loses it in disguise', '{"n":1,"ttl\\u004ds":1}', '{"n":1}'],
+    [
+      'keeps it where it means something else',
+      '{"structuredContent":{"ttlMs":1}}',
+      '{"structuredContent":{"ttlMs":1}}',
+    ],
+  ])('%s', (_title, text, expected) => {
+    expect(said(text, 'modern', 'legacy')).toBe(expected);
+  });
+
+  test('of a kind it does not know is an error', () => {
+    expect(said('{"resultType":"task","taskId":"1"}', 'modern', 'legacy')).toMatchObject({ code: -32603 });
+    expect(said('{"resultType":"input_required"}', 'modern', 'legacy')).toMatchObject({ code: -32603 });
+  });
+});

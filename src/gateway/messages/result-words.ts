@@ -1,0 +1,89 @@
+/**
+ * Puts what a server answered into the words of its client's era, in the bytes, so that everything else stays to the digit.
+ * Not here: answers that ask for more (bridge/), errors (failures.ts).
+ * Invariants: a result whose eras are the same is handed on untouched; a modern result always says what kind it is.
+ */
+import { META } from '../../session/versions.js';
+import type { Era } from '../../wire/channel.js';
+import type { JsonText } from '../../wire/frame.js';
+import { isObject, memberString } from '../../wire/json-members.js';
+import { spliceMeta } from '../../wire/meta-splice.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { RpcFailure } from '../exchange.js';
+import { editMembers, type MemberEdits } from './object-splice.js';
+
+/** The parts of one result object, or why there is none in those words. */
+export type Worded = readonly JsonText[] | RpcFailure;
+
+export interface Wording {
+  readonly from: Era;
+  readonly to: Era;
+  readonly method: string;
+  /** Who answered: one JSON object. */
+  readonly serverInfo: string;
+}
+
+export const isFailure = (worded: Worded): worded is RpcFailure => !Array.isArray(worded);
+
+export function resultWords(bytes: Buffer, wording: Wording): Worded {
+  if (!isObject(bytes)) return noResult('is not an object');
+  if (wording.from === wording.to) return [bytes];
+  return wording.to === 'modern' ? toModern(bytes, wording) : toLegacy(bytes);
+}
+
+/** Only what may be kept says for how long; nobody promised that for a legacy server's. */
+const isCacheable = (method: string): boolean => method === 'resources/read';
+
+const mark = Buffer.from('"resultType"');
+const meta = Buffer.from('"_meta"');
+const ttl = Buffer.from('"ttlMs"');
+const scope = Buffer.from('"cacheScope"');
+/** A key may be written in escapes; then its text is looked at member by member. */
+const escaped = Buffer.from('\\u00');
+
+function toModern(bytes: Buffer, { method, serverInfo }: Wording): Worded {
+  const hints = isCacheable(method) ? ',"ttlMs":0,"cacheScope":"private"' : '';
+  const isPlain = ![mark, meta, escaped, ...(hints === '' ? [] : [ttl, scope])].some((word) => bytes.includes(word));
+  if (isPlain) {
+    const isEmpty = bytes.length < emptyObjectChars && /^\{\s*\}$/.test(bytes.toString('latin1'));
+    const head = `{"resultType":"complete"${hints},"_meta":{"${META.serverInfo}":${serverInfo}}${isEmpty ? '' : ','}`;
+    return [head, bytes.subarray(1)];
+  }
+  const edits: MemberEdits = [
+    ['resultType', '"complete"'],
+    ...(hints === ''
+      ? []
+      : ([
+          ['ttlMs', '0'],
+          ['cacheScope', '"private"'],
+        ] as const)),
+  ];
+  const worded = editMembers(bytes, edits);
+  if (!worded) return noResult('says twice what kind it is');
+  try {
+    return [spliceMeta(worded, [[META.serverInfo, serverInfo]])];
+  } catch {
+    // Its `_meta` is not one that anything could be put into; who answered is only for show.
+    return [worded];
+  }
+}
+
+/** No shorter object has a member and no space. */
+const emptyObjectChars = 64;
+
+function toLegacy(bytes: Buffer): Worded {
+  if (![mark, ttl, scope, escaped].some((word) => bytes.includes(word))) return [bytes];
+  const kind = memberString(bytes, 'resultType');
+  if (kind !== undefined && kind !== 'complete') return noResult('is of a kind that this client cannot take');
+  const worded = editMembers(bytes, [
+    ['resultType', undefined],
+    ['ttlMs', undefined],
+    ['cacheScope', undefined],
+  ]);
+  return worded ? [worded] : noResult('is not an object');
+}
+
+const noResult = (what: string): RpcFailure => ({
+  code: RPC.internalError,
+  message: `the result of the server ${what}`,
+});

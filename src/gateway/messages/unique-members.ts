@@ -1,0 +1,22 @@
+/**
+ * Members of a request's params in one look, for requests that are acted on.
+ * Invariant: a request in which one of them stands twice is refused, never read as if it were not there.
+ */
+import { keyIs } from '../../wire/json-members.js';
+import { eachMember } from '../../wire/json-scan.js';
+
+/** Views in the order of the keys. Undefined: not an object, or one of the keys stands twice. */
+export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] | undefined {
+  const found: (Buffer | undefined)[] = keys.map(() => undefined);
+  let isDoubled = false;
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    for (let i = 0; i < keys.length; i++) {
+      if (!keyIs(bytes, keyStart, keyEnd, keys[i] as string)) continue;
+      isDoubled ||= found[i] !== undefined;
+      found[i] = bytes.subarray(valueStart, valueEnd);
+      return !isDoubled;
+    }
+    return undefined;
+  });
+  return after < 0 || isDoubled ? undefined : found;
+}

@@ -1,0 +1,141 @@
+/**
+ * Tool calls: from the name a client knows to the server that has the tool, and back in the client's words.
+ * This is the path that everything else waits for: one look at the params, no parsing, no copies.
+ * Not here: whether the call may be made (host), questions of the server to the client (bridge/).
+ * Invariant: every exchange that is taken is ended, once.
+ */
+import { isHostError } from '../../kernel/errors.js';
+import type { JsonText } from '../../wire/frame.js';
+import { isObject, stringOf } from '../../wire/json-members.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { Bridge, BridgedRequest } from '../bridge/bridge-ports.js';
+import type { Exchange, RpcFailure } from '../exchange.js';
+import type { LogLevels } from '../listening/log-levels.js';
+import { callFailure, errorWords, type Place } from '../messages/failures.js';
+import { readMeta } from '../messages/request-meta.js';
+import { isFailure, resultWords } from '../messages/result-words.js';
+import { uniqueMembers } from '../messages/unique-members.js';
+import type { Upstreams } from '../upstreams.js';
+import type { ToolTarget } from '../views/view.js';
+import type { Views } from '../views/views.js';
+import { RelayRoute } from './relay-route.js';
+import type { ServerFacts } from './server-facts.js';
+
+export interface RelayParts {
+  readonly upstreams: Upstreams;
+  readonly bridge: Bridge;
+  readonly views: Views;
+  readonly levels: LogLevels;
+  readonly facts: ServerFacts;
+  /** A mistake of ours, which its client was told as an internal error. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+const method = 'tools/call';
+const keys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
+const noArguments = Buffer.from('{}');
+const nameCharsShown = 200;
+
+export const invalidParams = (message: string): RpcFailure => ({ code: RPC.invalidParams, message });
+
+export function relayCall(exchange: Exchange, parts: RelayParts): void {
+  const members = exchange.params && uniqueMembers(exchange.params, keys);
+  if (!members) return exchange.fail(invalidParams('params must be an object that says everything once'));
+  const name = members[0] && stringOf(members[0]);
+  if (name === undefined) return exchange.fail(invalidParams('name must be a string'));
+  const args = members[1] ?? noArguments;
+  if (!isObject(args)) return exchange.fail(invalidParams('arguments must be an object'));
+  const { client } = exchange;
+  const view = parts.views.of(client.endpoint, client.principal);
+  const target = view.findTool(name);
+  if (target) return send(exchange, target, args, members, parts);
+  // At boot not every tool is known yet: nobody is told that there is none before they could be.
+  const sight = view.sight();
+  if (!sight) return exchange.fail(unknownTool(name));
+  sight.then(
+    () => {
+      const found = parts.views.of(client.endpoint, client.principal).findTool(name);
+      if (found) send(exchange, found, args, members, parts);
+      else exchange.fail(unknownTool(name));
+    },
+    () => exchange.fail(unknownTool(name)),
+  );
+}
+
+function send(
+  exchange: Exchange,
+  { server, tool }: ToolTarget,
+  args: Buffer,
+  members: readonly (Buffer | undefined)[],
+  parts: RelayParts,
+): void {
+  const { upstreams, facts } = parts;
+  const meta = readMeta(members[2]);
+  if (!meta) return exchange.fail(invalidParams('_meta must be an object that says everything once'));
+  const isModern = exchange.client.era === 'modern';
+  const state = isModern ? members[4] : undefined;
+  const requestState = state && stringOf(state);
+  if (state && requestState === undefined) return exchange.fail(invalidParams('requestState must be a string'));
+  const route = new RelayRoute(exchange, meta, facts.of(server), parts.levels);
+  const request: BridgedRequest = {
+    exchange,
+    server,
+    send: async (added) => {
+      const answer = await upstreams.call(server, tool, args, route.optionsWith(added));
+      return { kind: 'result', bytes: answer.bytes, era: answer.era };
+    },
+    identity: () => identityOf(method, server, tool, args),
+    serverEra: facts.of(server).knownEra,
+    inputResponses: isModern ? members[3] : undefined,
+    requestState,
+    onMoved: (to) => route.moveTo(to),
+  };
+  relay(request, { method, tool }, parts, (error, place) => {
+    const told = callFailure(error, place);
+    if ('result' in told) exchange.succeed(told.result);
+    else exchange.fail(told.failure);
+  });
+}
+
+/** What makes a request this one and no other. */
+export const identityOf = (...parts: readonly JsonText[]): Buffer =>
+  Buffer.concat(parts.flatMap((part) => [typeof part === 'string' ? Buffer.from(part) : part, nul]));
+
+const nul = Buffer.from([0]);
+
+/** Sends it through the bridge, and ends the exchange with what comes back. */
+export function relay(
+  request: BridgedRequest,
+  what: { readonly method: string; readonly tool?: string },
+  parts: RelayParts,
+  failed: (error: unknown, place: Place) => void,
+): void {
+  const { exchange, server } = request;
+  const placeNow = (): Place => {
+    const { era, info } = parts.facts.of(server);
+    return { ...what, clientEra: exchange.client.era, server, serverEra: era, serverInfo: info };
+  };
+  const onError = (error: unknown) => {
+    if (!isHostError(error)) parts.onProblem(error);
+    failed(error, placeNow());
+  };
+  let relayed: ReturnType<typeof parts.bridge.relay>;
+  try {
+    relayed = parts.bridge.relay(request);
+  } catch (error) {
+    return onError(error);
+  }
+  relayed
+    .then(({ kind, bytes, era }) => {
+      if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
+      const { client } = exchange;
+      if (era === client.era && isObject(bytes)) return exchange.succeed(bytes);
+      const serverInfo = parts.facts.of(server).info;
+      const worded = resultWords(bytes, { from: era, to: client.era, method: what.method, serverInfo });
+      if (isFailure(worded)) exchange.fail(worded);
+      else exchange.succeed(...worded);
+    })
+    .catch(onError);
+}
+
+const unknownTool = (name: string): RpcFailure => invalidParams(`unknown tool: ${name.slice(0, nameCharsShown)}`);

@@ -1,0 +1,57 @@
+import { describe, expect, test } from 'vitest';
+import { fakeClient } from '../../../test/fakes/fake-exchange.js';
+import { type FakeServer, FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import { Views } from '../views/views.js';
+import { capabilitiesOf, instructionsOf } from './offer.js';
+
+const viewOf = (servers: Record<string, FakeServer>, path = '/mcp') => {
+  const { endpoint, principal } = fakeClient({ path });
+  return new Views(new FakeUpstreams(servers)).of(endpoint, principal);
+};
+
+describe('capabilities', () => {
+  test('of many are what any of them has', () => {
+    const servers = { a: { capabilities: '{"logging":{}}' }, b: { capabilities: '{"completions":{},"resources":{}}' } };
+    expect(JSON.parse(capabilitiesOf(viewOf(servers)))).toEqual({
+      tools: { listChanged: true },
+      resources: { listChanged: true },
+      completions: {},
+      logging: {},
+    });
+  });
+
+  test('of a server that was never seen are what it is known to have listed', () => {
+    const capabilities = capabilitiesOf(viewOf({ a: { capabilities: null, prompts: ['p'], resources: [] } }));
+    expect(JSON.parse(capabilities)).toEqual({ tools: { listChanged: true }, prompts: { listChanged: true } });
+  });
+
+  test('of one server that make no sense are left as they are', () => {
+    expect(capabilitiesOf(viewOf({ a: { capabilities: '{"tools":7,"x":1.0}' } }, '/mcp/a'))).toBe(
+      '{"tools":7,"x":1.0}',
+    );
+    expect(capabilitiesOf(viewOf({ a: { capabilities: '[]' } }, '/mcp/a'))).toBe('{"tools":{"listChanged":true}}');
+  });
+});
+
+describe('instructions', () => {
+  test('of many are short, each and all together', () => {
+    const long = Object.fromEntries(
+      Array.from({ length: 40 }, (_, i) => [`s${i}`, { tools: [], instructions: `${i} ${'x'.repeat(1_000)}` }]),
+    );
+    const text = instructionsOf(viewOf(long)) ?? '';
+    expect(text.length).toBeLessThanOrEqual(8 * 1024 + 3);
+    expect(text).toContain(`s0: 0 ${'x'.repeat(498)}…\n`);
+    expect(text.endsWith('\n\n…')).toBe(true);
+  });
+
+  test('of one are its own, whole; of none there are none', () => {
+    const instructions = 'x'.repeat(20_000);
+    expect(instructionsOf(viewOf({ a: { instructions } }, '/mcp/a'))).toBe(instructions);
+    expect(instructionsOf(viewOf({}))).toBeUndefined();
+  });
+
+  test('are never cut within a character', () => {
+    const text = instructionsOf(viewOf({ a: { instructions: `${'x'.repeat(499)}😀` } })) ?? '';
+    expect(text.endsWith('x…')).toBe(true);
+  });
+});

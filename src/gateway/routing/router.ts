@@ -1,0 +1,217 @@
+/**
+ * Takes every request of every client and says what becomes of it: which method, in which era, answered from what is known or
+ * sent on to a server. The composition root of the files beside it.
+ * Not here: reading and writing messages (http/, stdio/), what a server asks back (bridge/).
+ * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import type { Principal } from '../../policy/call.js';
+import { isListMethod, type ListMethod } from '../../session/lists.js';
+import { scanToolHeaders } from '../../session/tool-headers.js';
+import { stringOf } from '../../wire/json-members.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { Bridge } from '../bridge/bridge-ports.js';
+import type { EndpointId } from '../endpoint-id.js';
+import type { Client, ClientSession, Exchange, MirroredHeader, Router } from '../exchange.js';
+import { ListWatch } from '../listening/list-watch.js';
+import { LogLevels } from '../listening/log-levels.js';
+import { Subscriptions } from '../listening/subscriptions.js';
+import { isLogLevel } from '../messages/log-level.js';
+import { uniqueMembers } from '../messages/unique-members.js';
+import type { Upstreams } from '../upstreams.js';
+import { PreparedLists, pageOfCursor } from '../views/prepared-list.js';
+import type { Table } from '../views/table.js';
+import { Views } from '../views/views.js';
+import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
+import { discoverResult } from './discover.js';
+import { initializeResult } from './initialize.js';
+import { infoOf } from './offer.js';
+import { isOtherRequest, relayOther } from './other-requests.js';
+import { ServerFacts } from './server-facts.js';
+
+export interface RouterOptions {
+  readonly upstreams: Upstreams;
+  readonly bridge: Bridge;
+  readonly clock: Clock;
+  /** Who answers where many servers do. */
+  readonly serverInfo: { readonly name: string; readonly version: string };
+  /** A mistake of ours, which its client was told as an internal error. */
+  readonly onProblem?: (error: unknown) => void;
+}
+
+export class GatewayRouter implements Router {
+  readonly #upstreams: Upstreams;
+  readonly #views: Views;
+  readonly #lists = new PreparedLists();
+  readonly #facts: ServerFacts;
+  readonly #levels: LogLevels;
+  readonly #watch: ListWatch;
+  readonly #subscriptions: Subscriptions;
+  readonly #relay: RelayParts;
+  readonly #unlisten: () => void;
+  readonly #onProblem: (error: unknown) => void;
+  #rulesRevision: number;
+
+  constructor({ upstreams, bridge, clock, serverInfo, onProblem = () => {} }: RouterOptions) {
+    this.#upstreams = upstreams;
+    this.#onProblem = onProblem;
+    this.#rulesRevision = upstreams.rulesRevision;
+    this.#views = new Views(upstreams);
+    this.#facts = new ServerFacts(upstreams, JSON.stringify(serverInfo));
+    this.#levels = new LogLevels(upstreams);
+    this.#watch = new ListWatch(this.#views, clock);
+    const shared = { upstreams, views: this.#views, facts: this.#facts };
+    this.#subscriptions = new Subscriptions({ ...shared, lists: this.#watch });
+    this.#relay = { ...shared, bridge, levels: this.#levels, onProblem };
+    this.#unlisten = upstreams.onKnownChanged((server) => {
+      this.#views.changed();
+      this.#facts.changed(server);
+      this.#levels.changed(server);
+      this.#watch.changed();
+    });
+  }
+
+  hasEndpoint(endpoint: EndpointId, principal: Principal): boolean {
+    return this.#views.has(endpoint, principal);
+  }
+
+  handle(exchange: Exchange): void {
+    try {
+      this.#noticeRules();
+      this.#route(exchange);
+    } catch (error) {
+      this.#broken(exchange, error);
+    }
+  }
+
+  opened(session: ClientSession): void {
+    this.#subscriptions.opened(session);
+    const end = () => {
+      this.#levels.forget(session.id);
+      this.#upstreams.endInstance(session.id);
+    };
+    if (session.signal.aborted) end();
+    else session.signal.addEventListener('abort', end, { once: true });
+  }
+
+  /** Servers are told nothing of it: what they were promised of a client goes with each request. */
+  notified(_client: Client, _method: string, _params: Buffer | undefined): void {}
+
+  mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined {
+    const entry = this.#views.of(endpoint, principal).table('tools/list').byName.get(tool);
+    const scan = entry && scanToolHeaders(entry.item.raw);
+    if (!scan?.ok || scan.mirrored.length === 0) return undefined;
+    return scan.mirrored.map(({ header, path }) => ({ name: header, path }));
+  }
+
+  /** Ends what is open: streams with their result, subscriptions by giving them back. */
+  close(): void {
+    this.#unlisten();
+    this.#subscriptions.close();
+    this.#watch.close();
+  }
+
+  #route(exchange: Exchange): void {
+    const { method } = exchange;
+    if (method === 'tools/call') return relayCall(exchange, this.#relay);
+    if (isListMethod(method)) return this.#afterSight(exchange, () => this.#list(exchange, method));
+    if (isOtherRequest(method)) return relayOther(exchange, this.#relay);
+    if (exchange.client.era === 'modern') this.#modern(exchange);
+    else this.#legacy(exchange);
+  }
+
+  #legacy(exchange: Exchange): void {
+    const { client, method } = exchange;
+    switch (method) {
+      case 'ping':
+        return exchange.succeed('{}');
+      case 'initialize':
+        return this.#afterSight(exchange, () =>
+          exchange.succeed(initializeResult(client, this.#viewOf(client), this.#facts)),
+        );
+      case 'logging/setLevel':
+        return this.#setLevel(exchange);
+      case 'resources/subscribe':
+        return this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange));
+      case 'resources/unsubscribe':
+        return this.#subscriptions.unsubscribe(exchange);
+      default:
+        return exchange.fail({ code: RPC.methodNotFound, message: 'method not found' });
+    }
+  }
+
+  #modern(exchange: Exchange): void {
+    switch (exchange.method) {
+      case 'server/discover':
+        return this.#afterSight(exchange, () =>
+          exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts)),
+        );
+      case 'subscriptions/listen':
+        return this.#subscriptions.listen(exchange);
+      default:
+        return exchange.fail({ code: RPC.methodNotFound, message: 'method not found', httpStatus: 404 });
+    }
+  }
+
+  #list(exchange: Exchange, method: ListMethod): void {
+    const { client, params } = exchange;
+    const view = this.#viewOf(client);
+    const page = params ? pageAsked(params, view.table(method)) : 0;
+    if (page === undefined) return exchange.fail(invalidParams('invalid cursor'));
+    const states = this.#views.statesOf(client.endpoint, client.principal);
+    const serverInfo = infoOf(view, this.#facts);
+    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, page }));
+  }
+
+  #setLevel(exchange: Exchange): void {
+    const { client, params } = exchange;
+    const [value] = (params && uniqueMembers(params, ['level'])) ?? [];
+    const level = value && stringOf(value);
+    if (!isLogLevel(level)) return exchange.fail(invalidParams('level must be one of the levels of a log'));
+    this.#levels.set(client.id, level, client.principal, this.#viewOf(client).servers);
+    exchange.succeed('{}');
+  }
+
+  /** At boot what is said of the servers of an endpoint waits until each of them could be seen once. */
+  #afterSight(exchange: Exchange, answer: () => void): void {
+    const sight = this.#viewOf(exchange.client).sight();
+    if (!sight) return answer();
+    const guarded = () => {
+      try {
+        answer();
+      } catch (error) {
+        this.#broken(exchange, error);
+      }
+    };
+    sight.then(guarded, guarded);
+  }
+
+  #viewOf({ endpoint, principal }: Client) {
+    return this.#views.of(endpoint, principal);
+  }
+
+  /** Nobody tells of rules that change; whoever comes next does. */
+  #noticeRules(): void {
+    const { rulesRevision } = this.#upstreams;
+    if (this.#rulesRevision === rulesRevision) return;
+    this.#rulesRevision = rulesRevision;
+    this.#watch.changed();
+  }
+
+  #broken(exchange: Exchange, error: unknown): void {
+    this.#onProblem(error);
+    exchange.fail({ code: RPC.internalError, message: 'internal error' });
+  }
+}
+
+export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
+
+/** The first page without a cursor; undefined when there is one that means nothing. */
+function pageAsked(params: Buffer, table: Table): number | undefined {
+  const members = uniqueMembers(params, ['cursor']);
+  if (!members) return undefined;
+  const [value] = members;
+  if (!value) return 0;
+  const cursor = stringOf(value);
+  return cursor === undefined ? undefined : pageOfCursor(table, cursor);
+}

@@ -1,0 +1,139 @@
+/**
+ * Lists as bytes that are ready to be written: one page of one list, as one view shows it in the words of one era.
+ * An item keeps the bytes its server wrote; only its name is put in another's place, and the state of a server that is not
+ * ready is put beside it.
+ * Not here: what is in a list (view.ts).
+ *
+ * Invariants: bounded in pages and bytes; a cursor means the same place of the same list or nothing.
+ */
+import type { ListMethod } from '../../session/lists.js';
+import { META } from '../../session/versions.js';
+import type { Era } from '../../wire/channel.js';
+import { findMember, type Span } from '../../wire/json-members.js';
+import { spliceMeta } from '../../wire/meta-splice.js';
+import type { Entry, Table } from './table.js';
+import type { View } from './view.js';
+
+const keptPagesMax = 64;
+const keptBytesMax = 64 * 1024 * 1024;
+
+const membersOf: Readonly<Record<ListMethod, string>> = {
+  'tools/list': 'tools',
+  'prompts/list': 'prompts',
+  'resources/list': 'resources',
+  'resources/templates/list': 'resourceTemplates',
+};
+
+export const STATE = 'hostler/state';
+
+export interface PageRequest {
+  readonly view: View;
+  readonly states: string;
+  readonly method: ListMethod;
+  readonly era: Era;
+  /** Who answers, for the modern era: one JSON object. */
+  readonly serverInfo: string;
+  readonly page: number;
+}
+
+export class PreparedLists {
+  readonly #kept = new Map<string, Buffer>();
+  readonly #tableNumbers = new WeakMap<Table, number>();
+  readonly #nameSpans = new WeakMap<object, Span>();
+  #lastTable = 0;
+  #bytes = 0;
+  /** How many pages were put together, as opposed to found. */
+  made = 0;
+
+  /** The text of one result object. Not to be changed by whoever is handed it. */
+  page(request: PageRequest): Buffer {
+    const { view, method, era, page } = request;
+    // Only tools say whether their server runs, and only modern answers who gave them.
+    const states = method === 'tools/list' ? request.states : '';
+    const info = era === 'modern' ? request.serverInfo : '';
+    const key = `${this.#numberOf(view.table(method))} ${method} ${era} ${page}\n${states}\n${info}`;
+    const kept = this.#kept.get(key);
+    if (kept) return kept;
+    const bytes = this.#make(request);
+    this.#keep(key, bytes);
+    return bytes;
+  }
+
+  #make({ view, method, era, serverInfo, page }: PageRequest): Buffer {
+    this.made++;
+    const table = view.table(method);
+    const parts: Uint8Array[] = [Buffer.from(`{"${membersOf[method]}":[`)];
+    const end = table.pageStarts[page + 1] ?? table.entries.length;
+    for (let i = table.pageStarts[page] ?? 0; i < end; i++) {
+      if (parts.length > 1) parts.push(comma);
+      this.#item(view, method, table.entries[i] as Entry, parts);
+    }
+    const next = page + 1 < table.pageStarts.length ? `,"nextCursor":"${cursorOf(table, page + 1)}"` : '';
+    parts.push(Buffer.from(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`));
+    return Buffer.concat(parts);
+  }
+
+  #item(view: View, method: ListMethod, entry: Entry, parts: Uint8Array[]): void {
+    const { server, key, name, item } = entry;
+    const known = method === 'tools/list' ? view.known(server) : undefined;
+    if (known && !known.isReady) {
+      const raw = name === key ? item.raw : Buffer.concat(this.#renamed(entry));
+      parts.push(withState(raw, known.state));
+    } else if (name === key) parts.push(item.raw);
+    else parts.push(...this.#renamed(entry));
+  }
+
+  #renamed({ name, item }: Entry): Uint8Array[] {
+    let span = this.#nameSpans.get(item);
+    if (!span) {
+      span = findMember(item.raw, 'name') ?? { start: 0, end: 0 };
+      this.#nameSpans.set(item, span);
+    }
+    return [item.raw.subarray(0, span.start), Buffer.from(JSON.stringify(name)), item.raw.subarray(span.end)];
+  }
+
+  #keep(key: string, page: Buffer): void {
+    if (page.length > keptBytesMax) return;
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size < keptPagesMax && this.#bytes + page.length <= keptBytesMax) break;
+      this.#bytes -= this.#kept.get(oldest)?.length ?? 0;
+      this.#kept.delete(oldest);
+    }
+    this.#kept.set(key, page);
+    this.#bytes += page.length;
+  }
+
+  /** Tables that are gone are never asked for again; their pages are the oldest, and go first. */
+  #numberOf(table: Table): number {
+    const number = this.#tableNumbers.get(table) ?? ++this.#lastTable;
+    this.#tableNumbers.set(table, number);
+    return number;
+  }
+}
+
+const comma = Buffer.from(',');
+
+/** An item with a `_meta` that is none is left as it is: its server may yet be right about it. */
+function withState(raw: Buffer, state: string): Buffer {
+  try {
+    return spliceMeta(raw, [[STATE, JSON.stringify(state)]]);
+  } catch {
+    return raw;
+  }
+}
+
+const modernWords = ({ ttlMs, isPublic }: Table, serverInfo: string): string =>
+  `,"resultType":"complete","ttlMs":${ttlMs},"cacheScope":"${isPublic ? 'public' : 'private'}","_meta":{"${META.serverInfo}":${serverInfo}}`;
+
+const cursorOf = ({ digest }: Table, page: number): string => Buffer.from(`${digest}.${page}`).toString('base64url');
+
+const cursorCharsMax = 128;
+
+/** The page a cursor stands for; undefined when it is of another list, or of none. */
+export function pageOfCursor(table: Table, cursor: string): number | undefined {
+  if (cursor.length > cursorCharsMax) return undefined;
+  const [digest, number] = Buffer.from(cursor, 'base64url').toString('latin1').split('.');
+  const page = Number(number);
+  const isOfTable = digest === table.digest && cursor === cursorOf(table, page);
+  return isOfTable && page > 0 && page < table.pageStarts.length ? page : undefined;
+}

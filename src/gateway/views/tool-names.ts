@@ -1,0 +1,78 @@
+/**
+ * The names under which tools and prompts of many servers are shown at one endpoint: `<server>__<tool>`.
+ * Not here: what may be shown (view.ts), the operator's own names (config/tool-rules.ts).
+ *
+ * Invariants: no two are the same; none is longer than 64 characters or has one that clients refuse; a name depends on its own
+ * server and tool alone, unless it would be another's too: then each of those gets a hash, whatever the order they came in.
+ */
+import { createHash } from 'node:crypto';
+
+export interface Wanted {
+  readonly server: string;
+  /** As its server calls it. The pair of both is what the hash is made of. */
+  readonly tool: string;
+  /** The name it would have if no other stood in the way. */
+  readonly name: string;
+}
+
+/** What clients pass on to models takes no more. */
+export const nameCharsMax = 64;
+const separator = '__';
+const foreign = /[^A-Za-z0-9_.-]/gu;
+const base32 = 'abcdefghijklmnopqrstuvwxyz234567';
+
+/** Characters of the hash by how often a name was found to be another's too. 40 bits do, unless somebody tries. */
+const hashChars = [0, 8, 16, 52] as const;
+const lastLevel = hashChars.length - 1;
+
+export const prefixed = (server: string, tool: string): string => `${server}${separator}${tool}`;
+
+/** In the order of `wanted`, whose pairs are all different. `isPlain`: names are kept as they are where they can be. */
+export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[] {
+  const levels: number[] = wanted.map(({ name }) => (isPlain || isUsable(name) ? 0 : 1));
+  const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
+  for (;;) {
+    const rivals = doubled(names).filter((i) => (levels[i] as number) < lastLevel);
+    if (rivals.length === 0) return names;
+    for (const i of rivals) {
+      levels[i] = (levels[i] as number) + 1;
+      names[i] = nameAt(wanted[i] as Wanted, levels[i] as number);
+    }
+  }
+}
+
+const isUsable = (name: string): boolean => name.length <= nameCharsMax && name.search(foreign) < 0;
+
+function nameAt(wanted: Wanted, level: number): string {
+  if (level === 0) return wanted.name;
+  const length = hashChars[level] as number;
+  const head = wanted.name.replace(foreign, '_').slice(0, nameCharsMax - 1 - length);
+  return `${head}_${hashOf(wanted).slice(0, length)}`;
+}
+
+/** Of UTF-16: names that differ only in broken characters would be one in UTF-8. */
+function hashOf({ server, tool }: Wanted): string {
+  const digest = createHash('sha256')
+    .update(Buffer.from(`${server}\0${tool}`, 'utf16le'))
+    .digest();
+  let text = '';
+  let bits = 0;
+  let value = 0;
+  for (const byte of digest) {
+    value = ((value << 8) | byte) & 0xffff;
+    for (bits += 8; bits >= 5; bits -= 5) text += base32[(value >> (bits - 5)) & 31];
+  }
+  return bits > 0 ? text + base32[(value << (5 - bits)) & 31] : text;
+}
+
+/** Where names stand that stand more than once. */
+function doubled(names: readonly string[]): number[] {
+  const first = new Map<string, number>();
+  const found = new Set<number>();
+  for (const [i, name] of names.entries()) {
+    const other = first.get(name);
+    if (other === undefined) first.set(name, i);
+    else found.add(other).add(i);
+  }
+  return [...found];
+}

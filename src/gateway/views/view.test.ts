@@ -1,0 +1,91 @@
+import { describe, expect, test } from 'vitest';
+import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
+import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import { Views } from './views.js';
+
+const { endpoint, principal } = fakeClient();
+
+const make = (servers: ConstructorParameters<typeof FakeUpstreams>[0]) => {
+  const upstreams = new FakeUpstreams(servers);
+  const views = new Views(upstreams);
+  upstreams.onKnownChanged(() => views.changed());
+  return { upstreams, views, now: () => views.of(endpoint, principal) };
+};
+
+describe('a view', () => {
+  test('is kept while nothing in it changes, whatever states its servers are in', () => {
+    const { upstreams, now } = make({ a: { tools: ['t'] } });
+    const first = now();
+    upstreams.setState('a', 'parked');
+    expect(now()).toBe(first);
+    upstreams.set('a', { tools: ['t', 'u'] });
+    expect(now()).not.toBe(first);
+  });
+
+  test('is another one when rules, definitions or servers change', () => {
+    const { upstreams, now } = make({ a: { tools: ['t'] } });
+    const first = now();
+    upstreams.allow(() => true);
+    const second = now();
+    expect(second).not.toBe(first);
+    upstreams.set('a', { tools: ['t'], definition: { tools: { deny: ['*'] } } });
+    expect(now().table('tools/list').entries).toEqual([]);
+    upstreams.set('b', { tools: [] });
+    expect(now().servers).toEqual(['a', 'b']);
+  });
+
+  test('of another principal, role or scope is its own', () => {
+    const { views } = make({ a: { tools: ['t'] } });
+    const others = [
+      principalOf('x'),
+      principalOf('x', 'r'),
+      principalOf('x', ''),
+      { id: 'x', role: undefined, scopes: ['s'] },
+    ].map((each) => views.of(endpoint, each));
+    expect(new Set(others).size).toBe(4);
+  });
+
+  test('asks the rules by the names that servers use', () => {
+    const { upstreams, now } = make({ a: { tools: ['old'], definition: { tools: { rename: { old: 'new' } } } } });
+    const asked: (string | undefined)[] = [];
+    upstreams.allow((_principal, _server, tool) => {
+      asked.push(tool);
+      return true;
+    });
+    expect(now().findTool('a__new')).toEqual({ server: 'a', tool: 'old' });
+    expect(asked).toEqual([undefined, 'old']);
+  });
+
+  test.each([
+    ['min of all', { a: 5, b: 3 }, 3],
+    ['0 of one', { a: 5, b: 0 }, 0],
+  ])('may be kept for the %s', (_title, ttls, expected) => {
+    const { now } = make({ a: { tools: ['t'], ttlMs: ttls.a }, b: { tools: ['t'], ttlMs: ttls.b } });
+    expect(now().table('tools/list').ttlMs).toBe(expected);
+  });
+
+  test('may not be kept while a server was never seen, or when it is empty', () => {
+    const { now } = make({ a: { tools: ['t'], ttlMs: 5 }, b: { capabilities: null } });
+    expect(now().table('tools/list').ttlMs).toBe(0);
+    expect(now().table('prompts/list')).toMatchObject({ ttlMs: 0, isPublic: false });
+  });
+
+  test('is for everybody only if nothing in it depends on who asks', () => {
+    const servers = { a: { tools: ['t'], isPublic: true }, b: { tools: ['t'], isPublic: true } };
+    const { upstreams, now, views } = make(servers);
+    expect(now().table('tools/list').isPublic).toBe(true);
+    expect(views.of(endpoint, principalOf('x', 'role')).table('tools/list').isPublic).toBe(false);
+    upstreams.set('b', { tools: ['t', 'u'], isPublic: true, definition: { tools: { deny: ['u'] } } });
+    expect(now().table('tools/list')).toMatchObject({ isPublic: true, entries: [{}, {}] });
+    upstreams.allow((_principal, server) => server === 'a');
+    expect(now().table('tools/list').isPublic).toBe(false);
+    upstreams.allow((_principal, server, tool) => server === 'a' || tool === undefined);
+    expect(now().table('tools/list').isPublic).toBe(false);
+  });
+
+  test('shares what it shows with others that show the same', () => {
+    const { views } = make({ a: { tools: ['t'] } });
+    const [one, other] = ['x', 'y'].map((id) => views.of(endpoint, principalOf(id)).table('tools/list'));
+    expect(one).toBe(other);
+  });
+});

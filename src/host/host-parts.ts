@@ -1,0 +1,190 @@
+/**
+ * What a host is made of, and who tells whom: every part is made here, once, in the order in which they need each other.
+ * Not here: what a host does with them (host.ts).
+ *
+ * Invariant: parts that know of each other both ways are joined by functions, which nobody calls before all are made.
+ */
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { KeepAlive } from '../kernel/keep-alive.js';
+import { systemRandom } from '../kernel/random.js';
+import { ResponseCache } from '../policy/cache.js';
+import { CallBudgets } from '../policy/call-budget.js';
+import { memoryPinStore } from '../policy/pin-store.js';
+import { type PinChange, Pins } from '../policy/pins.js';
+import { ToolThrottle } from '../policy/tool-throttle.js';
+import { Connector } from '../session/connector.js';
+import { ServerCards } from '../session/server-card.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { Audit } from './audit.js';
+import { Caller } from './caller.js';
+import { Catalogue } from './catalogue.js';
+import { ConfiguredServers } from './configured-servers.js';
+import { Discovery } from './discovery.js';
+import { FirstSight } from './first-sight.js';
+import { HistoryKeeper } from './history-keeper.js';
+import { HostEvents } from './host-events.js';
+import type { HostOptions } from './host-interface.js';
+import { HostRules } from './host-rules.js';
+import { Instances } from './instances.js';
+import { Knowledge } from './knowledge.js';
+import { pinsByOrigin } from './pin-origin.js';
+import { quietly } from './problems.js';
+import { Requester } from './requester.js';
+import { schemaEvents } from './schema-events.js';
+import { Servers } from './servers.js';
+import { StateFile } from './state-file.js';
+import type { StatusSources } from './status.js';
+import { createSupervise } from './supervise.js';
+
+export interface HostParts {
+  readonly clock: Clock;
+  readonly connector: Connector;
+  readonly servers: Servers;
+  readonly instances: Instances;
+  readonly events: HostEvents;
+  readonly audit: Audit;
+  readonly rules: HostRules;
+  readonly budgets: CallBudgets;
+  readonly cache: ResponseCache;
+  readonly throttle: ToolThrottle;
+  readonly pins: Pins;
+  readonly histories: HistoryKeeper | undefined;
+  readonly catalogue: Catalogue;
+  readonly knowledge: Knowledge;
+  readonly configured: ConfiguredServers;
+  readonly firstSight: FirstSight;
+  readonly discovery: Discovery;
+  readonly caller: Caller;
+  readonly requester: Requester;
+  readonly alive: KeepAlive;
+  readonly statusSources: StatusSources;
+  readonly onProblem: (error: unknown) => void;
+  /** Nothing that the server answered before counts any more. */
+  readonly forget: (server: string) => void;
+}
+
+export function createHostParts(options: HostOptions): HostParts {
+  const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
+  const onProblem = quietly(options.onProblem ?? (() => {}));
+  const alive = new KeepAlive();
+  const rules = new HostRules((server) => servers.find(server)?.definition.tools);
+  const connector = new Connector({
+    client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
+    clock,
+    random,
+    onProblem,
+    onAuth: (server, status) => events.tell(server, { kind: 'auth', status }),
+    ...(stateDir === undefined ? {} : { stateDir }),
+    ...(ambient === undefined ? {} : { ambient }),
+    ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
+  });
+  const { clean } = connector;
+  const budgets = new CallBudgets(clock, () => rules.ceilings);
+  const cache = new ResponseCache(clock);
+  const throttle = new ToolThrottle(clock);
+  const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
+  const histories = state && new HistoryKeeper(state.histories, clock, onProblem);
+  const pins = new Pins({
+    store: pinsByOrigin(state?.pins ?? memoryPinStore(), (server) => serverOf(server).definition.spec),
+    policyOf: (server) => serverOf(server).definition.pins,
+    onStoreError: onProblem,
+  });
+  const events = new HostEvents(
+    clock,
+    (event) => {
+      if (event.kind === 'state' && event.to === 'connecting') catalogue.drop(event.server);
+      servers.observe(event);
+      knowledge.runs.observe(event);
+    },
+    onProblem,
+  );
+  const audit = new Audit(events, clock);
+  const supervise = createSupervise({
+    clock,
+    random,
+    connector,
+    events: events.supervisors,
+    reading: (name) => catalogue.reading(name),
+    heard: (name, method, params) => {
+      catalogue.heard(name, method, params);
+      if (method === NOTIFICATION.resourceUpdated) knowledge.subscriptions.updated(name, params);
+    },
+    opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
+    onProblem,
+    authProvider: options.authProvider,
+    histories,
+  });
+  const instances = new Instances({ clock, supervise, onProblem });
+  const forget = (server: string): void => {
+    cache.drop(server);
+    catalogue.drop(server);
+    void instances.endOf(server);
+    knowledge.known.changed(server);
+  };
+  const servers = new Servers({
+    clock,
+    supervise,
+    onCircuit: (name) => (from, to, failures) => events.tell(name, { kind: 'breaker', from, to, failures }),
+    forget: (name) => {
+      forget(name);
+      pins.forget(name);
+      throttle.forget(name);
+    },
+    recall: (managed) => catalogue.recall(managed),
+  });
+  const serverOf = (name: string) => servers.get(name);
+  const findServer = (name: string) => servers.find(name);
+  const knowledge = new Knowledge({
+    clock,
+    servers,
+    pins,
+    manifests: state?.manifests,
+    reads: {
+      chargeRead: (server, uri, principal) => catalogue.chargeRead(server, uri, principal),
+      mayRead: (server, principal) => catalogue.mayRead(server, principal),
+    },
+    clean,
+    onProblem,
+  });
+  const guards = () => rules.guards;
+  const shared = {
+    clock,
+    names: () => servers.names(),
+    serverOf,
+    findServer,
+    guards,
+    pins,
+    budgets,
+    known: knowledge.known,
+    cards: new ServerCards({ clock, random, clean }),
+    clean,
+    alive,
+    onDenied: audit.denied,
+    onToolsChanged: (name: string) => cache.drop(name),
+    onPins: (name: string, changes: readonly PinChange[]) => {
+      for (const event of schemaEvents(changes)) events.tell(name, event);
+    },
+    onProblem,
+  };
+  const catalogue: Catalogue = new Catalogue(shared);
+  const discovery = new Discovery({
+    ...shared,
+    catalogue,
+    isSeen: (managed) => knowledge.known.isSeen(managed),
+    listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
+  });
+  const { targetOf } = instances;
+  const mustBeOpen = (server: string) => servers.mustBeOpen(server);
+  const caller = new Caller({
+    ...{ clock, guards, pins, budgets, cache, throttle, serverOf, findServer },
+    ...{ targetOf, mustBeOpen, clean, audit, alive },
+  });
+  return {
+    ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
+    ...{ catalogue, knowledge, discovery, caller, alive, onProblem, forget },
+    configured: new ConfiguredServers(servers, onProblem),
+    firstSight: new FirstSight(clock),
+    requester: new Requester({ ...shared, targetOf }),
+    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances },
+  };
+}
