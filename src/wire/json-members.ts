@@ -40,7 +40,10 @@ export function membersBytes(bytes: Buffer, keys: readonly string[]): (Buffer | 
 /** Whether the key between the bounds is `key`, an ASCII name. Decodes only what could be it in disguise. */
 export function keyIs(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start;
-  if (length === key.length) return bytes.toString('latin1', start, end) === key;
+  if (length === key.length) {
+    for (let i = 0; i < length; i++) if (bytes[start + i] !== key.charCodeAt(i)) return false;
+    return true;
+  }
   if (length < key.length || length > key.length * escapedCharBytes) return false;
   return bytes.subarray(start, end).includes(BACKSLASH) && readString(bytes, start, end) === key;
 }
