@@ -5,6 +5,8 @@
  * Invariants: stdout holds what was asked for and nothing else: one line of JSON, or the messages of one client; whatever was
  * begun is ended in the reverse order, also when a later step fails; a broken edit of the configuration changes nothing.
  */
+import './plain-zod.js';
+
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { type LogLevel, logLevels } from '../config/listen-settings.js';
