@@ -89,7 +89,10 @@ test('the code of a run is kept for the next, for nobody else to read, and spoil
 test('a command that failed keeps nothing', async () => {
   place = new Workplace();
   place.configure('{');
-  expect((await place.up().closed).code).not.toBe(0);
+  const { code, stderr } = await place.up().closed;
+  expect(code).toBe(1);
+  // Thrown by the bundle, told by who runs it.
+  expect(stderr).toMatch(/^hostler: .*hostler\.json.* \[invalid_spec\]\n/);
   expect(existsSync(path.join(place.dataDir, 'code-cache'))).toBe(false);
 });
 
