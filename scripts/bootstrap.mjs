@@ -65,7 +65,7 @@ async function ensureInstalled(folder, done, options) {
   });
 }
 
-/** Compiles src/ to dist/ when the sources are not the ones dist/ was made of. */
+/** Compiles src/ to dist/, and bundles what must start fast, when the sources are not the ones dist/ was made of. */
 export async function ensureBuild() {
   const dist = path.join(root, 'dist');
   const stamp = path.join(dist, '.hostler-stamp');
@@ -76,6 +76,7 @@ export async function ensureBuild() {
     timed('built', () => {
       fs.rmSync(dist, { recursive: true, force: true });
       run(process.execPath, [bin('tsc'), '-p', 'tsconfig.build.json'], 'tsc');
+      run(process.execPath, [path.join(root, 'scripts', 'bundle.mjs')], 'bundle');
       const main = path.join(dist, 'cli', 'main.js');
       if (fs.existsSync(main)) fs.chmodSync(main, 0o755);
     });
@@ -163,7 +164,7 @@ function sourcesKey() {
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
     .map((name) => path.join('src', name));
   const settings = fs.readdirSync(root).filter((name) => /^tsconfig.*\.json$/.test(name) || name === 'package.json');
-  const files = [...sources, ...settings].sort();
+  const files = [...sources, ...settings, path.join('scripts', 'bundle.mjs')].sort();
   return hash(files.flatMap((name) => [name, fs.readFileSync(path.join(root, name))]));
 }
 

@@ -97,7 +97,7 @@ export const commandSpecs: Readonly<Record<CommandName, CommandSpec>> = specs;
 export const isCommand = (name: string): name is CommandName => Object.hasOwn(specs, name);
 
 const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
-  up: async () => (await import('./up.js')).up,
+  up: async () => async (words) => (await (await import('./load-up.js')).loadUp(words))(words),
   status: async () => (await import('./status.js')).status,
   tools: async () => (await import('./tools.js')).tools,
   call: async () => (await import('./call.js')).call,

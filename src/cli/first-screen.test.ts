@@ -59,7 +59,7 @@ test('afterwards it says where the key lies', () => {
   const text = firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } });
   expect(text).not.toContain('hk_secret');
   expect(text).toContain(`Bearer $(cat '/my d'\\''ata/key')"`);
-  expect(firstLine({ ...screen })).toBe(
+  expect(firstLine({ ...screen, servers: 3 })).toBe(
     'hostler 1.2.3 serves 3 servers at http://127.0.0.1:8383/mcp; the key is in /d/key',
   );
 });

@@ -35,8 +35,13 @@ export function firstScreen(screen: FirstScreen): string {
 }
 
 /** One line when nobody looks at a terminal. */
-export const firstLine = ({ version, url, rows, key }: FirstScreen): string =>
-  `hostler ${version} serves ${rows.length} servers ${url === undefined ? 'over stdio' : `at ${url}`}${
+export const firstLine = ({
+  version,
+  url,
+  servers,
+  key,
+}: Pick<FirstScreen, 'version' | 'url' | 'key'> & { readonly servers: number }): string =>
+  `hostler ${version} serves ${servers} servers ${url === undefined ? 'over stdio' : `at ${url}`}${
     key === undefined ? '' : `; the key is in ${key.file}`
   }`;
 

@@ -5,8 +5,10 @@
  * Invariants: stdout holds what was asked for and nothing else: one line of JSON, or the messages of one client; whatever was
  * begun is ended in the reverse order, also when a later step fails; a broken edit of the configuration changes nothing.
  */
+import './plain-zod.js';
+
 import { readConfigFile } from '../config/config-file.js';
-import { type HostSettings, parseHostConfig } from '../config/host-config.js';
+import { parseServing } from '../config/host-config.js';
 import { type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import { createHost, type Host } from '../host/host.js';
@@ -122,10 +124,11 @@ class Run {
     else if (isJson) printJson(ready);
     const shown =
       key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey === true, file: keyFile };
-    const rows = this.#host?.status() ?? [];
-    const screen = { version, url, config, dataDir, rows, key: shown, width: widthOf(process.stderr) };
-    const { isTTY } = process.stderr;
-    process.stderr.write(isTTY ? `\n${firstScreen(screen)}\n\n` : `${firstLine(screen)}\n`);
+    const screen = { version, url, config, dataDir, key: shown };
+    if (process.stderr.isTTY) {
+      const rows = this.#host?.status() ?? [];
+      process.stderr.write(`\n${firstScreen({ ...screen, rows, width: widthOf(process.stderr) })}\n\n`);
+    } else process.stderr.write(`${firstLine({ ...screen, servers: this.#host?.names().length ?? 0 })}\n`);
   }
 
   /** Resolves with the first signal; the second ends the process, and the death watch what is left of its servers. */
@@ -159,13 +162,13 @@ class Run {
     }
   }
 
-  #readConfig(): { readonly config: HostConfig; readonly settings: HostSettings } {
+  #readConfig(): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
     const { config: file } = this.#options;
     try {
       const { config, secrets, problems } = readConfigFile(file, process.env);
       for (const secret of secrets) this.#redactor.know(secret);
-      // What is wrong with single entries is told by the host, which reads it again.
-      const settings = parseHostConfig(config, () => {});
+      // The servers, and what is wrong with single entries, are for the host to read.
+      const settings = parseServing(config);
       for (const problem of problems) this.#problem(problem);
       return { config: config as HostConfig, settings };
     } catch (error) {

@@ -69,7 +69,18 @@ type Entries = Readonly<Record<string, unknown>>;
 /** Something is wrong with one entry. */
 type Tell = (field: string, what: string, hint?: string) => void;
 
-export function parseHostConfig(input: unknown, onProblem: (problem: HostError) => void): HostSettings {
+export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) => void): HostSettings =>
+  parseWith(input, onProblem, parseServers);
+
+/** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
+export const parseServing = (input: unknown): Pick<HostSettings, 'keys' | 'listen' | 'log'> =>
+  parseWith(
+    input,
+    () => {},
+    () => new Map(),
+  );
+
+function parseWith(input: unknown, onProblem: (problem: HostError) => void, parse: typeof parseServers): HostSettings {
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
@@ -89,7 +100,7 @@ export function parseHostConfig(input: unknown, onProblem: (problem: HostError) 
     throw invalid(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
 
   return Object.freeze({
-    mcpServers: parseServers(written, onProblem),
+    mcpServers: parse(written, onProblem),
     roles:
       roles === undefined ? undefined : each('roles', roles, tell, (at, entry) => parseRole(at, entry, names, tell)),
     unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),

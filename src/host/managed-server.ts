@@ -29,7 +29,10 @@ export class ManagedServer {
   #breaker: Breaker | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
-  #traits = noTraits;
+  /** Of the tools that were asked for; of the others the bytes, in which they are looked up. */
+  #traits: Map<string, ToolTraits | Buffer> | undefined;
+  /** Tools whose annotations are believed; undefined: none. */
+  #trusted: ReadonlySet<string> | undefined;
   #tools: readonly ListedItem[] = [];
 
   constructor(
@@ -126,24 +129,21 @@ export class ManagedServer {
 
   /** Annotations are believed only where the operator vouches for the server and the tool is the one that was approved. */
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
-    const { trustAnnotations } = this.definition;
-    const isSame = tools === this.#tools;
     this.#tools = tools;
-    // What it says is known; only whether it is believed may have changed.
-    const traitsOf = (key: string, raw: Buffer, isTrusted: boolean) => {
-      const known = isSame ? this.#traits.get(key) : undefined;
-      return known ? { ...known, isTrusted } : toolTraits(raw, isTrusted);
-    };
-    if (tools.length === 0) this.#traits = noTraits;
-    else
-      this.#traits = new Map(
-        tools.map(({ key, raw }) => [key, traitsOf(key, raw, trustAnnotations && isApproved(key))]),
-      );
+    this.#traits = undefined;
+    this.#trusted = this.definition.trustAnnotations
+      ? new Set(tools.map(({ key }) => key).filter((key) => isApproved(key)))
+      : undefined;
   }
 
   /** What was never listed is taken for a tool that changes something. */
   traitsOf(tool: string): ToolTraits {
-    return this.#traits.get(tool) ?? plainTool;
+    this.#traits ??= new Map(this.#tools.map(({ key, raw }) => [key, raw]));
+    const found = this.#traits.get(tool);
+    if (!Buffer.isBuffer(found)) return found ?? plainTool;
+    const traits = toolTraits(found, this.#trusted?.has(tool) === true);
+    this.#traits.set(tool, traits);
+    return traits;
   }
 }
 
@@ -152,5 +152,4 @@ export const fingerprintOf = (definition: ServerDefinition): string =>
   createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
-const noTraits: ReadonlyMap<string, ToolTraits> = new Map();
 const noLoad = { running: 0, waiting: 0 };

@@ -87,6 +87,9 @@ export interface HostErrorOptions extends ErrorDetails {
   readonly cause?: unknown;
 }
 
+/** The same in every copy of this file: the command line is bundled in parts, and what one throws another reports. */
+const brand: unique symbol = Symbol.for('hostler.HostError') as never;
+
 export class HostError extends Error {
   override readonly name = 'HostError';
   readonly code: ErrorCode;
@@ -99,6 +102,10 @@ export class HostError extends Error {
     this.code = code;
     this.hint = hint;
     this.details = details;
+  }
+
+  get [brand](): true {
+    return true;
   }
 
   /** True when sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
@@ -133,7 +140,8 @@ export class HostError extends Error {
   }
 }
 
-export const isHostError = (error: unknown): error is HostError => error instanceof HostError;
+export const isHostError = (error: unknown): error is HostError =>
+  error instanceof HostError || (error instanceof Error && brand in error);
 
 /**
  * The same facts, without what they were found by: a stack holds on to every function and object on it, and a cause to its

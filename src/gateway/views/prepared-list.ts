@@ -9,7 +9,8 @@
 import type { ListMethod } from '../../session/lists.js';
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
-import { findMember, type Span } from '../../wire/json-members.js';
+import { keyIs, type Span } from '../../wire/json-members.js';
+import { eachMember } from '../../wire/json-scan.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
 import type { Entry, Table } from './table.js';
 import type { View } from './view.js';
@@ -39,7 +40,7 @@ export interface PageRequest {
 export class PreparedLists {
   readonly #kept = new Map<string, Buffer>();
   readonly #tableNumbers = new WeakMap<Table, number>();
-  readonly #nameSpans = new WeakMap<object, Span>();
+  readonly #shapes = new WeakMap<object, Shape>();
   #lastTable = 0;
   #bytes = 0;
   /** How many pages were put together, as opposed to found. */
@@ -64,32 +65,46 @@ export class PreparedLists {
     const table = view.table(method);
     const parts: Uint8Array[] = [Buffer.from(`{"${membersOf[method]}":[`)];
     const end = table.pageStarts[page + 1] ?? table.entries.length;
+    let server: string | undefined;
+    let state: string | undefined;
     for (let i = table.pageStarts[page] ?? 0; i < end; i++) {
+      const entry = table.entries[i] as Entry;
       if (parts.length > 1) parts.push(comma);
-      this.#item(view, method, table.entries[i] as Entry, parts);
+      // Those of one server stand together.
+      if (entry.server !== server) {
+        server = entry.server;
+        const known = method === 'tools/list' ? view.known(server) : undefined;
+        state = known && !known.isReady ? known.state : undefined;
+      }
+      this.#item(entry, state, parts);
     }
     const next = page + 1 < table.pageStarts.length ? `,"nextCursor":"${cursorOf(table, page + 1)}"` : '';
     parts.push(Buffer.from(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`));
     return Buffer.concat(parts);
   }
 
-  #item(view: View, method: ListMethod, entry: Entry, parts: Uint8Array[]): void {
-    const { server, key, name, item } = entry;
-    const known = method === 'tools/list' ? view.known(server) : undefined;
-    if (known && !known.isReady) {
-      const raw = name === key ? item.raw : Buffer.concat(this.#renamed(entry));
-      parts.push(withState(raw, known.state));
-    } else if (name === key) parts.push(item.raw);
-    else parts.push(...this.#renamed(entry));
+  /** `state`: of a server that is not ready. */
+  #item(entry: Entry, state: string | undefined, parts: Uint8Array[]): void {
+    const { key, name, item } = entry;
+    const { raw } = item;
+    if (state === undefined && name === key) {
+      parts.push(raw);
+      return;
+    }
+    const { start, end, isPlain } = this.#shapeOf(item);
+    const shown = name === key ? raw.subarray(start, end) : Buffer.from(JSON.stringify(name));
+    if (state === undefined) parts.push(raw.subarray(0, start), shown, raw.subarray(end));
+    else if (isPlain) parts.push(beginningWith(state), raw.subarray(1, start), shown, raw.subarray(end));
+    else parts.push(withState(Buffer.concat([raw.subarray(0, start), shown, raw.subarray(end)]), state));
   }
 
-  #renamed({ name, item }: Entry): Uint8Array[] {
-    let span = this.#nameSpans.get(item);
-    if (!span) {
-      span = findMember(item.raw, 'name') ?? { start: 0, end: 0 };
-      this.#nameSpans.set(item, span);
+  #shapeOf(item: Entry['item']): Shape {
+    let shape = this.#shapes.get(item);
+    if (!shape) {
+      shape = shapeOf(item.raw);
+      this.#shapes.set(item, shape);
     }
-    return [item.raw.subarray(0, span.start), Buffer.from(JSON.stringify(name)), item.raw.subarray(span.end)];
+    return shape;
   }
 
   #keep(key: string, page: Buffer): void {
@@ -112,6 +127,40 @@ export class PreparedLists {
 }
 
 const comma = Buffer.from(',');
+
+/** Where the name is in an item; `isPlain`: the item begins with its brace and has no `_meta` of its own. */
+interface Shape extends Span {
+  readonly isPlain: boolean;
+}
+
+function shapeOf(raw: Buffer): Shape {
+  let start = 0;
+  let end = 0;
+  let isPlain = raw[0] === OPEN_BRACE;
+  // Its name is there and there once: an item is listed by it.
+  eachMember(raw, 0, raw.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (keyIs(raw, keyStart, keyEnd, 'name')) {
+      start = valueStart;
+      end = valueEnd;
+    } else if (keyIs(raw, keyStart, keyEnd, '_meta')) isPlain = false;
+    return undefined;
+  });
+  return { start, end, isPlain: isPlain && end > 0 };
+}
+
+const OPEN_BRACE = 0x7b;
+
+const beginnings = new Map<string, Buffer>();
+
+/** The states are few. */
+function beginningWith(state: string): Buffer {
+  let beginning = beginnings.get(state);
+  if (!beginning) {
+    beginning = Buffer.from(`{"_meta":{"${STATE}":${JSON.stringify(state)}},`);
+    beginnings.set(state, beginning);
+  }
+  return beginning;
+}
 
 /** An item with a `_meta` that is none is left as it is: its server may yet be right about it. */
 function withState(raw: Buffer, state: string): Buffer {

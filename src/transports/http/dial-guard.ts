@@ -9,9 +9,10 @@
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
-import { buildConnector } from 'undici';
+import type { buildConnector } from 'undici';
 import { HostError } from '../../kernel/errors.js';
 import { addressClass } from './address-class.js';
+import { undici } from './undici.js';
 
 type DialPolicy = 'any' | 'public';
 /** How undici opens one connection. */
@@ -38,15 +39,16 @@ interface DialOptions {
 }
 
 export function guardedDial(options: DialOptions): Dial {
+  const { buildConnector: connector } = undici();
   const base = {
     allowH2: false,
     timeout: options.connectTimeoutMs ?? connectTimeoutMsDefault,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
   };
-  if (options.policy === 'any' && !options.resolve) return buildConnector(base as buildConnector.BuildOptions);
+  if (options.policy === 'any' && !options.resolve) return connector(base as buildConnector.BuildOptions);
   const judge = options.policy === 'public' ? (address: string) => refusal(address, options.server) : () => undefined;
   const lookup = judgingLookup(options.resolve ?? systemResolve, judge);
-  const connect = buildConnector({ ...base, lookup } as buildConnector.BuildOptions);
+  const connect = connector({ ...base, lookup } as buildConnector.BuildOptions);
   return (target, done) => {
     const literal = target.hostname.replace(/^\[|\]$/g, '');
     const refused = isIP(literal) === 0 ? undefined : judge(literal);

@@ -1,12 +1,13 @@
 /**
  * Connections to one origin. All limits of time are the peer's: undici's own would end a call that is allowed to last.
  */
-import { type Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import type { TokenSource } from './auth-token.js';
 import { checkUrl, type Dial, guardedDial } from './dial-guard.js';
+import { undici } from './undici.js';
 
 export interface HttpSpec {
   readonly server: string;
@@ -29,7 +30,8 @@ export const connectionsDefault = 64;
 const headerBytesMax = 16 * 1024;
 
 export function openPool(spec: HttpSpec, deps: HttpDeps, connections: number): Dispatcher {
-  return new Pool(specUrl(spec).origin, {
+  const { origin } = specUrl(spec);
+  return new (undici().Pool)(origin, {
     connections,
     pipelining: 1,
     headersTimeout: 0,

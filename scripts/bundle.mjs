@@ -1,0 +1,61 @@
+/**
+ * dist/cli/up.js and all that it imports → dist/cli/up.bundle.js: one script, so that `hostler up` starts without asking the
+ * file system for hundreds of modules. A function of `exports`, `require`, `module` and its own name, for src/cli/kept-code.ts.
+ * dist/cli/main.js gets what leads there into itself; the other commands stay where they are.
+ * Not here: compiling (bootstrap.mjs), running it.
+ *
+ * Invariants: what is native, or is loaded only when it is needed, stays outside; the licences of what is inside are in it; the
+ * first line names its content.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { rolldown } from 'rolldown';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const inside = ['zod', 'jsonc-parser'];
+
+const isOutside = (id) => !id.startsWith('.') && !path.isAbsolute(id);
+
+/** The text of the one file that the command's file `name` becomes. */
+async function bundled(name, format, options) {
+  const bundle = await rolldown({
+    input: path.join(root, 'dist/cli', name),
+    cwd: root,
+    platform: 'node',
+    // Of what has both, the modules: the other form is put together while it runs.
+    resolve: { mainFields: ['module', 'main'] },
+    ...options,
+  });
+  const { output } = await bundle.generate({ format, codeSplitting: false, comments: false });
+  await bundle.close();
+  if (output.length !== 1) throw new Error(`${name} became ${output.map((each) => each.fileName).join(', ')}`);
+  return output[0].code;
+}
+
+const up = await bundled('up.js', 'cjs', {
+  external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
+});
+const main = await bundled('main.js', 'esm', {
+  external: isOutside,
+  plugins: [
+    {
+      name: 'other commands stay outside',
+      resolveDynamicImport: (id) => (id === './load-up.js' || isOutside(id) ? undefined : { id, external: true }),
+    },
+  ],
+});
+
+const licences = inside.map((name) => {
+  const folder = path.join(root, 'node_modules', name);
+  const file = ['LICENSE', 'LICENSE.md'].map((each) => path.join(folder, each)).find((each) => existsSync(each));
+  if (file === undefined) throw new Error(`${name} has no licence that could be handed on`);
+  return `/*\n${name}\n\n${readFileSync(file, 'utf8').replaceAll('*/', '* /').trim()}\n*/`;
+});
+/** One byte per character is read faster and takes half the room. Where such a character may stand, its escape may. */
+const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const text = ascii(`(function (exports, require, module, __filename) {\n${up}\n})\n${licences.join('\n')}\n`);
+const mark = createHash('sha256').update(text).digest('hex');
+writeFileSync(path.join(root, 'dist/cli/up.bundle.js'), `// ${mark}\n${text}`);
+writeFileSync(path.join(root, 'dist/cli/main.js'), main);

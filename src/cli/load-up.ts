@@ -1,0 +1,33 @@
+/**
+ * Loads `hostler up`: as the one file it was bundled to, or from the files that were compiled when there is no bundle.
+ */
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { dataFolder } from '../config/folders.js';
+import type { Words } from './command.js';
+import { runBundle } from './kept-code.js';
+
+type Up = typeof import('./up.js');
+
+export async function loadUp(words: Words): Promise<Up['up']> {
+  const bundle = fileURLToPath(new URL('./up.bundle.js', import.meta.url));
+  const { up } = existsSync(bundle)
+    ? withoutReports(() => runBundle(bundle, words.text('data-dir') ?? dataFolder(process.env)) as Up)
+    : await import('./up.js');
+  return up;
+}
+
+/**
+ * libsql has a diagnostic report of the whole process made when it is loaded, only to learn which C library there is; without
+ * one it finds that out from a file, in less than a millisecond.
+ */
+function withoutReports<T>(load: () => T): T {
+  const { report } = process;
+  const getReport = report?.getReport;
+  if (report) report.getReport = () => ({});
+  try {
+    return load();
+  } finally {
+    if (report && getReport) report.getReport = getReport;
+  }
+}
