@@ -1,5 +1,6 @@
 /**
- * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what is wrong out.
+ * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what
+ * is wrong out.
  * Not here: the metadata itself (messages/client-envelope.ts), what a method means (router).
  *
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
