@@ -49,6 +49,9 @@ export interface RpcFailure {
   readonly httpStatus?: number;
 }
 
+/** Of something that is made or read, or of why it cannot be. */
+export const isFailure = <T extends object>(made: T | RpcFailure): made is RpcFailure => 'code' in made;
+
 /** What an ask costs its client at most. */
 export interface AskLimits {
   readonly deadlineAtMs: number;

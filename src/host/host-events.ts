@@ -1,7 +1,7 @@
 /**
  * The one stream of a host: what supervisors and policy tell, joined, stamped, and in one order for everybody.
  * Log, metrics and dashboard read this and nothing else.
- * Not here: what there is to tell (supervisor-events.ts, call-events.ts, audit.ts).
+ * Not here: what there is to tell (supervisor/supervisor-events.ts, policy/call-events.ts, audit.ts).
  *
  * Invariants: an event that a listener causes is told after the one it heard, to everybody; a listener that throws disturbs
  * nobody; what nobody listens for is not queued, and whether calls are heard at all is one look at a boolean.

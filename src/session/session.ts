@@ -20,6 +20,7 @@ import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
+import { nameMember } from './named-by.js';
 import type { ServerFacts } from './negotiate.js';
 import { callParams, metaEdits, metaMembers, type RelayedWords, withMembers } from './relayed-words.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
@@ -70,16 +71,6 @@ export interface SessionParts {
   /** Opens the legacy session again on the same channel. */
   readonly renew: () => Promise<ServerFacts>;
 }
-
-/** Requests whose name or URI a modern HTTP server expects in `Mcp-Name`. */
-const namedBy: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-  'tasks/get': 'taskId',
-  'tasks/update': 'taskId',
-  'tasks/cancel': 'taskId',
-};
 
 /** A list with nothing in it because the server does not offer it. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
@@ -302,7 +293,7 @@ export class Session {
   }
 
   #httpFacts(method: string, params: JsonText | undefined): HttpFacts | undefined {
-    const member = this.#mirrors ? namedBy[method] : undefined;
+    const member = this.#mirrors ? nameMember(method) : undefined;
     if (member === undefined || params === undefined) return undefined;
     const bytes = toBuffer(params);
     const name = memberString(bytes, member);

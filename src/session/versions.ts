@@ -10,6 +10,9 @@ export const MODERN_VERSION = '2026-07-28';
 export const LEGACY_VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const;
 export const NEWEST_LEGACY_VERSION = LEGACY_VERSIONS[0];
 
+/** The only one with batches. */
+export const BATCH_VERSION = '2025-03-26';
+
 export const isLegacyVersion = (version: string): boolean => (LEGACY_VERSIONS as readonly string[]).includes(version);
 
 /** Error codes that only a modern server sends. */

@@ -6,14 +6,15 @@ import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
-import type { AskLimits, Exchange, RpcFailure } from '../exchange.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import { type AskLimits, type Exchange, isFailure, type RpcFailure } from '../exchange.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyReply } from './legacy-reply.js';
 import type { LegacySession } from './legacy-session.js';
 import type { OpenExchange } from './open-exchanges.js';
+import { REFUSALS } from './refusals.js';
 import type { HeaderList } from './reply.js';
-import { stopping } from './stopping.js';
 
 /** Where a legacy request fails, HTTP has nothing to say. */
 export const understood = 200;
@@ -73,7 +74,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
   succeed(...parts: readonly JsonText[]): void {
     if (!this.#isOpen) return;
     const admitted = this.#admit?.() ?? [];
-    if ('code' in admitted) return this.#end(failureText(this.idText, admitted), admitted.httpStatus ?? understood);
+    if (isFailure(admitted)) return this.#end(failureText(this.idText, admitted), admitted.httpStatus ?? understood);
     this.#end(resultText(this.idText, parts), understood, admitted);
   }
 
@@ -96,7 +97,8 @@ export class LegacyExchange implements Exchange, OpenExchange {
 
   shutDown(): void {
     if (!this.#isOpen) return;
-    this.#end(failureText(this.idText, stopping), stopping.httpStatus ?? understood);
+    const { status, failure } = REFUSALS.stopping;
+    this.#end(failureText(this.idText, failure), status);
     this.#withdraw();
   }
 
@@ -121,6 +123,6 @@ export class LegacyExchange implements Exchange, OpenExchange {
 }
 
 const sessionOver: RpcFailure = {
-  code: -32600,
+  code: RPC.invalidRequest,
   message: 'the session of this request was ended; open a new one with initialize',
 };

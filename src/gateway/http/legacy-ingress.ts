@@ -6,11 +6,12 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { NewId } from '../../kernel/random.js';
+import { BATCH_VERSION } from '../../session/versions.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { memberText } from '../../wire/json-members.js';
-import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import type { RpcFailure } from '../exchange.js';
-import { isFailure, readInitialize } from '../messages/client-envelope.js';
+import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
+import { isFailure, type RpcFailure } from '../exchange.js';
+import { readInitialize } from '../messages/client-envelope.js';
 import { failureText } from '../messages/rpc-text.js';
 import { EventBudget } from './event-store.js';
 import { type ExchangeDesk, route } from './exchange-desk.js';
@@ -20,12 +21,11 @@ import { LegacySession } from './legacy-session.js';
 import type { LegacySessions } from './legacy-sessions.js';
 import { parseEventId } from './legacy-stream.js';
 import type { Caller } from './modern-ingress.js';
-import { REFUSALS, type Refusal } from './refusals.js';
+import { failureOf, REFUSALS, type Refusal } from './refusals.js';
 import { writeJson } from './reply.js';
 import { SseStream } from './sse-stream.js';
 
 const initializeMethod = 'initialize';
-const batchVersion = '2025-03-26';
 
 export class LegacyIngress {
   readonly #desk: ExchangeDesk;
@@ -63,7 +63,7 @@ export class LegacyIngress {
     const session = this.#sessionOf(caller);
     if ('status' in session) return session;
     const requests = messages.filter(({ kind }) => kind === 'request');
-    if (session.version !== batchVersion || messages.length === 0) return REFUSALS.batch;
+    if (session.version !== BATCH_VERSION || messages.length === 0) return REFUSALS.batch;
     if (requests.some((envelope) => envelope.method() === initializeMethod)) return REFUSALS.batch;
     session.touch();
     const reply = requests.length > 0 && new LegacyReply(this.#desk, response, session, requests.length, true);
@@ -181,8 +181,8 @@ export class LegacyIngress {
 }
 
 const idInUse: RpcFailure = {
-  code: -32600,
+  code: RPC.invalidRequest,
   message: 'a request with this id is open in this session; use another id',
 };
 
-const full: RpcFailure = { ...REFUSALS.busy.failure, httpStatus: 503 };
+const full = failureOf(REFUSALS.busy);

@@ -12,9 +12,9 @@ import { failureText, notificationText, resultText } from '../messages/rpc-text.
 import type { ExchangeDesk } from './exchange-desk.js';
 import { statusOf } from './failure-status.js';
 import type { OpenExchange } from './open-exchanges.js';
+import { failureOf, REFUSALS } from './refusals.js';
 import { writeJson } from './reply.js';
 import { eventText, SseStream } from './sse-stream.js';
-import { stopping } from './stopping.js';
 
 /** Never answered but by its end. */
 const listenMethod = 'subscriptions/listen';
@@ -84,7 +84,7 @@ export class ModernExchange implements Exchange, OpenExchange {
       this.#settle('gone');
       this.#stream.end();
     } else {
-      this.fail(stopping);
+      this.fail(failureOf(REFUSALS.stopping));
       this.#state = 'gone';
     }
   }

@@ -1,27 +1,19 @@
 /**
- * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what is wrong out.
+ * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what
+ * is wrong out.
  * Not here: the metadata itself (messages/client-envelope.ts), what a method means (router).
  *
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
  */
 import type { Principal } from '../../policy/call.js';
+import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
 import { isObject, memberBytes, membersBytes, stringOf } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
-import type { ClientCapabilities, MirroredHeader, RpcFailure } from '../exchange.js';
-import { isFailure, readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
+import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../exchange.js';
+import { readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
 import type { RequestHead } from './request-head.js';
-
-/** The member of params that `Mcp-Name` repeats. */
-const NAMED_BY: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-  'tasks/get': 'taskId',
-  'tasks/update': 'taskId',
-  'tasks/cancel': 'taskId',
-};
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
 
@@ -44,7 +36,7 @@ export type ModernCheck =
   | { readonly ok: false; readonly failure: RpcFailure };
 
 export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
-  const field = Object.hasOwn(NAMED_BY, method) ? (NAMED_BY[method] as string) : undefined;
+  const field = nameMember(method);
   const keys = field === undefined ? ['_meta'] : ['_meta', field, 'arguments'];
   const [meta, name, args] = isObject(params) ? membersBytes(params, keys) : [];
   const envelope = readEnvelope(meta);

@@ -19,6 +19,9 @@ const refusal = (status: number, code: number, message: string, headers: HeaderL
   headers,
 });
 
+/** The same as a failure of a request that was understood. */
+export const failureOf = ({ status, failure }: Refusal): RpcFailure => ({ ...failure, httpStatus: status });
+
 const invalid = RPC.invalidRequest;
 const closing: HeaderList = ['Connection', 'close'];
 

@@ -16,7 +16,7 @@ import {
 } from '../../session/versions.js';
 import { isObject, memberBytes, memberString, membersBytes, stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
-import type { ClientCapabilities, RpcFailure } from '../exchange.js';
+import { type ClientCapabilities, isFailure, type RpcFailure } from '../exchange.js';
 import { SaidCapabilities } from './client-capabilities.js';
 import { isLogLevel, logLevels } from './log-level.js';
 import { LOG_LEVEL } from './request-meta.js';
@@ -41,8 +41,6 @@ export interface Initialize {
   readonly version: string;
   readonly capabilities: ClientCapabilities;
 }
-
-export const isFailure = <T extends object>(read: T | RpcFailure): read is RpcFailure => 'code' in read;
 
 /** Whether params claim to be of the era with metadata, of whichever version, rightly or not. */
 export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;

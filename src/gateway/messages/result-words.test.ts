@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Era } from '../../wire/channel.js';
-import { isFailure, resultWords } from './result-words.js';
+import { isFailure } from '../exchange.js';
+import { resultWords } from './result-words.js';
 
 const serverInfo = '{"name":"s","v":12345678901234567890}';
 const said = (text: string, from: Era, to: Era, method = 'tools/call') => {

@@ -23,8 +23,6 @@ export interface Wording {
   readonly serverInfo: string;
 }
 
-export const isFailure = (worded: Worded): worded is RpcFailure => !Array.isArray(worded);
-
 export function resultWords(bytes: Buffer, wording: Wording): Worded {
   if (!isObject(bytes)) return noResult('is not an object');
   if (wording.from === wording.to) return [bytes];

@@ -1,6 +1,6 @@
 /**
  * `prompts/get`, `resources/read` and `completion/complete`: to the server that is meant, in its own names, and back.
- * Not here: tool calls (call-relay.ts), lists (prepared-list.ts).
+ * Not here: tool calls (call-relay.ts), lists (views/prepared-list.ts).
  * Invariant: of what the client wrote only names and the envelope of its hop are changed.
  */
 import type { JsonText } from '../../wire/frame.js';

@@ -11,16 +11,16 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Principal } from '../../policy/call.js';
-import { META } from '../../session/versions.js';
+import { BATCH_VERSION, META } from '../../session/versions.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
 import type { Answer } from '../../wire/peer.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
-import type { AskLimits, Client, Router, RpcFailure } from '../exchange.js';
+import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
 import { ClientAsks } from '../messages/client-asks.js';
-import { claimsModern, isFailure, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
+import { claimsModern, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
@@ -41,8 +41,6 @@ export const answerBytesMax = 64 * 1024 * 1024;
 /** The client may still read what it was told when the end comes. */
 const lastWordsMs = 2_000;
 const methodBytesMax = 256;
-/** The only revision with batches. */
-const batchVersion = '2025-03-26';
 
 export interface StdioIngressOptions {
   readonly router: Router;
@@ -151,8 +149,8 @@ class PipeIngress implements StdioIngress, Pipe {
   };
 
   #batch(bytes: Buffer, bounds: readonly number[]): void {
-    if (this.#session?.version !== batchVersion)
-      return this.#refuse(invalid('null', `only protocol ${batchVersion} has batches`), undefined);
+    if (this.#session?.version !== BATCH_VERSION)
+      return this.#refuse(invalid('null', `only protocol ${BATCH_VERSION} has batches`), undefined);
     const batch = new PipeBatch((parts) => this.#write(parts));
     for (let i = 0; i < bounds.length; i += 2) {
       const read = this.#in.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
