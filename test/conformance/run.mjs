@@ -13,7 +13,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { clientScenarios, nameless, requirements, upstreams } from './cells.mjs';
+import { clientScenarios, isolationFor, nameless, requirements, upstreams } from './cells.mjs';
 import { startCell, startFixture } from './gateway.mjs';
 import { document, table } from './report.mjs';
 import { runClientScenario, runServerSuite, scored, suiteNode, suiteVersion } from './suite.mjs';
@@ -72,7 +72,7 @@ async function gatewayRow(upstream, { revision, era }) {
   const expected = expectedFor(name, 'server');
   if (upstream.era === era && expected.length > 0)
     problems.push(`${name}: both sides are of one era, nothing may fail`);
-  const cell = await startCell(upstream, { log });
+  const cell = await startCell(upstream, { log, isolation: isolationFor(upstream, { era }) });
   try {
     const wanted = scored(revision, 'server').filter(isChosen);
     const found = await runServerSuite({ url: cell.single, revision, only: options.scenario, log });
