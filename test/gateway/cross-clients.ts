@@ -31,7 +31,7 @@ const wrongMax = 20;
 const inFlight = 4;
 const sleepMsMax = 15;
 /** Of what a refused client is told to wait: whoever asks again at once spends all its calls while the server restarts. */
-const waitMsMax = 2_000;
+const waitMsMax = 1_000;
 
 export const newTally = (): Tally => ({
   calls: 0,
