@@ -10,7 +10,14 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
-import { bin, ensureBuild, ensureDependencies, ensureSystemPackages, isMain } from './bootstrap.mjs';
+import {
+  bin,
+  ensureBuild,
+  ensureConformanceTools,
+  ensureDependencies,
+  ensureSystemPackages,
+  isMain,
+} from './bootstrap.mjs';
 import { run } from './run.mjs';
 
 /** Counts of a vitest JSON report. A file that could not be loaded has no tests to count: it is one failure itself. */
@@ -64,6 +71,7 @@ async function main(args) {
   // With nothing installed, nothing below can run.
   if (total.failed === 0) {
     await attempt('set-up of system packages', () => done(ensureSystemPackages()));
+    await attempt('set-up of conformance tools', () => done(ensureConformanceTools()));
     await attempt('build', () => done(ensureBuild()));
     await attempt('format and lint', async () => (await run(process.execPath, [bin('biome'), 'check', '.'])) === 0);
     await attempt('types', async () => (await run(process.execPath, [bin('tsc'), '--noEmit'])) === 0);

@@ -42,8 +42,11 @@ function start(
       variants.push(variant);
       const channel = new ScriptedChannel();
       Object.defineProperty(channel, 'kind', { value: variant === 'http-sse' ? 'http-sse' : kind });
+      let sent = 0;
       channel.onSend = ({ id, method }, frame) => {
-        const reply = script[`${method}#${channels.length}`] ?? script[method as string];
+        sent += 1;
+        const nth = `${method}#${channels.length}`;
+        const reply = script[`${nth}.${sent}`] ?? script[nth] ?? script[method as string];
         if (reply === undefined || reply === 'silence') return;
         queueMicrotask(() => {
           if (reply === 'exit') channel.lose(new HostError('transport', 'exited', { reason: 'exit', exitCode: 1 }));
@@ -204,6 +207,35 @@ describe('versions', () => {
     const { session } = start({ 'server/discover': tooNew, initialize: initialized });
     expect((await session).facts.era).toBe('legacy');
   });
+
+  describe.each(['memory', 'streamable-http'] as const)(
+    '-32022 that offers the version it refuses, over %s',
+    (kind) => {
+      const refused = (...supported: string[]) => ({
+        error: { code: -32022, message: 'v', data: { supported, requested: '2026-07-28' } },
+      });
+
+      test('is asked once more', async () => {
+        const script = { 'server/discover#1.1': refused('2026-07-28'), 'server/discover': discovered };
+        const { session, methods } = start(script, { kind });
+        expect((await session).facts).toMatchObject({ era: 'modern', version: '2026-07-28' });
+        expect(methods()).toEqual([['server/discover', 'server/discover']]);
+      });
+
+      test('and not for ever', async () => {
+        const { session, methods } = start({ 'server/discover': refused('2026-07-28') }, { kind });
+        await expect(session).rejects.toMatchObject({ details: { reason: 'no_common_version' } });
+        expect(methods()).toEqual([['server/discover', 'server/discover']]);
+      });
+
+      test('is legacy when it keeps refusing and offers an older one too', async () => {
+        const script = { 'server/discover': refused('2026-07-28', '2025-11-25'), initialize: initialized };
+        const { session, methods } = start(script, { kind });
+        expect((await session).facts.era).toBe('legacy');
+        expect(methods()).toEqual([['server/discover', 'server/discover', 'initialize', 'notifications/initialized']]);
+      });
+    },
+  );
 
   test.each([
     ['in server/discover', { 'server/discover': { supportedVersions: ['2031-01-01'] } }],

@@ -72,19 +72,15 @@ function enter(peer: Peer, { era, version }: ServerFacts): void {
 }
 
 async function findEra(context: Negotiation): Promise<ServerFacts> {
-  const { peer, texts, deadlineAtMs, signal } = context;
-  const question = peer.request('server/discover', `{"_meta":{${texts.metaMembers}}}`, {
-    deadlineAtMs,
-    signal,
-    uncancellable: true,
-  });
-  if (peer.channel.kind === 'stdio' || peer.channel.kind === 'memory') return findEraOnPipe(context, question);
-  const verdict = await question.then(
-    (answer) => judge(context, answer),
-    (error: unknown) => judgeRefusal(error),
-  );
+  const { kind } = context.peer.channel;
+  const question = askDiscover(context);
+  if (kind === 'stdio' || kind === 'memory') return findEraOnPipe(context, question);
+  const verdict = await question.then((answer) => judge(context, answer)).catch(judgeRefusal);
   return verdict ?? askInitialize(context);
 }
+
+const askDiscover = ({ peer, texts, deadlineAtMs, signal }: Negotiation): Promise<Answer> =>
+  peer.request('server/discover', `{"_meta":{${texts.metaMembers}}}`, { deadlineAtMs, signal, uncancellable: true });
 
 /** Undefined: an older server. What says nothing about the era is thrown. */
 function judgeRefusal(error: unknown): undefined {
@@ -97,12 +93,12 @@ async function findEraOnPipe(context: Negotiation, question: Promise<Answer>): P
   const answered = new AbortController();
   const silence = sleep(context.clock, probeSilenceMs, answered.signal);
   const first = await Promise.race([question, silence]).finally(() => answered.abort());
-  if (first) return judge(context, first) ?? askInitialize(context);
+  if (first) return (await judge(context, first)) ?? askInitialize(context);
 
   // Both questions are in the pipe now, and a server answers them in order once it is up. The first counts if it is
   // answered at all; a server that ignores it is known by its answer to the second.
   const opened = askInitialize(context);
-  const judged = question.then((answer) => judge(context, answer) ?? opened);
+  const judged = question.then((answer) => judge(context, answer)).then((facts) => facts ?? opened);
   judged.catch(() => {});
   // A turn of the loop for answers of one chunk: the answer to the question may be right behind.
   const openedAlone = opened.then(
@@ -113,12 +109,16 @@ async function findEraOnPipe(context: Negotiation, question: Promise<Answer>): P
 }
 
 /** What an answer to `server/discover` says about the server; undefined when it is an older one. */
-function judge(context: Negotiation, answer: Answer): ServerFacts | undefined {
+async function judge(context: Negotiation, answer: Answer, isRetry = false): Promise<ServerFacts | undefined> {
   if (answer.kind === 'error') {
     const { code, data } = readRpcError(answer.bytes);
     if (!isModernError(code)) return undefined;
     if (code !== MODERN_ERRORS.unsupportedVersion) resultOf(answer, context.server, 'server/discover', context.clean);
-    return agreeOn(context, data && parseMember(data, 'supported'), undefined);
+    const supported = data && parseMember(data, 'supported');
+    // Refused for the very version that it offers: the protocol has a client try again with a version both speak.
+    const isOurs = Array.isArray(supported) && supported.includes(MODERN_VERSION);
+    if (isOurs && !isRetry) return judge(context, await askDiscover(context), true);
+    return agreeOn(context, supported, undefined);
   }
   const offered = parseMember(answer.bytes, 'supportedVersions');
   // An older server that answers anything with an empty result has not discovered anything.

@@ -18,6 +18,14 @@ export const upstreams = [
   { name: 'http-sse', kind: 'sse', era: 'legacy' },
 ];
 
+/**
+ * How clients share the fixture. A modern client may leave a legacy server's question unanswered, and the call waits; where the
+ * transport does not say which call a question belongs to, the next one is then ambiguous unless the client has the server
+ * to itself. A request over HTTP has a stream of its own.
+ */
+export const isolationFor = (upstream, { era }) =>
+  upstream.era === 'legacy' && upstream.kind !== 'http' && era === 'modern' ? 'per-client' : 'shared';
+
 /** Scenarios that name no tool and no prompt: these also run where names have the server's in front. */
 export const nameless = new Set([
   'server-initialize',

@@ -67,7 +67,7 @@ export async function startHostler(mcpServers, { log } = {}) {
 }
 
 /** A gateway with the fixture as `fixture` and another server beside it. */
-export async function startCell(upstream, options) {
+export async function startCell(upstream, { isolation = 'shared', ...options } = {}) {
   const remote = upstream.kind === 'stdio' ? undefined : await startFixture(upstream);
   const fixture =
     remote === undefined
@@ -75,7 +75,7 @@ export async function startCell(upstream, options) {
       : { url: remote.url, ...(upstream.kind === 'sse' && { transport: 'http-sse' }) };
   const second = { command: process.execPath, args: [secondFile] };
   try {
-    const hostler = await startHostler({ fixture, second }, options);
+    const hostler = await startHostler({ fixture: { ...fixture, isolation }, second }, options);
     const stop = async () => {
       await hostler.stop();
       await remote?.stop();

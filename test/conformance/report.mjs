@@ -38,7 +38,12 @@ Written by \`npm run conformance -- --save\` on ${date}, with ${list.join(', ')}
 
 The official suite against the gateway: a server that has everything the scenarios name stands behind \`hostler up\`, reached in
 each way and each era, next to a second server. A cell is right when every scored scenario passes, or fails as listed below.
-In the cells where client and server are of one era nothing may be listed. Warnings count as failures.
+In the cells where client and server are of one era nothing may be listed. Warnings count as failures. At \`/mcp\` names have the
+server's in front, so only scenarios that name no tool and no prompt can run there. What fails of the unscored ones is the
+tasks extension, which neither the gateway nor the server offers.
+
+A modern client may leave a question of a legacy server unanswered; over stdio and HTTP+SSE nothing tells which call the next
+one belongs to, and the gateway does not guess. In these two cells, under 2026-07-28, the server has \`isolation: "per-client"\`.
 
 ${table(rows)}
 

@@ -7,17 +7,18 @@
  *   --save               write docs/conformance.md; only of a whole run
  *   --verbose            show what hostler and the suite say
  * Exit 1: a cell of one era is not full, or something failed unexpectedly, or an expected failure did not fail.
- * Not here: what the words above mean (cells.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
+ * Not here: what the words above mean (cells.mjs, cell-run.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { clientScenarios, nameless, requirements, upstreams } from './cells.mjs';
-import { startCell, startFixture } from './gateway.mjs';
+import { expectedFailures, expectedFor, problemsOf, runCell, unscored } from './cell-run.mjs';
+import { clientScenarios, requirements, upstreams } from './cells.mjs';
+import { startFixture } from './gateway.mjs';
 import { document, table } from './report.mjs';
 import { runClientScenario, runServerSuite, scored, suiteNode, suiteVersion } from './suite.mjs';
-import { judge, parseExpected } from './verdict.mjs';
+import { judge } from './verdict.mjs';
 
 const { values: options } = parseArgs({
   options: {
@@ -31,28 +32,14 @@ const { values: options } = parseArgs({
 });
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const log = options.verbose ? (text) => process.stderr.write(text) : undefined;
-const expectedFailures = parseExpected(readFileSync(here('./expected-failures.yml'), 'utf8'));
-const expectedFor = (cell, side) => expectedFailures.get(cell)?.[side] ?? [];
 const isChosen = (scenario) => options.scenario === undefined || options.scenario === scenario;
 
 const rows = [];
 const problems = [];
 
 function note(cell, verdict) {
-  for (const { scenario, unexpected } of verdict.judged) {
-    for (const { id, why } of unexpected) problems.push(`${cell}: ${scenario}: ${id}: ${why}`);
-  }
-  for (const { scenario, check } of verdict.stale) {
-    problems.push(`${cell}: ${scenario}${check === undefined ? '' : `:${check}`} is expected to fail and does not`);
-  }
+  problems.push(...problemsOf(cell, verdict));
   return verdict;
-}
-
-/** What passed of what ran and does not count. */
-function unscored(found, wanted) {
-  const others = [...found.keys()].filter((scenario) => !wanted.includes(scenario));
-  const { passed, total } = judge(found, others, []);
-  return { passed, total };
 }
 
 async function directRow(upstream, { revision }) {
@@ -67,25 +54,10 @@ async function directRow(upstream, { revision }) {
   }
 }
 
-async function gatewayRow(upstream, { revision, era }) {
-  const name = `${upstream.name} ${revision}`;
-  const expected = expectedFor(name, 'server');
-  if (upstream.era === era && expected.length > 0)
-    problems.push(`${name}: both sides are of one era, nothing may fail`);
-  const cell = await startCell(upstream, { log });
-  try {
-    const wanted = scored(revision, 'server').filter(isChosen);
-    const found = await runServerSuite({ url: cell.single, revision, only: options.scenario, log });
-    const single = note(name, judge(found, wanted, expected));
-    const row = { cell: upstream.name, revision, single, unscored: unscored(found, wanted) };
-    const merged = wanted.filter((scenario) => nameless.has(scenario));
-    if (merged.length === 0) return row;
-    const all = await runServerSuite({ url: cell.aggregate, revision, only: options.scenario, log });
-    const mergedExpected = [...expected, ...expectedFor(`all ${revision}`, 'server')];
-    return { ...row, aggregate: note(`${name} on /mcp`, judge(all, merged, mergedExpected)) };
-  } finally {
-    await cell.stop();
-  }
+async function gatewayRow(upstream, requirement) {
+  const { row, problems: found } = await runCell(upstream, requirement, { only: options.scenario, log });
+  problems.push(...found);
+  return row;
 }
 
 async function clientRow({ revision }) {

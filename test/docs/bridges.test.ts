@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
 import { roundsMax } from '../../src/gateway/bridge/input-rounds.js';
-import { gatherMs, parkedLifeMs } from '../../src/gateway/bridge/parked-call.js';
+import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/bridge/parked-call.js';
 import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/bridge/parked-calls.js';
 import { stateLifeMs } from '../../src/gateway/bridge/sealed-state.js';
 import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
@@ -27,6 +27,7 @@ test.each([
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
   ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
   ['time in which', `${gatherMs} ms`],
+  ['the same after', `${afterRefusalMs} ms`],
 ])('%s: %s', (start, words) => {
   expect(limit(start)).toBe(words);
 });

@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { startHostler } from '../conformance/gateway.mjs';
 import { eventually } from '../eventually.js';
@@ -23,15 +23,16 @@ const pids = path.join(folder, 'pids');
 
 let hostler: Awaited<ReturnType<typeof startHostler>>;
 
-beforeAll(async () => {
+// For each test anew: what is held against a server that was killed often would make the next test one of waiting.
+beforeEach(async () => {
+  rmSync(pids, { force: true });
   const entry = { command: process.execPath, args: [server], env: { PIDS: pids }, restart: { max: 1_000 } };
   hostler = await startHostler({ nonce: entry });
 });
 
-afterAll(async () => {
-  await hostler?.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterEach(() => hostler?.stop());
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** All that were started so far. */
 const started = (): number[] =>

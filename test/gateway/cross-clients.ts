@@ -4,6 +4,7 @@
  *
  * Invariant: a message is counted as wrong by what it says, never by how it was routed.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../../src/kernel/random.js';
 import { randomInt } from '../../src/kernel/random.js';
 import { type Json, legacyClient, type Message, modernClient, type RawClient } from './raw-clients.js';
@@ -29,6 +30,8 @@ const wrongMax = 20;
 /** Per client, so that answers overtake each other on one session too. */
 const inFlight = 4;
 const sleepMsMax = 15;
+/** Of what a refused client is told to wait: whoever asks again at once spends all its calls while the server restarts. */
+const waitMsMax = 1_000;
 
 export const newTally = (): Tally => ({
   calls: 0,
@@ -73,8 +76,8 @@ const textOf = (message: Message): string => {
   return block?.text ?? '';
 };
 /** What keeps a well-formed call from its result is told as a result, with the reason beside it. */
-const isRefusal = ({ result }: Message): boolean =>
-  result?.isError === true && (result._meta as Json | undefined)?.['hostler/error'] !== undefined;
+const refusalOf = ({ result }: Message): { retryAfterMs?: number } | undefined =>
+  result?.isError === true ? ((result._meta as Json | undefined)?.['hostler/error'] as Json | undefined) : undefined;
 
 export interface CrossClients {
   readonly url: string;
@@ -135,8 +138,10 @@ export async function crossClients({ url, clients, callsEach, random, prefix }: 
     const wanted = JSON.stringify(isCached ? { caller, key } : { caller, nonce });
     if (answer === undefined) tally[cut === undefined ? 'lost' : 'cut'] += 1;
     else if (textOf(answer) === wanted) tally.answered += 1;
-    else if (isRefusal(answer)) tally.refused += 1;
-    else if (answer.error !== undefined) tally.lost += 1;
+    else if (refusalOf(answer)) {
+      tally.refused += 1;
+      await sleep(Math.min(refusalOf(answer)?.retryAfterMs ?? 0, waitMsMax));
+    } else if (answer.error !== undefined) tally.lost += 1;
     else if (tally.wrong.length < wrongMax) tally.wrong.push(`${caller} asked for ${wanted} and got ${textOf(answer)}`);
   }
 }

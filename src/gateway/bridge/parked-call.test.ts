@@ -280,6 +280,34 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([clock.pendingTimers, other.answers.length]).toEqual([0, 0]);
   });
 
+  describe.each([
+    ['before', ['elicitation/create', 'sampling/createMessage']],
+    ['after', ['sampling/createMessage', 'elicitation/create']],
+  ])('a question that the client cannot be asked, refused %s one that it can', (_when, methods) => {
+    const start = () => {
+      const { bridge, clock } = bench();
+      const server = legacyServer();
+      const relayed = bridge.relay(bridged(modern({ capabilities: '{"sampling":{}}' }), server.script));
+      for (const [at, method] of methods.entries()) server.ask(method, '{"messages":[]}', at);
+      return { clock, server, relayed };
+    };
+
+    test('leaves the server time to end the call: nobody is asked in vain', async () => {
+      const { clock, server, relayed } = start();
+      await clock.advanceAsync(249);
+      server.finish('{"content":[],"isError":true}');
+      expect(parsed(await relayed)).toEqual({ content: [], isError: true });
+      expect(clock.pendingTimers).toBe(0);
+    });
+
+    test('and the other one is asked when the server goes on', async () => {
+      const { clock, relayed } = start();
+      await clock.advanceAsync(250);
+      const { inputRequests } = parsed(await relayed);
+      expect(Object.values(inputRequests)).toEqual([{ method: 'sampling/createMessage', params: { messages: [] } }]);
+    });
+  });
+
   test('what is asked is kept though its buffer is used for something else', async () => {
     const { bridge, clock } = bench();
     const server = legacyServer();

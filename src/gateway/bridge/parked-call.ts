@@ -21,6 +21,8 @@ import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } fro
 
 /** Requests that a server sends together are asked together. */
 export const gatherMs = 5;
+/** A server that was refused one thing often ends the call: nobody is asked for the rest before it had time to. */
+export const afterRefusalMs = 250;
 /** For the client to come back. */
 export const parkedLifeMs = 5 * 60_000;
 
@@ -67,6 +69,8 @@ export class ParkedCall implements Resumable {
   #id: string | undefined;
   #round = 0;
   #askCount = 0;
+  /** A question that the client cannot be asked. */
+  #refusedAtMs = Number.NEGATIVE_INFINITY;
   #stopGathering: Cancel | undefined;
   #disarmExpiry: Cancel | undefined;
 
@@ -90,7 +94,7 @@ export class ParkedCall implements Resumable {
     for (const ask of this.#asks.values()) {
       if (isDeclared(ask.need, exchange.client.capabilities)) continue;
       this.#drop(ask);
-      refuseUndeclared(ask.request, ask.need);
+      this.#refuseUndeclared(ask.request, ask.need);
       this.#step({ kind: 'withdrawn', key: ask.key });
     }
     this.#responses = inputResponses;
@@ -120,7 +124,7 @@ export class ParkedCall implements Resumable {
     const { method, params } = request;
     const need = needOf(method, params);
     if (!need) return refuseUnknown(request);
-    if (!isDeclared(need, this.#exchange.client.capabilities)) return refuseUndeclared(request, need);
+    if (!isDeclared(need, this.#exchange.client.capabilities)) return this.#refuseUndeclared(request, need);
     if (this.#asks.size >= inputRequestsMax || (params?.length ?? 0) > inputRequiredBytesMax)
       return request.refuse(ERRORS.overloaded.rpc, 'overloaded: the call asks for too much at once');
     if (this.#state.kind === 'over') return request.refuse(RPC.internalError, 'the call is over');
@@ -138,6 +142,20 @@ export class ParkedCall implements Resumable {
     signal.addEventListener('abort', withdrawn, { once: true });
     this.#asks.set(key, ask);
     this.#step({ kind: 'ask', key });
+  }
+
+  #refuseUndeclared(request: InboundRequest, need: Need): void {
+    this.#refusedAtMs = this.#ports.clock.nowMs();
+    refuseUndeclared(request, need);
+    if (this.#state.kind !== 'asking') return;
+    this.#stopGathering?.();
+    this.#gather();
+  }
+
+  #gather(): void {
+    const { clock } = this.#ports;
+    const untilMs = Math.max(clock.nowMs() + gatherMs, this.#refusedAtMs + afterRefusalMs);
+    this.#stopGathering = clock.at(untilMs, () => this.#step({ kind: 'gathered' }));
   }
 
   #wait(exchange: Exchange, event?: ParkedEvent): Promise<Relayed> {
@@ -171,8 +189,7 @@ export class ParkedCall implements Resumable {
     const { clock } = this.#ports;
     switch (effect.do) {
       case 'gather':
-        this.#stopGathering = clock.at(clock.nowMs() + gatherMs, () => this.#step({ kind: 'gathered' }));
-        return;
+        return this.#gather();
       case 'stopGathering':
         return this.#stopGathering?.();
       case 'armExpiry':
