@@ -100,7 +100,7 @@ export class Caller {
     const { clock, audit, alive, mustBeOpen } = this.#parts;
     const number = ++this.#calls;
     const watch = audit.begin(this.#id, number, server, tool);
-    const text = invalidRequest(server, tool, options) ?? textOf(args, server, tool);
+    const text = invalidRequest(server, tool, options) ?? textOf(args, server, tool, options.areArgumentsScanned);
     // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
     alive.hold();
     return new Promise((resolve, reject) => {
@@ -198,10 +198,10 @@ function relayOf(options: HostCallOptions): CallRelay | undefined {
 }
 
 /** Checked here, before anything is charged or started; nobody looks into it again. Bytes must stay as they are until then. */
-function textOf(args: ToolArguments, server: string, tool: string): JsonText | HostError {
+function textOf(args: ToolArguments, server: string, tool: string, areScanned = false): JsonText | HostError {
   try {
     if (typeof args === 'string' || args instanceof Uint8Array) {
-      checkObject(args, 'arguments');
+      if (!areScanned) checkObject(args, 'arguments');
       return args;
     }
     // Undefined for what JSON has no word for, such as a function.

@@ -66,6 +66,8 @@ export interface HostOptions {
  * whoever hands them over answers for them being that.
  */
 export interface RelayOptions {
+  /** Arguments are part of a message that was scanned as a whole: they are one JSON object, and not looked at again. */
+  readonly areArgumentsScanned?: boolean;
   /** Members of the caller's `_meta`. The keys of the envelope and `progressToken` are never among them. */
   readonly meta?: string | undefined;
   /** Further members of `params`, such as `inputResponses` and `requestState`. A call that has any is neither kept nor shared. */

@@ -6,6 +6,7 @@
  * Invariants: a member that stands twice is nobody's, as in wire/json-members.ts; nothing a client wrote is quoted back
  * but the version it asked for, cut short.
  */
+import { BytesMemo } from '../../kernel/bytes-memo.js';
 import {
   isLegacyVersion,
   LEGACY_VERSIONS,
@@ -57,7 +58,14 @@ export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | Rpc
 }
 
 /** What `_meta` of a modern request says, of whichever version; or what is missing or wrong in it. */
-export function readEnvelope(meta: Buffer | undefined): ModernEnvelope | RpcFailure {
+export const readEnvelope = (meta: Buffer | undefined): ModernEnvelope | RpcFailure =>
+  meta === undefined ? missing(META.version) : envelopes.of(meta, envelopeOf, isNotFailure);
+
+/** A client says the same with every request, but for the token of one that wants to hear of its progress. */
+const envelopes = new BytesMemo<ModernEnvelope | RpcFailure>();
+const isNotFailure = (envelope: ModernEnvelope | RpcFailure): boolean => !isFailure(envelope);
+
+function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
   const [said, capabilities, clientInfo, level] = isObject(meta) ? membersBytes(meta, envelopeKeys) : [];
   const version = said && stringOf(said);
   if (version === undefined) return missing(META.version);

@@ -2,6 +2,7 @@
  * What a client's `_meta` says to us, and what of it goes on to the server.
  * Invariant: the envelope of one hop never reaches the next: whoever sends the request on writes its own.
  */
+import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { META } from '../../session/versions.js';
 import { readString } from '../../wire/envelope.js';
 import { stringOf } from '../../wire/json-members.js';
@@ -28,7 +29,14 @@ const membersMax = 64;
 
 /** Undefined: it is not an object, says something twice, or more than anybody would. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
-  if (!meta) return noMeta;
+  return meta ? (metas.of(meta, metaOf, mayComeAgain) ?? undefined) : noMeta;
+}
+
+const metas = new BytesMemo<RequestMeta | null>();
+/** A token is of one request. */
+const mayComeAgain = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
+
+function metaOf(meta: Buffer): RequestMeta | null {
   let progressToken: string | undefined;
   let logLevel: LogLevel | undefined;
   let forwarded = '';
@@ -48,7 +56,7 @@ export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
     }
     return undefined;
   });
-  if (after !== meta.length) return undefined;
+  if (after !== meta.length) return null;
   return { progressToken, logLevel, forwarded: forwarded === '' ? undefined : forwarded };
 }
 

@@ -42,6 +42,7 @@ export class RelayRoute {
   optionsWith({ members, capabilities, onServerRequest, signal }: BridgeOptions): HostRequestOptions {
     const { client } = this.#first;
     return {
+      areArgumentsScanned: true,
       principal: client.principal,
       instance: client.id,
       signal: signal ?? this.#first.signal,
