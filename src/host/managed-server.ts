@@ -148,8 +148,17 @@ export class ManagedServer {
 }
 
 /** Equal for equal definitions only. */
-export const fingerprintOf = (definition: ServerDefinition): string =>
-  hash('sha256', JSON.stringify(definition), 'base64url');
+export function fingerprintOf(definition: ServerDefinition): string {
+  let fingerprint = fingerprints.get(definition);
+  if (fingerprint === undefined) {
+    fingerprint = hash('sha256', JSON.stringify(definition), 'base64url');
+    // Nobody changes a definition; one that could be is not trusted to stay.
+    if (Object.isFrozen(definition)) fingerprints.set(definition, fingerprint);
+  }
+  return fingerprint;
+}
+
+const fingerprints = new WeakMap<ServerDefinition, string>();
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
 const noLoad = { running: 0, waiting: 0 };
