@@ -8,6 +8,7 @@
  */
 import type Database from 'libsql';
 import { type HistoryRecord, parseRecord } from '../supervisor/history.js';
+import { RowNames } from './row-names.js';
 
 export const rowsMax = 1_024;
 
@@ -33,6 +34,8 @@ export const historiesSchema = `
 
 export function historiesTable(database: Database.Database): Histories {
   const read = database.prepare('SELECT record FROM histories WHERE server = ? AND fingerprint = ?');
+  const readNames = database.prepare('SELECT DISTINCT server FROM histories');
+  const names = new RowNames(() => (readNames.all() as { server: string }[]).map(({ server }) => server));
   // Any number of servers in one statement: they may all have failed at once.
   const write = database.prepare(
     'INSERT OR REPLACE INTO histories SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)',
@@ -55,10 +58,12 @@ export function historiesTable(database: Database.Database): Histories {
   });
   return {
     load(server, fingerprint) {
+      if (!names.mayHave(server)) return undefined;
       const row = read.get(server, fingerprint) as { record: string } | undefined;
       return row && parseRecord(row.record);
     },
     save(rows) {
+      names.changed();
       // A history must outlive the process, not the machine: nobody waits for the disk each time a server dies.
       database.pragma('synchronous = NORMAL');
       try {

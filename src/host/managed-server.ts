@@ -1,7 +1,7 @@
 /**
  * Everything the host keeps for one server: its definition, its supervisor, breaker, slots, and what is known of its tools.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { Breaker, type Circuit, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
@@ -148,8 +148,17 @@ export class ManagedServer {
 }
 
 /** Equal for equal definitions only. */
-export const fingerprintOf = (definition: ServerDefinition): string =>
-  createHash('sha256').update(JSON.stringify(definition)).digest('base64url');
+export function fingerprintOf(definition: ServerDefinition): string {
+  let fingerprint = fingerprints.get(definition);
+  if (fingerprint === undefined) {
+    fingerprint = hash('sha256', JSON.stringify(definition), 'base64url');
+    // Nobody changes a definition; one that could be is not trusted to stay.
+    if (Object.isFrozen(definition)) fingerprints.set(definition, fingerprint);
+  }
+  return fingerprint;
+}
+
+const fingerprints = new WeakMap<ServerDefinition, string>();
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
 const noLoad = { running: 0, waiting: 0 };

@@ -9,6 +9,7 @@
 import type Database from 'libsql';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
+import { RowNames } from './row-names.js';
 
 export const manifestsMax = 1_024;
 export const manifestBytesMax = 16 * 1024 * 1024;
@@ -33,6 +34,8 @@ export const noManifest: Manifest = { facts: undefined, lists: new Map() };
 
 export function manifestsTable(database: Database.Database): Manifests {
   const read = database.prepare('SELECT tools FROM manifests WHERE server = ? AND fingerprint = ?');
+  const readNames = database.prepare('SELECT server FROM manifests');
+  const names = new RowNames(() => (readNames.all() as { server: string }[]).map(({ server }) => server));
   // Replaced, never updated: so the order of `rowid` is the order of writing.
   const write = database.prepare('INSERT OR REPLACE INTO manifests VALUES (?, ?, ?)');
   const forget = database.prepare('DELETE FROM manifests WHERE server = ?');
@@ -41,10 +44,12 @@ export function manifestsTable(database: Database.Database): Manifests {
   );
   return {
     load(server, fingerprint) {
+      if (!names.mayHave(server)) return noManifest;
       const row = read.get(server, fingerprint) as { tools: string } | undefined;
       return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
     },
     save(server, fingerprint, manifest) {
+      names.changed();
       const text = textWithin(manifest);
       if (text === undefined) {
         // An older list must not stand for one that is too large to keep.

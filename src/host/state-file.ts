@@ -124,6 +124,8 @@ function prepare(file: string): Database.Database {
   }
   database.pragma('journal_mode = WAL');
   database.pragma('synchronous = FULL');
+  // The version is written last: a file that has it has the tables, and to write it again would wait for the disk.
+  if (found === schemaVersion) return database;
   // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all.
   database.exec(`
     ${pinsSchema}

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { commandSpecs } from '../../src/cli/commands.js';
 import { Running, Workplace } from '../cli/hostler-process.js';
+import { eventually } from '../eventually.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const page = readFileSync(path.join(root, 'docs/cli.md'), 'utf8');
@@ -30,6 +31,10 @@ beforeAll(async () => {
     roles: { guest: { allow: [] } },
   });
   await place.up().ready();
+  // The examples are of a Hostler that has seen its server.
+  await eventually('its tools are known', async () =>
+    (await place.hostler('tools', '--server', 'memory')).stdout.includes('memory'),
+  );
 });
 afterAll(() => place.remove());
 

@@ -52,6 +52,16 @@ describe('a prepared page', () => {
     );
   });
 
+  test('puts the state into an item however it begins, and beside a _meta in disguise', () => {
+    const tools = ['{"name":"a"}', '{"x":1,"name":"b"}', '{ "name":"c"}', '{"name":"d","\\u005fmeta":{"x":1}}'];
+    const { page } = make({ s: { tools, state: 'parked' } });
+    const state = '"hostler/state":"parked"';
+    expect(page().toString()).toBe(
+      `{"tools":[{"_meta":{${state}},"name":"s__a"},{"_meta":{${state}},"x":1,"name":"s__b"},` +
+        `{"_meta":{${state}}, "name":"s__c"},{"name":"s__d","\\u005fmeta":{${state},"x":1}}]}`,
+    );
+  });
+
   test('finds the name wherever it stands, also in disguise, and in no nested object', () => {
     const tools = ['{"x":{"name":"no"},"n\\u0061me":"a","z":[{"name":"no"}]}'];
     const { page } = make({ s: { tools } });

@@ -101,7 +101,7 @@ export class PreparedLists {
   #shapeOf(item: Entry['item']): Shape {
     let shape = this.#shapes.get(item);
     if (!shape) {
-      shape = shapeOf(item.raw);
+      shape = quickShapeOf(item) ?? shapeOf(item.raw);
       this.#shapes.set(item, shape);
     }
     return shape;
@@ -132,6 +132,19 @@ const comma = Buffer.from(',');
 interface Shape extends Span {
   readonly isPlain: boolean;
 }
+
+/**
+ * Of an item that begins with its name, as nearly all do; undefined when a closer look is needed. A `_meta` can only be there
+ * if these letters are, or an escape that could stand for one of them.
+ */
+function quickShapeOf({ key, raw }: Entry['item']): Shape | undefined {
+  const beginning = `{"name":${JSON.stringify(key)}`;
+  const end = Buffer.byteLength(beginning);
+  if (raw.toString('utf8', 0, end) !== beginning || raw.includes('_meta') || raw.includes('\\u')) return undefined;
+  return { start: nameAt, end, isPlain: true };
+}
+
+const nameAt = '{"name":'.length;
 
 function shapeOf(raw: Buffer): Shape {
   let start = 0;

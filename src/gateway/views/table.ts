@@ -3,7 +3,7 @@
  * Not here: what is in it (view.ts), its bytes (prepared-list.ts).
  * Invariant: two tables with the same digest hold the same items of the same servers under the same names.
  */
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { ListedItem } from '../../session/lists.js';
 
@@ -75,15 +75,15 @@ export class Tables {
   }
 
   #digestOf(entries: readonly Entry[]): string {
-    const hash = createHash('sha256');
+    const whole = createHash('sha256');
     for (const { server, key, name, item } of entries) {
       let own = this.#itemDigests.get(item);
       if (!own) {
-        own = createHash('sha256').update(item.raw).digest();
+        own = hash('sha256', item.raw, 'buffer');
         this.#itemDigests.set(item, own);
       }
-      hash.update(JSON.stringify([server, key, name])).update(own);
+      whole.update(JSON.stringify([server, key, name])).update(own);
     }
-    return hash.digest('base64url').slice(0, digestChars);
+    return whole.digest('base64url').slice(0, digestChars);
   }
 }
