@@ -4,7 +4,7 @@
  *   --requirements REV   one revision
  *   --scenario NAME      one scenario
  *   --direct             the fixture alone, without the gateway
- *   --save               write docs/conformance.md; only of a whole run
+ *   --save               write docs/conformance.md; only of a whole run in which nothing is wrong
  *   --verbose            show what hostler and the suite say
  * Exit 1: a cell of one era is not full, or something failed unexpectedly, or an expected failure did not fail.
  * Not here: what the words above mean (cells.mjs, cell-run.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
@@ -111,7 +111,8 @@ async function main() {
   }
   console.log(table(rows));
   for (const problem of problems) console.log(problem);
-  if (options.save) {
+  if (options.save && problems.length > 0) console.log('docs/conformance.md is left as it was');
+  else if (options.save) {
     const { version } = JSON.parse(readFileSync(here('../../package.json'), 'utf8'));
     const versions = { hostler: version, 'the suite': suiteVersion(), Node: process.versions.node };
     const date = new Date().toISOString().slice(0, 10);
