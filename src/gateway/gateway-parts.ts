@@ -11,7 +11,7 @@ import type { Random } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
 import type { Bridge } from './bridge/bridge-ports.js';
 import type { EndpointId } from './endpoint-id.js';
-import type { Router } from './exchange.js';
+import type { PrincipalNow, Router } from './exchange.js';
 import type { Upstreams } from './upstreams.js';
 
 type OnProblem = (error: unknown) => void;
@@ -53,6 +53,7 @@ export interface HttpIngressOptions {
 export interface HttpIngress {
   readonly counts: { readonly sessions: number; readonly streams: number };
   listen(): Promise<string>;
+  rekeyed(now: PrincipalNow): void;
   close(drainMs: number): Promise<void>;
 }
 
@@ -98,6 +99,8 @@ export interface StdioIngress {
 
 export interface Keyring {
   authenticate(authorization: string | undefined): Principal | undefined;
+  now: PrincipalNow;
+  nextExpiryMs(): number | undefined;
   replace(keys: Keys): void;
 }
 

@@ -6,7 +6,7 @@ import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
-import type { AskLimits, Exchange, RpcFailure } from '../exchange.js';
+import type { AskLimits, Exchange, PrincipalNow, RpcFailure } from '../exchange.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyReply } from './legacy-reply.js';
 import type { LegacySession } from './legacy-session.js';
@@ -98,6 +98,11 @@ export class LegacyExchange implements Exchange, OpenExchange {
     if (!this.#isOpen) return;
     this.#end(failureText(this.idText, stopping), stopping.httpStatus ?? understood);
     this.#withdraw();
+  }
+
+  /** The session has its own say; before there is one, this is all there is to end. */
+  rekeyed(now: PrincipalNow): void {
+    if (!now(this.client.principal)) this.sessionEnded();
   }
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
