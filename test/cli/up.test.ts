@@ -1,6 +1,7 @@
 /**
  * `hostler up` as a person or a script meets it: the line that says it serves, what it says when it cannot, and how it ends.
  */
+import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
@@ -164,6 +165,22 @@ describe('the file is watched', () => {
     await eventually('the old one is gone', () => !isAlive(before.get('goes') as number));
   });
 
+  test('a key that is taken away stops counting at once, however long a server takes to stop', async () => {
+    const stubborn = `trap '' TERM; while :; do sleep 0.1; done`;
+    const keys = { ann: { hash: `sha256:${createHash('sha256').update('key-of-ann').digest('hex')}` } };
+    place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } }, keys });
+    const running = place.up();
+    const { url } = await running.ready();
+    const statusNow = async () => {
+      const headers = { authorization: 'Bearer key-of-ann', 'content-type': 'application/json' };
+      return (await fetch(url, { method: 'POST', headers, body: '{}' })).status;
+    };
+    expect(await statusNow()).not.toBe(401);
+    place.configure({ mcpServers: {} });
+    await eventually('the key does not count', async () => (await statusNow()) === 401);
+    expect(running.stderr).not.toContain('counts from now on');
+  });
+
   test('a broken edit changes nothing and is told', async () => {
     place.configure({ mcpServers: { good: fixtureEntry() } });
     const running = place.up();
@@ -172,7 +189,7 @@ describe('the file is watched', () => {
     writeFileSync(`${place.config}.new`, '{ "mcpServers": ');
     renameSync(`${place.config}.new`, place.config);
     await eventually('it is told', () => running.stderr.includes('nothing else changed'));
-    expect(running.stderr).toMatch(/hostler\.json:1:17: /);
+    await eventually('where it is wrong', () => /hostler\.json:1:17: /.test(running.stderr));
     expect((await place.hostler('call', 'good', 'echo', '{"text":"still here"}')).stdout).toContain('still here');
   });
 });
