@@ -94,7 +94,7 @@ export interface Health {
 export interface StdioIngress {
   readonly closed: Promise<void>;
   figures(): IngressFigures;
-  close(): Promise<void>;
+  close(drainMs?: number): Promise<void>;
 }
 
 export interface Keyring {

@@ -207,7 +207,7 @@ class JoinedGateway implements Gateway {
     for (const end of this.#ends) end();
     // First, while there is somebody to tell: who listens hears that it is over.
     this.#joined.router.close?.();
-    await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close())]);
+    await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
   }
 
   /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
