@@ -98,11 +98,13 @@ export class ListenStream {
       await viewNow().sight();
       const server = viewNow().serverOfUri(uri);
       if (server === undefined) return false;
-      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) =>
+      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) => {
+        // By the role it has now.
+        if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
           spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]),
-        ),
-      );
+        );
+      });
       if (this.#isOver) release();
       else this.#releases.push(release);
       return true;

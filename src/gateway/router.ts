@@ -14,7 +14,7 @@ import type { Bridge } from './bridge/bridge-ports.js';
 import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
 import { discoverResult } from './discover.js';
 import type { EndpointId } from './endpoint-id.js';
-import type { Client, ClientSession, Exchange, MirroredHeader, Router } from './exchange.js';
+import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from './exchange.js';
 import { initializeResult } from './initialize.js';
 import { ListWatch } from './list-watch.js';
 import { isLogLevel, LogLevels } from './log-levels.js';
@@ -101,6 +101,10 @@ export class GatewayRouter implements Router {
     const scan = entry && scanToolHeaders(entry.item.raw);
     if (!scan?.ok || scan.mirrored.length === 0) return undefined;
     return scan.mirrored.map(({ header, path }) => ({ name: header, path }));
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    this.#watch.rekeyed(now);
   }
 
   /** Ends what is open: streams with their result, subscriptions by giving them back. */

@@ -66,7 +66,11 @@ export class Subscriptions {
     if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
     const held: Held = { release: undefined };
     entry.uris.set(uri, held);
-    const updated = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
+    const updated = (params: Buffer) => {
+      // By the role it has now.
+      if (!this.#parts.upstreams.isAllowed(entry.session.principal, server, undefined)) return;
+      entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
+    };
     this.#parts.upstreams.subscribe(server, uri, client.principal, updated).then(
       (release) => {
         // Taken back, or the session is over.
