@@ -12,6 +12,7 @@ import type { Exchange } from './exchange.js';
 import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
 import { SUBSCRIPTION_ID } from './request-meta.js';
 import type { ServerFacts } from './server-facts.js';
+import { wrapParams } from './shared-uris.js';
 import { uniqueMembers } from './unique-members.js';
 import type { Upstreams } from './upstreams.js';
 import type { Views } from './views.js';
@@ -96,13 +97,16 @@ export class ListenStream {
     try {
       const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
       await viewNow().sight();
-      const server = viewNow().serverOfUri(uri);
-      if (server === undefined) return false;
-      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) => {
+      const found = viewNow().findResource(uri);
+      if (!found) return false;
+      const { server } = found;
+      const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, (params) => {
         // By the role it has now.
         if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
-          spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]),
+          spliceMeta(found.uri === uri ? params : wrapParams(params, server), [
+            [SUBSCRIPTION_ID, this.#exchange.idText],
+          ]),
         );
       });
       if (this.#isOver) release();

@@ -24,6 +24,14 @@ const membersOf: Readonly<Record<ListMethod, string>> = {
   'resources/templates/list': 'resourceTemplates',
 };
 
+/** What an item is asked for by. */
+const namesOf: Readonly<Record<ListMethod, string>> = {
+  'tools/list': 'name',
+  'prompts/list': 'name',
+  'resources/list': 'uri',
+  'resources/templates/list': 'uriTemplate',
+};
+
 export const STATE = 'hostler/state';
 
 export interface PageRequest {
@@ -77,16 +85,16 @@ export class PreparedLists {
     const { server, key, name, item } = entry;
     const known = method === 'tools/list' ? view.known(server) : undefined;
     if (known && !known.isReady) {
-      const raw = name === key ? item.raw : Buffer.concat(this.#renamed(entry));
+      const raw = name === key ? item.raw : Buffer.concat(this.#renamed(method, entry));
       parts.push(withState(raw, known.state));
     } else if (name === key) parts.push(item.raw);
-    else parts.push(...this.#renamed(entry));
+    else parts.push(...this.#renamed(method, entry));
   }
 
-  #renamed({ name, item }: Entry): Uint8Array[] {
+  #renamed(method: ListMethod, { name, item }: Entry): Uint8Array[] {
     let span = this.#nameSpans.get(item);
     if (!span) {
-      span = findMember(item.raw, 'name') ?? { start: 0, end: 0 };
+      span = findMember(item.raw, namesOf[method]) ?? { start: 0, end: 0 };
       this.#nameSpans.set(item, span);
     }
     return [item.raw.subarray(0, span.start), Buffer.from(JSON.stringify(name)), item.raw.subarray(span.end)];

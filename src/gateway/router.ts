@@ -5,6 +5,7 @@
  * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
  */
 import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
 import type { Principal } from '../policy/call.js';
 import { isListMethod, type ListMethod } from '../session/lists.js';
 import { scanToolHeaders } from '../session/tool-headers.js';
@@ -55,7 +56,7 @@ export class GatewayRouter implements Router {
     this.#upstreams = upstreams;
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
-    this.#views = new Views(upstreams);
+    this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
     this.#facts = new ServerFacts(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
@@ -206,6 +207,19 @@ export class GatewayRouter implements Router {
     exchange.fail({ code: RPC.internalError, message: 'internal error' });
   }
 }
+
+const uriCharsShown = 200;
+
+const sharedUri = (server: string, uri: string, first: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `${server} has resources that ${first} has too, such as ${uri.slice(0, uriCharsShown)}`,
+    {
+      server,
+      reason: 'shared_uri',
+      hint: `those of ${server} are shown behind hostler://${server}/ where both are`,
+    },
+  );
 
 export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
 

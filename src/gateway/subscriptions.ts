@@ -16,6 +16,7 @@ import { requestFailure, unknownUri } from './failures.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readWish, type SubscriptionParts, uriCharsMax, urisMax } from './listen-stream.js';
 import { SUBSCRIPTION_ID } from './request-meta.js';
+import { wrapParams } from './shared-uris.js';
 import { uniqueMembers } from './unique-members.js';
 
 const streamsMax = 1_000;
@@ -56,12 +57,13 @@ export class Subscriptions {
   }
 
   subscribe(exchange: Exchange): void {
-    const found = this.#sessionAndUri(exchange);
-    if (!found) return;
-    const { entry, uri } = found;
+    const asked = this.#sessionAndUri(exchange);
+    if (!asked) return;
+    const { entry, uri } = asked;
     const { client } = exchange;
-    const server = this.#parts.views.of(client.endpoint, client.principal).serverOfUri(uri);
-    if (server === undefined) return exchange.fail(unknownUri(uri, client.era));
+    const found = this.#parts.views.of(client.endpoint, client.principal).findResource(uri);
+    if (!found) return exchange.fail(unknownUri(uri, client.era));
+    const { server } = found;
     if (entry.uris.has(uri)) return exchange.succeed('{}');
     if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
     const held: Held = { release: undefined };
@@ -69,9 +71,10 @@ export class Subscriptions {
     const updated = (params: Buffer) => {
       // By the role it has now.
       if (!this.#parts.upstreams.isAllowed(entry.session.principal, server, undefined)) return;
-      entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
+      const own = ownParams(params);
+      entry.session.notify(NOTIFICATION.resourceUpdated, found.uri === uri ? own : wrapParams(own, server));
     };
-    this.#parts.upstreams.subscribe(server, uri, client.principal, updated).then(
+    this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated).then(
       (release) => {
         // Taken back, or the session is over.
         if (entry.uris.get(uri) !== held) release();
