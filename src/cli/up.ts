@@ -29,7 +29,7 @@ import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
-import { watchConfig } from './watch-config.js';
+import { contentOf, watchConfig } from './watch-config.js';
 
 const drainMs = 10_000;
 const unreadLogBytesMax = 1024 * 1024;
@@ -67,6 +67,7 @@ class Run {
 
   async begin(): Promise<void> {
     const { dataDir, auth } = this.#options;
+    const since = contentOf(this.#options.config);
     const { config, settings } = this.#readConfig();
     const listen = listenOf(settings.listen, this.#options);
     this.#level = settings.log.level;
@@ -102,6 +103,7 @@ class Run {
     this.#ends.push(
       watchConfig({
         file: this.#options.config,
+        since,
         clock: systemClock,
         onChange: () => void this.#reload(),
         onProblem: this.#problem,
@@ -179,8 +181,9 @@ class Run {
   async #reload(): Promise<void> {
     try {
       const { config, settings } = this.#readConfig();
-      await this.#host?.reconfigure(config);
+      // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
+      await this.#host?.reconfigure(config);
       this.#level = settings.log.level;
       this.#say('info', 'the configuration changed and counts from now on');
     } catch (error) {

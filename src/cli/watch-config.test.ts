@@ -1,4 +1,4 @@
-import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -51,10 +51,8 @@ test('a save by renaming is one too, again and again', async () => {
   });
 });
 
-test('the same text, another file and a file that is gone are no change', async () => {
+test('the same text and a file that is gone are no change', async () => {
   writeFileSync(file, '{}');
-  await settled();
-  writeFileSync(path.join(folder, 'other'), 'x');
   await settled();
   unlinkSync(file);
   await settled();
@@ -67,4 +65,57 @@ test('after the end nothing is told', async () => {
   end();
   clock.advance(1_000);
   expect([changes, clock.pendingTimers]).toEqual([0, 0]);
+});
+
+test('other files in the folder put nothing off', async () => {
+  writeFileSync(path.join(folder, 'other'), 'x');
+  writeFileSync(file, '{"a":1}');
+  await eventually('the system tells', () => clock.pendingTimers > 0);
+  for (let i = 0; i < 5; i++) {
+    clock.advance(50);
+    writeFileSync(path.join(folder, 'other'), String(i));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  expect(changes).toBe(1);
+});
+
+test('a file that is never quiet is read all the same', async () => {
+  for (let i = 0; i <= 20 && changes === 0; i++) {
+    writeFileSync(file, `{"a":${i}}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    clock.advance(150);
+  }
+  expect(changes).toBe(1);
+});
+
+test('what was saved before the watch began is told', async () => {
+  end();
+  end = watchConfig({ file, clock, since: '{"old":1}', onChange: () => changes++, onProblem: () => {} });
+  clock.advance(200);
+  expect(changes).toBe(1);
+});
+
+test('behind a link: the file it leads to, and the link that is led elsewhere', async () => {
+  end();
+  for (const name of ['one', 'two']) {
+    mkdirSync(path.join(folder, name));
+    writeFileSync(path.join(folder, name, 'real.json'), `"${name}"`);
+  }
+  // As volumes are mounted: the file is a link through another one, which is replaced.
+  symlinkSync('one', path.join(folder, 'data'));
+  unlinkSync(file);
+  symlinkSync('data/real.json', file);
+  end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {} });
+  const told = (count: number) =>
+    eventually(`change ${count}`, () => {
+      if (clock.pendingTimers > 0) clock.advance(200);
+      return changes === count;
+    });
+  writeFileSync(path.join(folder, 'one', 'real.json'), '"edited"');
+  await told(1);
+  symlinkSync('two', path.join(folder, 'data.new'));
+  renameSync(path.join(folder, 'data.new'), path.join(folder, 'data'));
+  await told(2);
+  writeFileSync(path.join(folder, 'two', 'real.json'), '"edited too"');
+  await told(3);
 });

@@ -90,6 +90,9 @@ export interface ClientSession extends Client {
   notify(method: string, params: JsonText | undefined): void;
 }
 
+/** Who somebody that was let in is now: perhaps with another role; undefined when the key does not count any more. */
+export type PrincipalNow = (principal: Principal) => Principal | undefined;
+
 /** What ingresses need of the rest of the gateway. */
 export interface Router {
   /** Whether there is such an endpoint for this principal; an unknown server or group is a 404 before anything is read. */
@@ -102,6 +105,8 @@ export interface Router {
   notified(client: Client, method: string, params: Buffer | undefined): void;
   /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
+  /** Keys changed: whoever is told things that depend on the role is told by the one that counts now. */
+  rekeyed?(now: PrincipalNow): void;
   /** The gateway ends: streams that would last for ever get their result. Before the ingresses close. */
   close?(): void;
 }

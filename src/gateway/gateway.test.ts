@@ -27,6 +27,8 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
         log.push(`keys ${localKey} ${keys}`);
       }
       authenticate = (header: string | undefined) => (header === 'Bearer k' ? ada : undefined);
+      now = (principal: object) => principal;
+      nextExpiryMs = () => undefined;
       replace = (keys: string[]) => void log.push(`replaced ${keys}`);
     },
     readOrMakeLocalKey: (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
@@ -45,6 +47,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
           if (failure) throw failure;
           return 'http://127.0.0.1:1/mcp';
         },
+        rekeyed: () => void log.push('rekeyed'),
         close: async (drainMs: number) => void log.push(`http closed in ${drainMs}`),
       };
     },
@@ -85,7 +88,7 @@ test('keys are there before anything listens, and nothing listens before it is t
   ]);
   expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
-  expect(log.at(-1)).toBe('replaced b');
+  expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
 });
 
 test('without keys everybody is the operator, and no key is made', async () => {

@@ -10,10 +10,10 @@ import type { Readable, Writable } from 'node:stream';
 import type { ListenSettings } from '../config/listen-settings.js';
 import type { Host } from '../host/host.js';
 import { embedder } from '../host/host-interface.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
+import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { type Random, systemRandom } from '../kernel/random.js';
-import type { Router } from './exchange.js';
+import type { PrincipalNow, Router } from './exchange.js';
 import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
@@ -30,6 +30,8 @@ export const gatewayCapabilities = {
   sampling: {},
   elicitation: { form: {}, url: {} },
 } as const;
+
+const expiryLookMs = 60_000;
 
 export interface GatewaySettings {
   readonly listen: ListenSettings;
@@ -105,9 +107,11 @@ class JoinedGateway implements Gateway {
   readonly #ends: (() => void)[] = [];
   #url: string | undefined;
   #closing: Promise<void> | undefined;
+  #cancelExpiry: Cancel | undefined;
 
   constructor(joined: Joined) {
     this.#joined = joined;
+    this.#awaitExpiry();
   }
 
   get url(): string | undefined {
@@ -160,6 +164,27 @@ class JoinedGateway implements Gateway {
   replaceKeys(keys: Readonly<Record<string, unknown>>): void {
     const { keyring, parts, onProblem } = this.#joined;
     keyring.replace(parts.parseKeys(keys, onProblem));
+    this.#rekeyed();
+  }
+
+  /** Whoever has no key any more hears nothing more; whoever has another role, what that one may hear. */
+  #rekeyed(): void {
+    const { keyring, router, settings } = this.#joined;
+    if (settings.auth === 'none' || this.#closing !== undefined) return;
+    const now: PrincipalNow = (principal) => keyring.now(principal);
+    this.#http?.rekeyed(now);
+    router.rekeyed?.(now);
+    this.#awaitExpiry();
+  }
+
+  #awaitExpiry(): void {
+    const { clock, keyring } = this.#joined;
+    this.#cancelExpiry?.();
+    const next = keyring.nextExpiryMs();
+    if (next === undefined) return;
+    // Wall time may jump: looked at again meanwhile.
+    const waitMs = Math.min(Math.max(next - clock.date().getTime(), 0), expiryLookMs);
+    this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#rekeyed());
   }
 
   close(drainMs: number): Promise<void> {
@@ -168,10 +193,11 @@ class JoinedGateway implements Gateway {
   }
 
   async #close(drainMs: number): Promise<void> {
+    this.#cancelExpiry?.();
     for (const end of this.#ends) end();
     // First, while there is somebody to tell: who listens hears that it is over.
     this.#joined.router.close?.();
-    await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close())]);
+    await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
   }
 
   /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */

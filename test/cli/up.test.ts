@@ -1,6 +1,7 @@
 /**
  * `hostler up` as a person or a script meets it: the line that says it serves, what it says when it cannot, and how it ends.
  */
+import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
@@ -162,6 +163,22 @@ describe('the file is watched', () => {
     });
     expect([[...after.keys()], after.get('stays')]).toEqual([['comes', 'stays'], before.get('stays')]);
     await eventually('the old one is gone', () => !isAlive(before.get('goes') as number));
+  });
+
+  test('a key that is taken away stops counting at once, however long a server takes to stop', async () => {
+    const stubborn = `trap '' TERM; while :; do sleep 0.1; done`;
+    const keys = { ann: { hash: `sha256:${createHash('sha256').update('key-of-ann').digest('hex')}` } };
+    place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } }, keys });
+    const running = place.up();
+    const { url } = await running.ready();
+    const statusNow = async () => {
+      const headers = { authorization: 'Bearer key-of-ann', 'content-type': 'application/json' };
+      return (await fetch(url, { method: 'POST', headers, body: '{}' })).status;
+    };
+    expect(await statusNow()).not.toBe(401);
+    place.configure({ mcpServers: {} });
+    await eventually('the key does not count', async () => (await statusNow()) === 401);
+    expect(running.stderr).not.toContain('counts from now on');
   });
 
   test('a broken edit changes nothing and is told', async () => {

@@ -98,5 +98,8 @@ const ingress = createStdioIngress({
   endpoint: { kind: 'all' },
   onProblem: (error) => console.error(error),
 });
+// What is under way would hold a real host's process; here nothing does.
+const alive = setInterval(() => {}, 1_000);
 await ingress.closed;
+clearInterval(alive);
 if (process.env.REPORT) process.stderr.write(`${JSON.stringify({ ...said, inFlight: ingress.inFlight })}\n`);

@@ -2,6 +2,7 @@
  * The whole of it: real servers of both eras under one host, router, bridge and HTTP in front of them, and official clients of
  * both eras at the other end.
  */
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createBridge } from '../../src/gateway/bridge/bridge.js';
 import { createHttpIngress, type HttpIngress } from '../../src/gateway/http/http-ingress.js';
@@ -9,6 +10,7 @@ import { createRouter, type GatewayRouter } from '../../src/gateway/routing/rout
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';
+import type { HostError } from '../../src/kernel/errors.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { type StdioFixture, stdioFixtures } from '../fixtures/fixture-servers.js';
 import {
@@ -66,7 +68,8 @@ afterAll(async () => {
   router?.close();
   await ingress?.close(1_000);
   await host?.close();
-  expect(problems).toEqual([]);
+  // Three servers with the same resources: that is told, and nothing else.
+  expect(problems.filter((problem) => (problem as HostError).details?.reason !== 'shared_uri')).toEqual([]);
 });
 
 type Connect = (url: string, heard: Heard) => Promise<SdkClient>;

@@ -90,10 +90,15 @@ describe('lists', () => {
     expect((await gateway.ask(roled, 'tools/list')).json().cacheScope).toBe('private');
   });
 
-  test('serve a resource that two servers list from the first', async () => {
+  test('show a resource that two servers list of both', async () => {
     const gateway = new FakeGateway(two);
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
-    expect(resources).toEqual([{ uri: 'file:///a' }, { uri: 'file:///both' }, { uri: 'web://home' }]);
+    expect(resources).toEqual([
+      { uri: 'file:///a' },
+      { uri: 'file:///both' },
+      { uri: 'hostler://web/file:///both' },
+      { uri: 'web://home' },
+    ]);
     const { resourceTemplates } = (await gateway.ask(legacy, 'resources/templates/list')).json();
     expect(resourceTemplates).toEqual([{ uriTemplate: 'file:///{+path}' }, { uriTemplate: 'web://{page}/x' }]);
     expect(namesOf((await gateway.ask(legacy, 'prompts/list')).json().prompts)).toEqual(['fs__greet']);
@@ -205,13 +210,15 @@ describe('the handshake', () => {
     );
   });
 
-  test('of all servers offers what any of them has', async () => {
+  test('of all servers offers all that can be carried', async () => {
     const gateway = new FakeGateway(two);
     const said = (await gateway.ask(legacy, 'initialize', '{}')).json();
     expect(said.capabilities).toEqual({
       tools: { listChanged: true },
       prompts: { listChanged: true },
       resources: { subscribe: true, listChanged: true },
+      completions: {},
+      logging: {},
     });
     expect(said.serverInfo).toEqual(hostler);
     expect(said.instructions).toContain('fs: read before you write');

@@ -119,7 +119,9 @@ const modern = (id: unknown, method: string, params: Json = {}) => ({
 });
 const legacy = (id: unknown, method: string, params: Json = {}) => ({ jsonrpc: '2.0', id, method, params });
 
-test('both eras share one pipe; its end aborts what is under way and ends the process', async () => {
+test('both eras share one pipe; its end leaves what is under way ten seconds, then aborts it', {
+  timeout: 60_000,
+}, async () => {
   const { send, lines, end } = open();
   send(modern(1, 'tools/call', { name: 'era', arguments: {} }));
   send(legacy(2, 'initialize', { protocolVersion: '2025-06-18', capabilities: {} }));

@@ -14,7 +14,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import { parseEndpointPath } from '../endpoint-id.js';
-import type { Router } from '../exchange.js';
+import type { PrincipalNow, Router } from '../exchange.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
@@ -67,6 +67,8 @@ export interface HttpIngress {
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
   /** Resolves with `url`; rejects when the address cannot be had. */
   listen(): Promise<string>;
+  /** Keys changed: ends what is open in the name of somebody whose key does not count any more. */
+  rekeyed(now: PrincipalNow): void;
   /** Stops accepting, waits for open requests up to `drainMs`, then ends them. Safe to call again. */
   close(drainMs: number): Promise<void>;
 }
@@ -90,6 +92,8 @@ class Ingress implements HttpIngress {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
+  /** A body that arrives after one is looked at with the keys there are then. */
+  #rekeyings = 0;
 
   constructor(options: HttpIngressOptions) {
     const { router, clock, random, listen } = options;
@@ -128,6 +132,12 @@ class Ingress implements HttpIngress {
         resolve(this.url);
       });
     });
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    this.#rekeyings++;
+    this.#sessions.rekeyed(now);
+    this.#open.rekeyed(now);
   }
 
   close(drainMs: number): Promise<void> {
@@ -258,9 +268,16 @@ class Ingress implements HttpIngress {
     if (refusal) return refusal;
     if (this.#open.isFull) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
+    const rekeyings = this.#rekeyings;
     readBody(request, this.#limits.bodyBytes, (body) =>
       this.#safely(response, () => {
-        const refused = body ? this.#intake.take(caller, body, response) : REFUSALS.body;
+        const isSame = rekeyings === this.#rekeyings;
+        const principal = isSame ? caller.principal : this.#options.authenticate(head.authorization);
+        const refused = !principal
+          ? REFUSALS.key
+          : body
+            ? this.#intake.take(isSame ? caller : { ...caller, principal }, body, response)
+            : REFUSALS.body;
         if (refused) this.#refuse(refused, request, head, response);
       }),
     );

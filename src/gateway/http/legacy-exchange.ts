@@ -7,7 +7,7 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer.js';
 import { RPC } from '../../wire/rpc-codes.js';
-import { type AskLimits, type Exchange, isFailure, type RpcFailure } from '../exchange.js';
+import { type AskLimits, type Exchange, isFailure, type PrincipalNow, type RpcFailure } from '../exchange.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyReply } from './legacy-reply.js';
@@ -100,6 +100,11 @@ export class LegacyExchange implements Exchange, OpenExchange {
     const { status, failure } = REFUSALS.stopping;
     this.#end(failureText(this.idText, failure), status);
     this.#withdraw();
+  }
+
+  /** The session has its own say; before there is one, this is all there is to end. */
+  rekeyed(now: PrincipalNow): void {
+    if (!now(this.client.principal)) this.sessionEnded();
   }
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {

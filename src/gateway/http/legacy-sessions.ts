@@ -6,6 +6,7 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
+import type { PrincipalNow } from '../exchange.js';
 import type { HttpLimits } from './http-limits.js';
 import type { LegacySession } from './legacy-session.js';
 
@@ -48,6 +49,14 @@ export class LegacySessions {
     session.onTouch = undefined;
     this.#forget(session);
     session.end();
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    for (const session of this.#all()) {
+      const principal = now(session.principal);
+      if (principal) session.principal = principal;
+      else this.end(session);
+    }
   }
 
   endAll(): void {

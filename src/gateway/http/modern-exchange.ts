@@ -7,12 +7,12 @@
 import type { ServerResponse } from 'node:http';
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
-import type { Client, Exchange, RpcFailure } from '../exchange.js';
+import type { Client, Exchange, PrincipalNow, RpcFailure } from '../exchange.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import { statusOf } from './failure-status.js';
 import type { OpenExchange } from './open-exchanges.js';
-import { failureOf, REFUSALS } from './refusals.js';
+import { failureOf, keyless, REFUSALS } from './refusals.js';
 import { writeJson } from './reply.js';
 import { eventText, SseStream } from './sse-stream.js';
 
@@ -20,7 +20,7 @@ import { eventText, SseStream } from './sse-stream.js';
 const listenMethod = 'subscriptions/listen';
 
 export class ModernExchange implements Exchange, OpenExchange {
-  readonly client: Client;
+  client: Client;
   readonly idText: string;
   readonly method: string;
   readonly params: Buffer | undefined;
@@ -76,15 +76,25 @@ export class ModernExchange implements Exchange, OpenExchange {
     this.#answer(statusOf(failure), failureText(this.idText, failure));
   }
 
-  /** Whoever answers may still do so when its signal aborts. */
   shutDown(): void {
+    this.#endWith(failureOf(REFUSALS.stopping));
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    const principal = now(this.client.principal);
+    if (!principal) this.#endWith(keyless);
+    else if (principal !== this.client.principal) this.client = { ...this.client, principal };
+  }
+
+  /** Whoever answers may still do so when its signal aborts. */
+  #endWith(failure: RpcFailure): void {
     this.#abort?.abort();
     if (this.#state !== 'open') return;
     if (this.isEndless && this.#stream) {
       this.#settle('gone');
       this.#stream.end();
     } else {
-      this.fail(failureOf(REFUSALS.stopping));
+      this.fail(failure);
       this.#state = 'gone';
     }
   }

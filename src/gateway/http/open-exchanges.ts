@@ -2,6 +2,7 @@
  * The requests that wait for their answer, of all clients: counted against one bound, and waited for at the end.
  */
 import { type Deferred, deferred } from '../../kernel/deferred.js';
+import type { PrincipalNow } from '../exchange.js';
 
 /** As far as the end of the ingress is concerned. */
 export interface OpenExchange {
@@ -9,6 +10,8 @@ export interface OpenExchange {
   readonly isEndless: boolean;
   /** Ends it with whatever can still be said. */
   shutDown(): void;
+  /** Goes on in the name of who its client is now, or ends when it is nobody. */
+  rekeyed(now: PrincipalNow): void;
 }
 
 export class OpenExchanges {
@@ -39,6 +42,10 @@ export class OpenExchanges {
 
   shutDown(which: 'endless' | 'all'): void {
     for (const exchange of [...this.#open]) if (which === 'all' || exchange.isEndless) exchange.shutDown();
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    for (const exchange of [...this.#open]) exchange.rekeyed(now);
   }
 
   /** Resolves when there is none. */

@@ -87,3 +87,10 @@ export const REFUSALS = {
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
 } as const satisfies Record<string, Refusal>;
+
+/** What a request is told that is still open when the key it came with stops counting. */
+export const keyless: RpcFailure = {
+  code: ERRORS.unauthenticated.rpc,
+  message: 'the key of this request does not count any more',
+  httpStatus: 401,
+};

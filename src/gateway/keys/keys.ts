@@ -6,8 +6,8 @@
  * which whoever presents it can compute anyway, but leads nobody to a key: closer hashes do not come from closer keys. The
  * same holds for headers that were good lately, which a Map finds by a hash of its own that nobody outside knows.
  *
- * Invariants: a key never leaves here, in no error and no log; the same key is the same Principal object until the keys are
- * replaced; the local key is the embedder itself.
+ * Invariants: a key never leaves here, in no error and no log; the same key is the same Principal object until what is said of
+ * it changes; the local key is the embedder itself.
  */
 import { hash } from 'node:crypto';
 import type { Keys } from '../../config/keys.js';
@@ -41,6 +41,8 @@ export class Keyring {
   #byDigest: ReadonlyMap<string, Holder> = new Map();
   /** Headers that were good lately, so that a client's every request does not cost a hash. */
   readonly #seen = new Map<string, Holder>();
+  /** By which key each was let in: under one name there may be another key by now. */
+  readonly #digests = new WeakMap<Principal, string>();
 
   constructor({ clock, localKey, keys = new Map() }: KeyringOptions) {
     this.#clock = clock;
@@ -52,8 +54,29 @@ export class Keyring {
   authenticate(header: string | undefined): Principal | undefined {
     if (header === undefined || header.length > headerCharsMax) return undefined;
     const holder = this.#seen.get(header) ?? this.#lookUp(header);
-    if (!holder) return undefined;
-    const { principal, expiresAtMs } = holder;
+    return holder && this.#unexpired(holder);
+  }
+
+  /** Who the key that somebody was let in by belongs to now; undefined: to nobody any more. */
+  now(principal: Principal): Principal | undefined {
+    if (principal === embedder) return embedder;
+    const digest = this.#digests.get(principal);
+    const holder = digest === undefined ? undefined : this.#byDigest.get(digest);
+    return holder?.principal.id === principal.id ? this.#unexpired(holder) : undefined;
+  }
+
+  /** In wall time; undefined when none of those that still count ever does. */
+  nextExpiryMs(): number | undefined {
+    const now = this.#clock.date().getTime();
+    let next: number | undefined;
+    for (const { expiresAtMs } of this.#byDigest.values()) {
+      if (expiresAtMs !== undefined && expiresAtMs > now && (next === undefined || expiresAtMs < next))
+        next = expiresAtMs;
+    }
+    return next;
+  }
+
+  #unexpired({ principal, expiresAtMs }: Holder): Principal | undefined {
     return expiresAtMs !== undefined && this.#clock.date().getTime() >= expiresAtMs ? undefined : principal;
   }
 
@@ -69,7 +92,11 @@ export class Keyring {
     this.#seen.clear();
     const holders = new Map<string, Holder>();
     for (const [id, { digest, role, expiresAtMs }] of keys) {
-      holders.set(digest, { principal: Object.freeze({ id, role, scopes: [] }), expiresAtMs });
+      const before = this.#byDigest.get(digest)?.principal;
+      const isSame = before !== undefined && before.id === id && before.role === role;
+      const principal: Principal = isSame ? before : Object.freeze({ id, role, scopes: [] });
+      this.#digests.set(principal, digest);
+      holders.set(digest, { principal, expiresAtMs });
     }
     // Last, so that no entry of the configuration can take its place.
     if (this.#localDigest !== undefined) {

@@ -71,3 +71,24 @@ test('nothing is compared, and no timer runs, when nobody wants to know', () => 
   gateway.upstreams.set('fs', { tools: [] });
   expect(gateway.clock.pendingTimers).toBe(0);
 });
+
+test('another role is told what it changes, and hears from then on what that one may', () => {
+  const gateway = new FakeGateway(servers);
+  gateway.upstreams.allow(({ role }, server) => role === 'all' || server === 'web');
+  const as = (id: string, role: string) => ({ id, role, scopes: [] });
+  const guest = as('ann', 'guest');
+  const ann = open(gateway, 'a', '/mcp', guest);
+  const bob = open(gateway, 'b', '/mcp', as('bob', 'guest'));
+  gateway.router.rekeyed((principal) => (principal === guest ? as('ann', 'all') : principal));
+  expect([methods(ann), methods(bob)]).toEqual([
+    ['notifications/tools/list_changed', 'notifications/prompts/list_changed'],
+    [],
+  ]);
+  gateway.upstreams.set('fs', { ...servers.fs, tools: ['read', 'write'] });
+  gateway.clock.advance(25);
+  expect([methods(ann).length, methods(bob).length]).toEqual([3, 0]);
+  ann.end();
+  bob.end();
+  gateway.upstreams.set('fs', { tools: [] });
+  expect(gateway.clock.pendingTimers).toBe(0);
+});

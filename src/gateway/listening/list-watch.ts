@@ -8,7 +8,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { ListMethod } from '../../session/lists.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import type { Client } from '../exchange.js';
+import type { Client, PrincipalNow } from '../exchange.js';
 import { type Views, viewKey } from '../views/views.js';
 
 export type ListKind = 'tools' | 'prompts' | 'resources';
@@ -26,12 +26,20 @@ const kinds = Object.keys(LIST_KINDS) as ListKind[];
 /** A server that starts says several things at once. */
 const gatherMs = 25;
 
+interface Watcher {
+  readonly tell: (kind: ListKind) => void;
+  /** Another one once its principal has another role. */
+  group: Group;
+}
+
 /** All who see the same. */
 interface Group {
   readonly client: Pick<Client, 'endpoint' | 'principal'>;
-  readonly watchers: Set<(kind: ListKind) => void>;
-  digests: Readonly<Record<ListKind, string>>;
+  readonly watchers: Set<Watcher>;
+  digests: Digests;
 }
+
+type Digests = Readonly<Record<ListKind, string>>;
 
 export class ListWatch {
   readonly #views: Views;
@@ -46,19 +54,44 @@ export class ListWatch {
 
   /** Told from now on; returns what ends it. Bounded by who may open sessions and streams. */
   watch(client: Pick<Client, 'endpoint' | 'principal'>, changed: (kind: ListKind) => void): () => void {
-    const key = viewKey(client.endpoint, client.principal);
+    const watcher: Watcher = { tell: changed, group: this.#groupOf(client) };
+    watcher.group.watchers.add(watcher);
+    return () => this.#leave(watcher);
+  }
+
+  /** Whoever has another role from now on is told of what is different for it. */
+  rekeyed(now: PrincipalNow): void {
+    for (const { client, watchers, digests } of [...this.#groups.values()]) {
+      const principal = now(client.principal);
+      // Who has no key any more is ended by whoever let it in.
+      if (!principal || principal === client.principal) continue;
+      const group = this.#groupOf({ endpoint: client.endpoint, principal });
+      const moved = [...watchers];
+      for (const watcher of moved) {
+        this.#leave(watcher);
+        watcher.group = group;
+        group.watchers.add(watcher);
+      }
+      tellChanges(digests, group.digests, moved);
+    }
+  }
+
+  #groupOf({ endpoint, principal }: Group['client']): Group {
+    const key = viewKey(endpoint, principal);
     let group = this.#groups.get(key);
     if (!group) {
-      const { endpoint, principal } = client;
-      group = { client: { endpoint, principal }, watchers: new Set(), digests: this.#digests(client) };
+      const client = { endpoint, principal };
+      group = { client, watchers: new Set(), digests: this.#digests(client) };
       this.#groups.set(key, group);
     }
-    const { watchers } = group;
-    watchers.add(changed);
-    return () => {
-      watchers.delete(changed);
-      if (watchers.size === 0 && this.#groups.get(key)?.watchers === watchers) this.#groups.delete(key);
-    };
+    return group;
+  }
+
+  #leave(watcher: Watcher): void {
+    const { client, watchers } = watcher.group;
+    watchers.delete(watcher);
+    const key = viewKey(client.endpoint, client.principal);
+    if (watchers.size === 0 && this.#groups.get(key)?.watchers === watchers) this.#groups.delete(key);
   }
 
   /** Something may be different. */
@@ -81,16 +114,20 @@ export class ListWatch {
       const before = group.digests;
       const now = this.#digests(group.client);
       group.digests = now;
-      for (const kind of kinds) {
-        if (before[kind] === now[kind]) continue;
-        for (const tell of [...group.watchers]) tell(kind);
-      }
+      tellChanges(before, now, [...group.watchers]);
     }
   }
 
-  #digests({ endpoint, principal }: Group['client']): Readonly<Record<ListKind, string>> {
+  #digests({ endpoint, principal }: Group['client']): Digests {
     const view = this.#views.of(endpoint, principal);
     const of = (kind: ListKind) => LIST_KINDS[kind].methods.map((method) => view.table(method).digest).join(' ');
     return { tools: of('tools'), prompts: of('prompts'), resources: of('resources') };
+  }
+}
+
+function tellChanges(before: Digests, now: Digests, watchers: readonly Watcher[]): void {
+  for (const kind of kinds) {
+    if (before[kind] === now[kind]) continue;
+    for (const { tell } of watchers) tell(kind);
   }
 }

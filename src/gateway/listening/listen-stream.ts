@@ -13,6 +13,7 @@ import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { uniqueMembers } from '../messages/unique-members.js';
 import type { ServerFacts } from '../routing/server-facts.js';
 import type { Upstreams } from '../upstreams.js';
+import { wrapParams } from '../views/shared-uris.js';
 import type { Views } from '../views/views.js';
 import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
 
@@ -96,13 +97,18 @@ export class ListenStream {
     try {
       const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
       await viewNow().sight();
-      const server = viewNow().serverOfUri(uri);
-      if (server === undefined) return false;
-      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) =>
+      const found = viewNow().findResource(uri);
+      if (!found) return false;
+      const { server } = found;
+      const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, (params) => {
+        // By the role it has now.
+        if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
-          spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]),
-        ),
-      );
+          spliceMeta(found.uri === uri ? params : wrapParams(params, server), [
+            [SUBSCRIPTION_ID, this.#exchange.idText],
+          ]),
+        );
+      });
       if (this.#isOver) release();
       else this.#releases.push(release);
       return true;

@@ -15,6 +15,7 @@ import { requestFailure, unknownUri } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { uniqueMembers } from '../messages/unique-members.js';
 import { invalidParams } from '../routing/call-relay.js';
+import { wrapParams } from '../views/shared-uris.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readWish, type SubscriptionParts, uriCharsMax, urisMax } from './listen-stream.js';
 
@@ -56,18 +57,24 @@ export class Subscriptions {
   }
 
   subscribe(exchange: Exchange): void {
-    const found = this.#sessionAndUri(exchange);
-    if (!found) return;
-    const { entry, uri } = found;
+    const asked = this.#sessionAndUri(exchange);
+    if (!asked) return;
+    const { entry, uri } = asked;
     const { client } = exchange;
-    const server = this.#parts.views.of(client.endpoint, client.principal).serverOfUri(uri);
-    if (server === undefined) return exchange.fail(unknownUri(uri, client.era));
+    const found = this.#parts.views.of(client.endpoint, client.principal).findResource(uri);
+    if (!found) return exchange.fail(unknownUri(uri, client.era));
+    const { server } = found;
     if (entry.uris.has(uri)) return exchange.succeed('{}');
     if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
     const held: Held = { release: undefined };
     entry.uris.set(uri, held);
-    const updated = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
-    this.#parts.upstreams.subscribe(server, uri, client.principal, updated).then(
+    const updated = (params: Buffer) => {
+      // By the role it has now.
+      if (!this.#parts.upstreams.isAllowed(entry.session.principal, server, undefined)) return;
+      const own = ownParams(params);
+      entry.session.notify(NOTIFICATION.resourceUpdated, found.uri === uri ? own : wrapParams(own, server));
+    };
+    this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated).then(
       (release) => {
         // Taken back, or the session is over.
         if (entry.uris.get(uri) !== held) release();

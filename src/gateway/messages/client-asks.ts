@@ -31,6 +31,7 @@ export class ClientAsks {
   /** At most `max`. */
   readonly #open = new Map<number, Ask>();
   #lastId = 0;
+  #isEnded = false;
 
   constructor(clock: Clock, max: number) {
     this.#clock = clock;
@@ -49,6 +50,7 @@ export class ClientAsks {
     params: JsonText | undefined,
     { deadlineAtMs, signal }: AskLimits,
   ): Promise<Answer> {
+    if (this.#isEnded) return Promise.reject(unanswered('transport', method, 'has nobody who could answer it'));
     if (this.#open.size >= this.#max) return Promise.reject(tooMany(this.#max));
     if (signal?.aborted) return Promise.reject(unanswered('cancelled', method, 'was cancelled before it was sent'));
     const id = ++this.#lastId;
@@ -85,8 +87,9 @@ export class ClientAsks {
       if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'is no longer wanted');
   }
 
-  /** The client is gone. */
+  /** The client is gone, or does not speak any more: nothing is asked from here on. */
   end(): void {
+    this.#isEnded = true;
     for (const id of [...this.#open.keys()])
       this.#giveUp(id, 'transport', 'was not answered before the client was gone');
   }

@@ -10,19 +10,18 @@ const viewOf = (servers: Record<string, FakeServer>, path = '/mcp') => {
 };
 
 describe('capabilities', () => {
-  test('of many are what any of them has', () => {
-    const servers = { a: { capabilities: '{"logging":{}}' }, b: { capabilities: '{"completions":{},"resources":{}}' } };
-    expect(JSON.parse(capabilitiesOf(viewOf(servers)))).toEqual({
+  test.each([
+    ['what they have', { a: { capabilities: '{"logging":{}}' } }, '/mcp'],
+    ['having none', {}, '/mcp'],
+    ['a group of one that was never seen', { a: { capabilities: null } }, '/mcp/@all'],
+  ])('of many are all that can be carried, whatever is known of them: %s', (_what, servers, path) => {
+    expect(JSON.parse(capabilitiesOf(viewOf(servers, path)))).toEqual({
       tools: { listChanged: true },
-      resources: { listChanged: true },
+      prompts: { listChanged: true },
+      resources: { subscribe: true, listChanged: true },
       completions: {},
       logging: {},
     });
-  });
-
-  test('of a server that was never seen are what it is known to have listed', () => {
-    const capabilities = capabilitiesOf(viewOf({ a: { capabilities: null, prompts: ['p'], resources: [] } }));
-    expect(JSON.parse(capabilities)).toEqual({ tools: { listChanged: true }, prompts: { listChanged: true } });
   });
 
   test('of one server that make no sense are left as they are', () => {
@@ -48,6 +47,16 @@ describe('instructions', () => {
     const instructions = 'x'.repeat(20_000);
     expect(instructionsOf(viewOf({ a: { instructions } }, '/mcp/a'))).toBe(instructions);
     expect(instructionsOf(viewOf({}))).toBeUndefined();
+  });
+
+  test('of many do not name one that is switched off, or was never seen', () => {
+    const servers: Record<string, FakeServer> = {
+      off: { tools: ['t'], state: 'disabled' },
+      unseen: { capabilities: null },
+      here: { tools: ['t'] },
+    };
+    expect(instructionsOf(viewOf(servers))?.split('\n\n').slice(1)).toEqual(['here']);
+    expect(instructionsOf(viewOf({ unseen: { capabilities: null } }))).toBeUndefined();
   });
 
   test('are never cut within a character', () => {

@@ -1,9 +1,10 @@
 /**
- * What an endpoint says that it can do, and how it is to be used: of one server in its own words, of many what any of them has.
+ * What an endpoint says that it can do, and how it is to be used: of one server in its own words; of many everything that can
+ * be carried, since a client is told once and servers come, go and learn.
  * Not here: the answers this goes into (initialize.ts, discover.ts).
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
-import type { KnownFacts } from '../../host/host-interface.js';
+import type { KnownFacts, KnownServer } from '../../host/host-interface.js';
 import { findMember, memberBytes, memberText } from '../../wire/json-members.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { offers, type View } from '../views/view.js';
@@ -17,6 +18,13 @@ const instructionsCharsMax = 8 * 1024;
 const tasksExtension = 'io.modelcontextprotocol/tasks';
 const changing = ['tools', 'prompts', 'resources'] as const;
 
+const ofMany = JSON.stringify({
+  tools: { listChanged: true },
+  prompts: { listChanged: true },
+  resources: { subscribe: true, listChanged: true },
+  completions: {},
+  logging: {},
+});
 const unknownServer = '{"tools":{"listChanged":true}}';
 
 /** One JSON object. */
@@ -25,17 +33,7 @@ export function capabilitiesOf(view: View): string {
     const facts = view.known(view.only)?.facts;
     return facts ? ownCapabilities(facts) : unknownServer;
   }
-  const servers = view.servers.map((server) => view.known(server));
-  const any = (offer: Parameters<typeof offers>[1]) => servers.some((known) => offers(known, offer));
-  const subscribe = servers.some((known) => known?.facts && hasSubscribe(known.facts));
-  return JSON.stringify({
-    // Servers and their tools come and go: there is always a list.
-    tools: { listChanged: true },
-    ...(any('prompts') ? { prompts: { listChanged: true } } : {}),
-    ...(any('resources') ? { resources: { ...(subscribe ? { subscribe } : {}), listChanged: true } } : {}),
-    ...(any('completions') ? { completions: {} } : {}),
-    ...(any('logging') ? { logging: {} } : {}),
-  });
+  return ofMany;
 }
 
 function ownCapabilities({ capabilities }: KnownFacts): string {
@@ -52,20 +50,16 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
   return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? unknownServer;
 }
 
-function hasSubscribe({ capabilities }: KnownFacts): boolean {
-  const resources = memberBytes(capabilities, 'resources');
-  return resources !== undefined && memberText(resources, 'subscribe') === 'true';
-}
-
 /** Who answers here: one JSON object. */
 export const infoOf = (view: View, facts: ServerFacts): string =>
   view.only === undefined ? facts.gatewayInfo : facts.of(view.only).info;
 
 export function instructionsOf(view: View): string | undefined {
   if (view.only !== undefined) return view.known(view.only)?.facts?.instructions;
-  if (view.servers.length === 0) return undefined;
+  const servers = view.servers.filter((server) => isThere(view.known(server)));
+  if (servers.length === 0) return undefined;
   let text = 'Tools and prompts of several servers. A name begins with the server it belongs to.';
-  for (const server of view.servers) {
+  for (const server of servers) {
     const own = view.known(server)?.facts?.instructions?.trim();
     const said = own === undefined || own === '' ? '' : `: ${cut(own, ownCharsMax)}`;
     const line = `\n\n${server}${said}`;
@@ -74,6 +68,10 @@ export function instructionsOf(view: View): string | undefined {
   }
   return text;
 }
+
+/** Nobody is sent to a server that is switched off, or was never seen. */
+const isThere = (known: KnownServer | undefined): boolean =>
+  known !== undefined && known.state !== 'disabled' && (known.facts !== undefined || known.lists.size > 0);
 
 /** Whole characters only. */
 const cut = (text: string, max: number): string =>

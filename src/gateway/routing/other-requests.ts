@@ -43,8 +43,9 @@ const aims: Readonly<Record<string, Aim>> = {
   'resources/read': (view, params, { client }) => {
     const uri = memberString(params, 'uri');
     if (uri === undefined) return invalidParams('uri must be a string');
-    const server = view.serverOfUri(uri);
-    return server === undefined ? unknownUri(uri, client.era) : { server, edits: [] };
+    const found = view.findResource(uri);
+    if (!found) return unknownUri(uri, client.era);
+    return { server: found.server, edits: found.uri === uri ? [] : [['uri', JSON.stringify(found.uri)]] };
   },
   'completion/complete': (view, params) => {
     const [ref] = uniqueMembers(params, ['ref']) ?? [];
@@ -108,8 +109,9 @@ function promptRef(view: View, ref: Buffer): Target | RpcFailure {
 
 function resourceRef(view: View, ref: Buffer): Target | RpcFailure {
   const uri = memberString(ref, 'uri');
-  const server = uri === undefined ? undefined : view.serverOfUri(uri);
-  return server === undefined ? invalidParams('unknown resource in ref') : withRef(server, ref);
+  const found = uri === undefined ? undefined : view.findResource(uri);
+  if (!found) return invalidParams('unknown resource in ref');
+  return withRef(found.server, found.uri === uri ? ref : editMembers(ref, [['uri', JSON.stringify(found.uri)]]));
 }
 
 const withRef = (server: string, ref: JsonText | undefined): Target | RpcFailure =>

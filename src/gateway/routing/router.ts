@@ -5,6 +5,7 @@
  * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
  */
 import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import { isListMethod, type ListMethod } from '../../session/lists.js';
 import { scanToolHeaders } from '../../session/tool-headers.js';
@@ -12,7 +13,7 @@ import { stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Bridge } from '../bridge/bridge-ports.js';
 import type { EndpointId } from '../endpoint-id.js';
-import type { Client, ClientSession, Exchange, MirroredHeader, Router } from '../exchange.js';
+import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from '../exchange.js';
 import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
 import { Subscriptions } from '../listening/subscriptions.js';
@@ -56,7 +57,7 @@ export class GatewayRouter implements Router {
     this.#upstreams = upstreams;
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
-    this.#views = new Views(upstreams);
+    this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
     this.#facts = new ServerFacts(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
@@ -102,6 +103,10 @@ export class GatewayRouter implements Router {
     const scan = entry && scanToolHeaders(entry.item.raw);
     if (!scan?.ok || scan.mirrored.length === 0) return undefined;
     return scan.mirrored.map(({ header, path }) => ({ name: header, path }));
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    this.#watch.rekeyed(now);
   }
 
   /** Ends what is open: streams with their result, subscriptions by giving them back. */
@@ -203,6 +208,19 @@ export class GatewayRouter implements Router {
     exchange.fail({ code: RPC.internalError, message: 'internal error' });
   }
 }
+
+const uriCharsShown = 200;
+
+const sharedUri = (server: string, uri: string, first: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `${server} has resources that ${first} has too, such as ${uri.slice(0, uriCharsShown)}`,
+    {
+      server,
+      reason: 'shared_uri',
+      hint: `those of ${server} are shown behind hostler://${server}/ where both are`,
+    },
+  );
 
 export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
 

@@ -436,17 +436,50 @@ test('a session and open subscriptions are figures for metrics, as long as they 
 });
 
 describe('the end', () => {
-  test('the end of the input aborts what is under way and resolves `closed`, with what was said before still written', async () => {
-    const { input, router, pipe, said } = open();
+  test('after the end of the input what is under way is answered, and then it is over', async () => {
+    const { input, router, pipe, said, clock } = open();
     input.write(`${JSON.stringify(initialize(0))}\n${JSON.stringify(legacy(1, 'wait'))}\n`);
+    input.write(`${JSON.stringify(modern(3, 'subscriptions/listen'))}\n`);
     input.end(JSON.stringify(modern(2, 'echo')));
+    expect((await said()).map(({ id }) => id)).toEqual([0, 2]);
+    const [waiting, listening] = router.exchanges;
+    expect([waiting?.signal.aborted, listening?.signal.aborted]).toEqual([false, true]);
+    expect(pipe.inFlight).toBe(1);
+    waiting?.succeed('{}');
+    await pipe.closed;
+    expect((await said()).map(({ id }) => id)).toEqual([1]);
+    expect(router.sessions[0]?.signal.aborted).toBe(true);
+    router.sessions[0]?.notify('x', undefined);
+    expect([await said(), clock.pendingTimers]).toEqual([[], 0]);
+  });
+
+  test('what is not done in ten seconds is cancelled; told to close, in the time that is given', async () => {
+    const { input, router, pipe, clock, said } = open();
+    input.end(`${JSON.stringify(modern(1, 'wait'))}\n`);
+    await said();
+    await clock.advanceAsync(9_999);
+    expect(router.exchanges[0]?.signal.aborted).toBe(false);
+    await clock.advanceAsync(1);
     await pipe.closed;
     expect(router.exchanges[0]?.signal.aborted).toBe(true);
-    expect(router.sessions[0]?.signal.aborted).toBe(true);
-    expect((await said()).map(({ id }) => id)).toEqual([0, 2]);
-    router.exchanges[0]?.succeed('{}');
-    router.sessions[0]?.notify('x', undefined);
-    expect(await said()).toEqual([]);
+    const other = open();
+    await other.send(modern(1, 'wait'), modern(2, 'wait'));
+    const closed = other.pipe.close(500);
+    // Nothing more is taken.
+    expect(await other.send(modern(3, 'echo'))).toEqual([]);
+    other.router.exchanges[0]?.succeed('{}');
+    expect((await other.said()).map(({ id }) => id)).toEqual([1]);
+    await other.clock.advanceAsync(500);
+    await closed;
+    expect(other.router.exchanges[1]?.signal.aborted).toBe(true);
+  });
+
+  test('what is asked of a client that is gone is not waited for', async () => {
+    const { input, send, router } = open();
+    await send(initialize(0), notice('notifications/initialized'), legacy(1, 'wait'));
+    const asked = router.exchanges[0]?.ask?.('roots/list', undefined, { deadlineAtMs: 60_000 });
+    input.end();
+    await expect(asked).rejects.toMatchObject({ code: 'transport' });
   });
 
   test('an output that breaks is the end too', async () => {

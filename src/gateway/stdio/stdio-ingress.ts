@@ -4,10 +4,12 @@
  * Not here: reading lines (inbound-lines.ts), writing them (outbound-lines.ts), answering requests (the router).
  *
  * Invariants: every request with an id is answered once, or was cancelled; a client that does not read is not read from;
- * what is under way, what waits to be written and what is asked of the client is bounded; after the end nothing is said.
+ * what is under way, what waits to be written and what is asked of the client is bounded; after the end nothing is said. What
+ * is under way when the client stops writing, or we stop, is answered if it is done within the time there is; streams, which
+ * never are, and what asks the client end at once.
  */
 import type { Readable, Writable } from 'node:stream';
-import type { Clock } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Principal } from '../../policy/call.js';
@@ -40,6 +42,9 @@ export const noticeBytesMax = LIMITS.outboundBytes;
 export const answerBytesMax = 64 * 1024 * 1024;
 /** The client may still read what it was told when the end comes. */
 const lastWordsMs = 2_000;
+/** What is under way may still be answered after the client has said its last. */
+const drainAfterEndMs = 10_000;
+const listenMethod = 'subscriptions/listen';
 const methodBytesMax = 256;
 
 export interface StdioIngressOptions {
@@ -61,7 +66,8 @@ export interface StdioIngress {
   readonly inFlight: number;
   /** For metrics. */
   figures(): IngressFigures;
-  close(): Promise<void>;
+  /** Takes nothing more, waits for what is under way up to `drainMs`, then ends it. */
+  close(drainMs?: number): Promise<void>;
 }
 
 export const createStdioIngress = (options: StdioIngressOptions): StdioIngress => new PipeIngress(options);
@@ -77,6 +83,8 @@ class PipeIngress implements StdioIngress, Pipe {
   #exchangeBytes = 0;
   #session: PipeSession | undefined;
   #isOver = false;
+  #isDraining = false;
+  #cancelDrain: Cancel = () => {};
   #resolveClosed: () => void = () => {};
 
   constructor(options: StdioIngressOptions) {
@@ -105,13 +113,14 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   figures(): IngressFigures {
-    const streams = [...this.#exchanges.values()].filter(({ method }) => method === 'subscriptions/listen');
+    const streams = [...this.#exchanges.values()].filter(({ method }) => method === listenMethod);
     const hasSession = this.#session !== undefined && !this.#isOver;
     return { legacySessions: hasSession ? 1 : 0, modernStreams: streams.length, httpAnswers: {} };
   }
 
-  close(): Promise<void> {
-    this.#end();
+  close(drainMs = 0): Promise<void> {
+    if (drainMs > 0) this.#drain(drainMs);
+    else this.#end();
     return this.closed;
   }
 
@@ -128,6 +137,7 @@ class PipeIngress implements StdioIngress, Pipe {
     if (request.batch) request.batch.add(said);
     else if (said) this.#write(said);
     if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
+    if (this.#isDraining) this.#endWhenDone();
   }
 
   notify(method: string, params: JsonText | undefined): void {
@@ -144,7 +154,7 @@ class PipeIngress implements StdioIngress, Pipe {
   // --- what comes in
 
   readonly #data = (chunk: Buffer | string): void => {
-    if (this.#isOver) return;
+    if (this.#isOver || this.#isDraining) return;
     this.#in.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
   };
 
@@ -297,7 +307,7 @@ class PipeIngress implements StdioIngress, Pipe {
   /** Reads as fast as the client does. */
   #balance(): void {
     const { input } = this.#options;
-    if (this.#isOver) return;
+    if (this.#isOver || this.#isDraining) return;
     if (this.#out.bytes > pauseBytes) input.pause();
     else if (input.isPaused()) input.resume();
   }
@@ -305,10 +315,31 @@ class PipeIngress implements StdioIngress, Pipe {
   // --- the end
 
   readonly #ended = (): void => {
-    if (this.#isOver) return;
+    if (this.#isOver || this.#isDraining) return;
     this.#in.end();
-    this.#end();
+    this.#drain(drainAfterEndMs);
   };
+
+  /** Nothing more comes in; what is under way is finished. */
+  #drain(drainMs: number): void {
+    if (this.#isOver) return;
+    const { input, clock } = this.#options;
+    if (!this.#isDraining) {
+      this.#isDraining = true;
+      input.off('data', this.#data);
+      input.pause();
+      // Nobody answers any more what is asked now.
+      this.#asks.end();
+      for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
+    }
+    this.#cancelDrain();
+    this.#cancelDrain = clock.at(clock.nowMs() + drainMs, () => this.#end());
+    this.#endWhenDone();
+  }
+
+  #endWhenDone(): void {
+    if (this.#exchanges.size === 0) this.#end();
+  }
 
   readonly #broken = (): void => {
     this.#out.close();
@@ -318,6 +349,7 @@ class PipeIngress implements StdioIngress, Pipe {
   #end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#cancelDrain();
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();

@@ -25,6 +25,14 @@ const membersOf: Readonly<Record<ListMethod, string>> = {
   'resources/templates/list': 'resourceTemplates',
 };
 
+/** What an item is asked for by. */
+const namesOf: Readonly<Record<ListMethod, string>> = {
+  'tools/list': 'name',
+  'prompts/list': 'name',
+  'resources/list': 'uri',
+  'resources/templates/list': 'uriTemplate',
+};
+
 export const STATE = 'hostler/state';
 
 export interface PageRequest {
@@ -76,7 +84,7 @@ export class PreparedLists {
         const known = method === 'tools/list' ? view.known(server) : undefined;
         state = known && !known.isReady ? known.state : undefined;
       }
-      this.#item(entry, state, parts);
+      this.#item(entry, namesOf[method], state, parts);
     }
     const next = page + 1 < table.pageStarts.length ? `,"nextCursor":"${cursorOf(table, page + 1)}"` : '';
     parts.push(Buffer.from(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`));
@@ -84,24 +92,24 @@ export class PreparedLists {
   }
 
   /** `state`: of a server that is not ready. */
-  #item(entry: Entry, state: string | undefined, parts: Uint8Array[]): void {
+  #item(entry: Entry, member: string, state: string | undefined, parts: Uint8Array[]): void {
     const { key, name, item } = entry;
     const { raw } = item;
     if (state === undefined && name === key) {
       parts.push(raw);
       return;
     }
-    const { start, end, isPlain } = this.#shapeOf(item);
+    const { start, end, isPlain } = this.#shapeOf(item, member);
     const shown = name === key ? raw.subarray(start, end) : Buffer.from(JSON.stringify(name));
     if (state === undefined) parts.push(raw.subarray(0, start), shown, raw.subarray(end));
     else if (isPlain) parts.push(beginningWith(state), raw.subarray(1, start), shown, raw.subarray(end));
     else parts.push(withState(Buffer.concat([raw.subarray(0, start), shown, raw.subarray(end)]), state));
   }
 
-  #shapeOf(item: Entry['item']): Shape {
+  #shapeOf(item: Entry['item'], member: string): Shape {
     let shape = this.#shapes.get(item);
     if (!shape) {
-      shape = quickShapeOf(item) ?? shapeOf(item.raw);
+      shape = quickShapeOf(item, member) ?? shapeOf(item.raw, member);
       this.#shapes.set(item, shape);
     }
     return shape;
@@ -137,16 +145,15 @@ interface Shape extends Span {
  * Of an item that begins with its name, as nearly all do; undefined when a closer look is needed. A `_meta` can only be there
  * if these letters are, or an escape that could stand for one of them.
  */
-function quickShapeOf({ key, raw }: Entry['item']): Shape | undefined {
-  const beginning = `{"name":${JSON.stringify(key)}`;
+function quickShapeOf({ key, raw }: Entry['item'], member: string): Shape | undefined {
+  const before = `{"${member}":`;
+  const beginning = `${before}${JSON.stringify(key)}`;
   const end = Buffer.byteLength(beginning);
   if (raw.toString('utf8', 0, end) !== beginning || raw.includes('_meta') || raw.includes('\\u')) return undefined;
-  return { start: nameAt, end, isPlain: true };
+  return { start: before.length, end, isPlain: true };
 }
 
-const nameAt = '{"name":'.length;
-
-function shapeOf(raw: Buffer): Shape {
+function shapeOf(raw: Buffer, member: string): Shape {
   let start = 0;
   let end = 0;
   let isPlain = raw[0] === OPEN_BRACE;

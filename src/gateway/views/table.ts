@@ -12,7 +12,7 @@ export interface Entry {
   readonly server: string;
   /** What its server calls it: a name, a URI or a template. */
   readonly key: string;
-  /** What it is called here. For resources the same. */
+  /** What it is called here. For resources the same, unless another server has it too. */
   readonly name: string;
   readonly item: ListedItem;
 }

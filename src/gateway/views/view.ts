@@ -13,6 +13,7 @@ import type { ListedItem, ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
+import { type ResourceTarget, unwrapUri, wrapUri } from './shared-uris.js';
 import type { Entry, Table, Tables } from './table.js';
 import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
 import { matchesTemplate, parseTemplate, type UriTemplate } from './uri-templates.js';
@@ -23,6 +24,9 @@ export interface ToolTarget {
   readonly tool: string;
 }
 
+/** Another server has this one already. */
+export type OnClash = (target: ResourceTarget, first: string) => void;
+
 export class View {
   readonly endpoint: EndpointId;
   readonly principal: Principal;
@@ -32,6 +36,7 @@ export class View {
   readonly #isFiltered: boolean;
   readonly #upstreams: Upstreams;
   readonly #interned: Tables;
+  readonly #onClash: OnClash;
   readonly #tables = new Map<ListMethod, Table>();
   #templates: { readonly server: string; readonly template: UriTemplate }[] | undefined;
 
@@ -42,7 +47,9 @@ export class View {
     servers: readonly string[],
     isFiltered: boolean,
     tables: Tables,
+    onClash: OnClash = noClash,
   ) {
+    this.#onClash = onClash;
     this.#interned = tables;
     this.#upstreams = upstreams;
     this.#isFiltered = isFiltered;
@@ -85,17 +92,20 @@ export class View {
     return this.table('prompts/list').byName.get(name);
   }
 
-  /** The server a URI, or the text of a template, belongs to. */
-  serverOfUri(uri: string): string | undefined {
+  /** The server that a URI, or the text of a template, belongs to, and what it is called there. */
+  findResource(uri: string): ResourceTarget | undefined {
     const listed =
       this.table('resources/list').byName.get(uri) ?? this.table('resources/templates/list').byName.get(uri);
-    if (listed) return listed.server;
-    this.#templates ??= this.table('resources/templates/list').entries.flatMap(({ server, key }) => {
-      const template = parseTemplate(key);
+    if (listed) return { server: listed.server, uri: listed.key };
+    const wrapped = this.only === undefined ? unwrapUri(uri) : undefined;
+    if (wrapped && this.servers.includes(wrapped.server)) return wrapped;
+    this.#templates ??= this.table('resources/templates/list').entries.flatMap(({ server, key, name }) => {
+      const template = name === key ? parseTemplate(key) : undefined;
       return template ? [{ server, template }] : [];
     });
     const found = this.#templates.find(({ template }) => matchesTemplate(template, uri));
-    return found?.server ?? this.#onlyWithResources();
+    const server = found?.server ?? this.#onlyWithResources();
+    return server === undefined ? undefined : { server, uri };
   }
 
   #onlyWithResources(): string | undefined {
@@ -119,13 +129,24 @@ export class View {
     return undefined;
   }
 
+  #shownUri(uris: Map<string, string>, server: string, uri: string): string {
+    const first = uris.get(uri);
+    if (first === undefined) {
+      uris.set(uri, server);
+      return uri;
+    }
+    this.#onClash({ server, uri }, first);
+    return wrapUri({ server, uri });
+  }
+
   #build(method: ListMethod): Table {
     const found: (Wanted & { readonly item: ListedItem })[] = [];
     const isNamed = method === 'tools/list' || method === 'prompts/list';
     let ttlMs = Number.POSITIVE_INFINITY;
     // What depends on who asks must not be kept for others.
     let isPublic = this.principal.role === undefined && !this.#isFiltered;
-    const uris = new Set<string>();
+    /** Whose each URI is. */
+    const uris = new Map<string, string>();
     for (const server of this.servers) {
       const known = this.known(server);
       const list = known?.lists.get(method);
@@ -136,7 +157,7 @@ export class View {
       ttlMs = Math.min(ttlMs, list.ttlMs);
       isPublic &&= list.isPublic;
       const rules = method === 'tools/list' ? known.definition.tools : undefined;
-      const own = isNamed ? new Set<string>() : uris;
+      const own = new Set<string>();
       for (const item of list.items) {
         const { key } = item;
         // Nobody could ask for what has no name, nor for the second of one name.
@@ -149,7 +170,7 @@ export class View {
           }
         }
         own.add(key);
-        const name = rules ? renamed(rules, key) : key;
+        const name = isNamed ? (rules ? renamed(rules, key) : key) : this.#shownUri(uris, server, key);
         found.push({
           server,
           tool: key,
@@ -163,6 +184,8 @@ export class View {
     return this.#interned.intern(entries, Number.isFinite(ttlMs) ? ttlMs : 0, isPublic && entries.length > 0);
   }
 }
+
+const noClash: OnClash = () => {};
 
 type Offer = 'tools' | 'prompts' | 'resources' | 'completions' | 'logging';
 const listsOf: Partial<Record<Offer, readonly ListMethod[]>> = {

@@ -7,7 +7,7 @@ import type { Principal } from '../../policy/call.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
 import { Tables } from './table.js';
-import { View } from './view.js';
+import { type OnClash, View } from './view.js';
 
 interface Kept {
   readonly view: View;
@@ -21,6 +21,8 @@ interface Kept {
 
 /** One for each endpoint and principal that was seen lately. */
 const viewsMax = 256;
+/** Pairs of servers that were told of. */
+const clashesMax = 1_000;
 
 export class Views {
   readonly #upstreams: Upstreams;
@@ -30,9 +32,13 @@ export class Views {
   #lastDefinition = 0;
   #changes = 0;
   #rulesRevision: number;
+  readonly #onClash: OnClash;
+  readonly #clashes = new Set<string>();
 
-  constructor(upstreams: Upstreams) {
+  /** `onClash` is told once of each two servers. */
+  constructor(upstreams: Upstreams, onClash: OnClash = () => {}) {
     this.#upstreams = upstreams;
+    this.#onClash = onClash;
     this.#rulesRevision = upstreams.rulesRevision;
   }
 
@@ -75,7 +81,7 @@ export class Views {
       return kept;
     }
     const isFiltered = servers.length < this.#namesAt(endpoint).length;
-    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered, this.#tables);
+    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered, this.#tables, this.#clashed);
     const made: Kept = { view, madeOf, states, checkedAt: this.#changes };
     setBounded(this.#kept, key, made, viewsMax);
     return made;
@@ -98,6 +104,13 @@ export class Views {
       }
     }
   }
+
+  readonly #clashed: OnClash = (target, first) => {
+    const clash = `${first} ${target.server}`;
+    if (this.#clashes.has(clash) || this.#clashes.size >= clashesMax) return;
+    this.#clashes.add(clash);
+    this.#onClash(target, first);
+  };
 
   #madeOf(servers: readonly string[]): string {
     const parts = servers.map((server) => {
