@@ -2,6 +2,7 @@
  * What a client's `_meta` says to us, and what of it goes on to the server.
  * Invariant: the envelope of one hop never reaches the next: whoever sends the request on writes its own.
  */
+import { LIMITS } from '../kernel/limits.js';
 import { META } from '../session/versions.js';
 import { readString } from '../wire/envelope.js';
 import { stringOf } from '../wire/json-members.js';
@@ -23,7 +24,7 @@ export interface RequestMeta {
 export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
 const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
-/** Undefined: it is not an object, or says something twice. */
+/** Undefined: it is not an object, says something twice, or more than anybody means. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   if (!meta) return noMeta;
   let progressToken: string | undefined;
@@ -32,7 +33,7 @@ export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   const seen = new Set<string>();
   const after = eachMember(meta, 0, meta.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     const key = readString(meta, keyStart, keyEnd);
-    if (seen.has(key)) return false;
+    if (seen.has(key) || seen.size >= LIMITS.members) return false;
     seen.add(key);
     if (!ownKeys.has(key)) {
       forwarded += `${forwarded === '' ? '' : ','}${meta.toString('utf8', keyStart - 1, valueEnd)}`;

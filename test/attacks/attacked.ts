@@ -73,6 +73,7 @@ export class Attacked {
     return { command: process.execPath, args: [script], env: { RECORD: this.recordOf(name), ERA: era, ...env } };
   }
 
+  /** Kept apart from hostler, and told to end with this. */
   async httpServer(name: string, era: 'legacy' | 'modern', env: Headers = {}): Promise<Json> {
     const child = spawn(process.execPath, [script], {
       env: { ...process.env, RECORD: this.recordOf(name), ERA: era, HTTP: '1', ...env },

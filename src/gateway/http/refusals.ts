@@ -52,6 +52,7 @@ export const REFUSALS = {
   slow: refusal(408, invalid, 'the request did not arrive in time; send it again', closing),
   http: refusal(400, invalid, 'this is not HTTP as we know it', closing),
   parse: refusal(400, RPC.parseError, 'the body is not JSON; send one JSON-RPC message'),
+  values: refusal(413, invalid, 'the body holds more than 100,000 values; send less in one request'),
   depth: refusal(400, RPC.parseError, 'the body nests too deep; send a flatter message'),
   rpc: refusal(400, invalid, 'the body is not one JSON-RPC 2.0 message'),
   ambiguous: refusal(
