@@ -81,10 +81,11 @@ async function bestOf(run: () => Promise<unknown>): Promise<Watched> {
   for (let i = 0; i < triesMax; i++) {
     await gateway.begin();
     await run();
-    const { stallMs, grewMiB, problems } = await gateway.read();
+    const { stallMs, grewMiB, keptMiB, problems } = await gateway.read();
     best = {
       stallMs: Math.min(stallMs, best?.stallMs ?? stallMs),
       grewMiB: Math.min(grewMiB, best?.grewMiB ?? grewMiB),
+      keptMiB,
       problems,
     };
     if (best.stallMs <= stallMsMax && best.grewMiB <= grewMiBMax) break;

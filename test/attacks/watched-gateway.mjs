@@ -55,8 +55,11 @@ process.on('message', async (asked) => {
     [wallMs, cpu] = [performance.now(), process.cpuUsage()];
     process.send({ rss: rssMax });
   } else if (asked === 'read') {
-    // The turn that is under way counts.
-    setTimeout(() => process.send({ stallMs, rssMax, rss: process.memoryUsage.rss(), problems }), everyMs * 3);
+    // The turn that is under way counts, and collecting the garbage does not.
+    await new Promise((resolve) => setTimeout(resolve, everyMs * 3));
+    const seen = { stallMs, rssMax, problems };
+    await settled();
+    process.send({ ...seen, rss: process.memoryUsage.rss() });
   } else if (asked.startsWith('list ')) {
     // As after a reload: what it lists is read anew by a new process.
     const server = asked.slice('list '.length);

@@ -8,11 +8,15 @@ import { fileURLToPath } from 'node:url';
 
 const script = fileURLToPath(new URL('./watched-gateway.mjs', import.meta.url));
 
+const MiB = 1_048_576;
+
 export interface Watched {
   /** The longest that its event loop stood still since it was last begun. */
   readonly stallMs: number;
   /** How much resident memory rose above where it began, at most. */
   readonly grewMiB: number;
+  /** How much of that is left when what can be given back was. */
+  readonly keptMiB: number;
   readonly problems: readonly string[];
 }
 
@@ -44,10 +48,9 @@ export class WatchedGateway {
   }
 
   async read(): Promise<Watched> {
-    const { stallMs, rssMax, problems } = await this.#ask<{ stallMs: number; rssMax: number; problems: string[] }>(
-      'read',
-    );
-    return { stallMs, grewMiB: (rssMax - this.#rss) / 1_048_576, problems };
+    const seen = await this.#ask<{ stallMs: number; rssMax: number; rss: number; problems: string[] }>('read');
+    const { stallMs, rssMax, rss, problems } = seen;
+    return { stallMs, grewMiB: (rssMax - this.#rss) / MiB, keptMiB: (rss - this.#rss) / MiB, problems };
   }
 
   async #ask<T>(word: string): Promise<T> {

@@ -82,6 +82,10 @@ export const REFUSALS = {
     'Retry-After',
     '1',
   ]),
+  busyBodies: refusal(503, ERRORS.overloaded.rpc, 'too much is being received at once; try again shortly', [
+    ...['Retry-After', '1'],
+    ...closing,
+  ]),
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
 } as const satisfies Record<string, Refusal>;
