@@ -46,7 +46,7 @@ function statusOf(pieces: Iterable<string>): Promise<number> {
           });
       }
     };
-    write();
+    void write();
   });
 }
 
