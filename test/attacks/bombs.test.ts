@@ -4,7 +4,7 @@
  *
  * A stall is judged by the best of some tries: what a text costs it costs each time, what the machine does to us it does not.
  * Beyond 50 ms a request may take what parsing its text once takes here and now, and a list, which is read, compared and
- * shown, three times that: on a busy machine 50 ms are less than either.
+ * shown, three times that: on a busy machine 50 ms are less than either. Neither may add more than 50 and 150 ms.
  */
 import { writeFileSync } from 'node:fs';
 import { createServer, request, type Server } from 'node:http';
@@ -76,7 +76,7 @@ function post(method: string, name: string, params: string, headers: Record<stri
 }
 
 /** The least that it cost in several tries; as few as it takes. */
-async function bestOf(run: () => Promise<unknown>): Promise<Watched> {
+async function bestOf(enoughMs: number, run: () => Promise<unknown>): Promise<Watched> {
   let best: Watched | undefined;
   for (let i = 0; i < triesMax; i++) {
     await gateway.begin();
@@ -88,7 +88,7 @@ async function bestOf(run: () => Promise<unknown>): Promise<Watched> {
       keptMiB,
       problems,
     };
-    if (best.stallMs <= stallMsMax && best.grewMiB <= grewMiBMax) break;
+    if (best.stallMs <= enoughMs && best.grewMiB <= grewMiBMax) break;
   }
   return best as Watched;
 }
@@ -114,10 +114,10 @@ function judge(what: string, { stallMs, grewMiB, problems }: Watched, allowedMs:
 test.each(Object.keys(requestBombs))('X18 a client that sends %s holds up nobody', async (what) => {
   const [method, name, params] = (requestBombs[what] as () => [string, string, string])();
   let status = 0;
-  const cost = await bestOf(async () => {
+  const cost = await bestOf(stallMsMax, async () => {
     ({ status } = await post(method, name, params));
   });
-  judge(what, cost, stallMsMax + parsedInMs(params));
+  judge(what, cost, stallMsMax + Math.min(parsedInMs(params), stallMsMax));
   expect([200, 400, 413]).toContain(status);
   expect(
     (await post('tools/call', 'good__echo', '{"name":"good__echo","arguments":{"text":"still here"},_META}')).text,
@@ -130,7 +130,7 @@ test.each(names.flatMap((what) => ['pipe', 'web'].map((server) => [what, server]
   async (what, server) => {
     const [, isTaken, text] = schemaBombs(canaryUrl()).find(([each]) => each === what) as [string, boolean, string];
     let outcome: number | string = 0;
-    const cost = await bestOf(async () => {
+    const cost = await bestOf(2 * stallMsMax, async () => {
       writeFileSync(listFile, text);
       outcome = await gateway.list(server);
       const listed = await post('tools/list', '', '{_META}');
@@ -138,11 +138,9 @@ test.each(names.flatMap((what) => ['pipe', 'web'].map((server) => [what, server]
       const args = `{"text":"${'a'.repeat(1_000)}!"}`;
       await post('tools/call', `${server}__t0`, `{"name":"${server}__t0","arguments":${args},_META}`);
     });
-    judge(`${what} (${server})`, cost, stallMsMax + 3 * parsedInMs(text));
+    judge(`${what} (${server})`, cost, stallMsMax + Math.min(3 * parsedInMs(text), 3 * stallMsMax));
     expect([what, typeof outcome]).toEqual([what, isTaken ? 'number' : 'string']);
     expect(fetched).toBe(0);
-    writeFileSync(listFile, harmless);
-    expect(await gateway.list(server)).toBe(1);
   },
   60_000,
 );
