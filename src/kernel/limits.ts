@@ -10,6 +10,10 @@ export const LIMITS = {
   frameBytes: 8 * MiB,
   /** Nesting of arrays and objects in one message. */
   depth: 128,
+  /** Values in one message of a client, at any depth: whatever they mean, each is looked at several times. */
+  values: 100_000,
+  /** Members of an object that one of them is looked for in. */
+  members: 1_000,
   /** Messages in one JSON-RPC batch (protocol 2025-03-26 only). */
   batch: 100,
   /** Bytes waiting to be written to one server; past it a call is refused as `overloaded`. */

@@ -5,6 +5,7 @@
  * Invariant: the only requests repeated here are those the server itself refused before doing anything: for an unknown
  * session, or for mismatched headers.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -18,7 +19,7 @@ import type { Answer, DeadlineExtension, Peer, PeerHandlers } from '../wire/peer
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
-import { type ListMethod, readList, type ServerList } from './lists.js';
+import { type ListedItem, type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import { nameMember } from './named-by.js';
 import type { ServerFacts } from './negotiate.js';
@@ -72,6 +73,9 @@ export interface SessionParts {
   readonly renew: () => Promise<ServerFacts>;
 }
 
+/** So much of a list of tools is looked through for headers in one turn. */
+const headerSliceBytes = 64 * 1024;
+
 /** A list with nothing in it because the server does not offer it. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
@@ -79,11 +83,11 @@ export class Session {
   readonly server: string;
   readonly startedInMs: number;
   /** Tools left out of the last list because their header annotations are not allowed, with the reason. */
-  readonly droppedTools = new Map<string, string>();
+  droppedTools: ReadonlyMap<string, string> = new Map();
   readonly #parts: SessionParts;
   readonly #peer: Peer;
   readonly #liveness: Liveness;
-  readonly #mirrored = new Map<string, readonly MirroredArgument[]>();
+  #mirrored: ReadonlyMap<string, readonly MirroredArgument[]> = new Map();
   readonly #isModern: boolean;
   readonly #isHttp: boolean;
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
@@ -201,7 +205,7 @@ export class Session {
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;
-    return method === 'tools/list' && this.#mirrors ? this.#learnHeaders(list) : list;
+    return method === 'tools/list' && this.#mirrors ? await this.#learnHeaders(list) : list;
   }
 
   /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
@@ -307,15 +311,25 @@ export class Session {
     return { name, params: headerValues(mirrored, toBuffer(args)) };
   }
 
-  #learnHeaders(list: ServerList): ServerList {
-    this.#mirrored.clear();
-    this.droppedTools.clear();
-    const items = list.items.filter(({ key, raw }) => {
-      const scan = scanToolHeaders(raw);
-      if (scan.ok) this.#mirrored.set(key, scan.mirrored);
-      else this.droppedTools.set(key, scan.reason);
-      return scan.ok;
-    });
+  /** A tool that asks for headers is parsed: many large ones have a turn each, and the old ones count until all are known. */
+  async #learnHeaders(list: ServerList): Promise<ServerList> {
+    const mirrored = new Map<string, readonly MirroredArgument[]>();
+    const dropped = new Map<string, string>();
+    const items: ListedItem[] = [];
+    let bytes = 0;
+    for (const item of list.items) {
+      const scan = scanToolHeaders(item.raw);
+      if (scan.ok) {
+        mirrored.set(item.key, scan.mirrored);
+        items.push(item);
+      } else dropped.set(item.key, scan.reason);
+      bytes += item.raw.length;
+      if (bytes < headerSliceBytes) continue;
+      bytes = 0;
+      await nextTurn();
+    }
+    this.#mirrored = mirrored;
+    this.droppedTools = dropped;
     return { ...list, items };
   }
 

@@ -6,12 +6,12 @@
  * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or
  * escaped, or with both result and error, is refused as `ambiguous`. Members we do not know are not passed on.
  */
-import { eachMember, scanFacts, skipSpace } from './json-scan.js';
+import { eachMember, scanFacts, scanLimits, skipSpace } from './json-scan.js';
 
 export type MessageKind = 'request' | 'notification' | 'result' | 'error';
 
 /** Why bytes are not a usable message. */
-export type EnvelopeFault = 'not_json' | 'not_rpc' | 'ambiguous' | 'too_deep';
+export type EnvelopeFault = 'not_json' | 'not_rpc' | 'ambiguous' | 'too_deep' | 'too_many';
 
 const ID = 1;
 const METHOD = 2;
@@ -132,6 +132,21 @@ function spells(bytes: Buffer, start: number, end: number, word: Buffer): boolea
 const disguisesKnownKey = (key: string) => KEY_NAMES.has(key.replaceAll('\0', '').normalize('NFKC').toLowerCase());
 
 const VERSION = Buffer.from('"2.0"');
+/** As `scanEnvelope`, of what strangers send: one with more values than `valuesMax` is read no further. */
+export function scanBounded(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  out: Envelope,
+  valuesMax: number,
+): EnvelopeFault | undefined {
+  const before = scanLimits.values;
+  scanLimits.values = valuesMax;
+  const fault = scanEnvelope(bytes, start, end, out);
+  scanLimits.values = before;
+  return fault ?? (scanFacts.values > valuesMax ? 'too_many' : undefined);
+}
+
 /** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */
 export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
   let seen = 0;
@@ -143,6 +158,8 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   out.idStart = out.methodStart = out.payloadStart = NONE;
   scanFacts.sawHighByte = false;
   scanFacts.tooDeep = false;
+  scanFacts.tooMany = false;
+  scanFacts.values = 0;
   scanFacts.mayHold = 0;
 
   const after = eachMember(bytes, start, end, 0, (member) => {
@@ -181,7 +198,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
     }
   });
   if (members > topLevelMembersMax) return 'not_rpc';
-  if (after < 0) return scanFacts.tooDeep ? 'too_deep' : 'not_json';
+  if (after < 0) return scanFacts.tooDeep ? 'too_deep' : scanFacts.tooMany ? 'too_many' : 'not_json';
   if (skipSpace(bytes, after, end) !== end) return 'not_json';
   if (ambiguous) return 'ambiguous';
   if (wrong || (seen & JSONRPC) === 0) return 'not_rpc';

@@ -1,8 +1,9 @@
 /**
  * Single members of a JSON object, found in its bytes.
- * Invariant: a key that stands twice is nobody's value. The last-wins habit of parsers is how one message comes to mean
- * two things.
+ * Invariants: a key that stands twice is nobody's value. The last-wins habit of parsers is how one message comes to mean
+ * two things. An object with more members than anybody means (`LIMITS.members`) has none that is found.
  */
+import { LIMITS } from '../kernel/limits.js';
 import { readString } from './envelope.js';
 import { eachMember } from './json-scan.js';
 
@@ -15,26 +16,32 @@ export interface Span {
 export function findMember(bytes: Buffer, key: string, start = 0, end = bytes.length): Span | undefined {
   let found: Span | undefined;
   let count = 0;
+  let members = 0;
   const after = eachMember(bytes, start, end, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
-    if (!keyIs(bytes, keyStart, keyEnd, key)) return;
+    if (++members > LIMITS.members) return false;
+    if (!keyIs(bytes, keyStart, keyEnd, key)) return undefined;
     count++;
     found = { start: valueStart, end: valueEnd };
+    return undefined;
   });
-  return after < 0 || count !== 1 ? undefined : found;
+  return after < 0 || count !== 1 || members > LIMITS.members ? undefined : found;
 }
 
 /** Views of the values of several keys, found in one look; each undefined as `findMember` has it. In the order of the keys. */
 export function membersBytes(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] {
   const found: (Buffer | undefined)[] = keys.map(() => undefined);
   const counts = keys.map(() => 0);
+  let members = 0;
   const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (++members > LIMITS.members) return false;
     for (let i = 0; i < keys.length; i++) {
       if (!keyIs(bytes, keyStart, keyEnd, keys[i] as string)) continue;
       found[i] = counts[i] ? undefined : bytes.subarray(valueStart, valueEnd);
       counts[i] = 1;
     }
+    return undefined;
   });
-  return after < 0 ? keys.map(() => undefined) : found;
+  return after < 0 || members > LIMITS.members ? keys.map(() => undefined) : found;
 }
 
 /** Whether the key between the bounds is `key`, an ASCII name. Decodes only what could be it in disguise. */

@@ -27,7 +27,7 @@ import { type OriginGuard, originGuard } from './origin-guard.js';
 import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { refuse } from './reply.js';
-import { readBody } from './request-body.js';
+import { BodyBudget, readBody } from './request-body.js';
 import { RequestHead } from './request-head.js';
 import { answerRoute, type Route, type Routes } from './routes.js';
 import { refuseSocket } from './socket-refusal.js';
@@ -85,6 +85,7 @@ class Ingress implements HttpIngress {
   readonly #guard: OriginGuard;
   readonly #routes: Routes;
   readonly #open: OpenExchanges;
+  readonly #bodies: BodyBudget;
   readonly #beat: StreamBeat;
   readonly #sessions: LegacySessions;
   readonly #legacy: LegacyIngress;
@@ -105,6 +106,7 @@ class Ingress implements HttpIngress {
     });
     this.#routes = options.routes ?? new Map();
     this.#open = new OpenExchanges(this.#limits.exchanges);
+    this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
     const desk: ExchangeDesk = {
@@ -269,15 +271,17 @@ class Ingress implements HttpIngress {
     if (this.#open.isFull) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
     const rekeyings = this.#rekeyings;
-    readBody(request, this.#limits.bodyBytes, (body) =>
+    readBody(request, this.#limits.bodyBytes, this.#bodies, (body) =>
       this.#safely(response, () => {
         const isSame = rekeyings === this.#rekeyings;
         const principal = isSame ? caller.principal : this.#options.authenticate(head.authorization);
         const refused = !principal
           ? REFUSALS.key
-          : body
-            ? this.#intake.take(isSame ? caller : { ...caller, principal }, body, response)
-            : REFUSALS.body;
+          : body === 'too_large'
+            ? REFUSALS.body
+            : body === 'busy'
+              ? REFUSALS.busyBodies
+              : this.#intake.take(isSame ? caller : { ...caller, principal }, body, response);
         if (refused) this.#refuse(refused, request, head, response);
       }),
     );

@@ -8,6 +8,8 @@ export interface HttpLimits {
   /** From the first byte of a request, or from the start of its connection, to the end of its headers. */
   readonly headerMs: number;
   readonly bodyBytes: number;
+  /** Of all bodies that are being read: a thousand clients may each have sent nearly all of one, and wait. */
+  readonly bodiesBytes: number;
   /** For the body, after the time of the headers. */
   readonly bodyMs: number;
   /** How often the two times above are looked at. */
@@ -42,6 +44,7 @@ export const HTTP_LIMITS: HttpLimits = {
   headerBytes: 16 * KiB,
   headerMs: 10_000,
   bodyBytes: 4 * MiB,
+  bodiesBytes: 64 * MiB,
   bodyMs: 30_000,
   checkEveryMs: 1_000,
   connections: 4_096,

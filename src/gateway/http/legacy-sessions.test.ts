@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import type { Principal } from '../../policy/call.js';
 import { SaidCapabilities } from '../messages/client-capabilities.js';
 import { EventBudget } from './event-store.js';
 import { HTTP_LIMITS } from './http-limits.js';
@@ -14,10 +15,10 @@ function setUp(sessions = 3) {
   const limits = { ...HTTP_LIMITS, sessions };
   const table = new LegacySessions(clock, limits);
   const budget = new EventBudget(1_000);
-  const open = (id: string, isInitialized = true) => {
+  const open = (id: string, isInitialized = true, principal: Principal = ann) => {
     const facts = {
       id,
-      principal: ann,
+      principal,
       endpoint: all,
       version: '2025-11-25',
       capabilities: new SaidCapabilities(undefined),
@@ -78,4 +79,13 @@ test('ends after its idle time, gives everything back, and leaves no timer', () 
   expect([table.size, session.signal.aborted]).toEqual([1, false]);
   clock.advance(HTTP_LIMITS.sessionIdleMs / 30);
   expect([table.size, session.signal.aborted, budget.used, clock.pendingTimers]).toEqual([0, true, 0, 0]);
+});
+
+test('X19 one who opens session after session ends its own, not those of others', () => {
+  const { table, open, ids } = setUp(4);
+  const eve = { ...ann, id: 'eve' };
+  open('honest');
+  open('opening', false);
+  for (let i = 0; i < 20; i++) expect(open(`e${i}`, i % 2 === 0, eve).isAdmitted).toBe(true);
+  expect([ids('honest', 'opening'), table.size]).toEqual([['honest', 'opening'], 4]);
 });

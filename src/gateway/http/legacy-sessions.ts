@@ -1,7 +1,8 @@
 /**
  * The legacy sessions there are: found by id and owner, bounded in number, ended when nobody uses them.
  * Invariants: a session answers only to the principal and at the endpoint it was opened with; to all others it does not
- * exist. One that was never finished opening goes before one that was, and the longest idle before others.
+ * exist. One that was never finished opening goes before one that was, and the longest idle before others; but who has half
+ * of all there may be makes room among its own.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
@@ -38,7 +39,7 @@ export class LegacySessions {
 
   /** False: there are as many as there may be, and all are in use. */
   admit(session: LegacySession): boolean {
-    if (this.size >= this.#limits.sessions && !this.#endOne()) return false;
+    if (this.size >= this.#limits.sessions && !this.#endOne(session.principal.id)) return false;
     this.#asNewest(session);
     session.onTouch = () => this.#asNewest(session);
     this.#cancelSweep ??= this.#sweepLater();
@@ -84,10 +85,12 @@ export class LegacySessions {
     this.#finished.delete(id);
   }
 
-  #endOne(): boolean {
+  #endOne(comer: string): boolean {
+    const own = this.#all().filter(({ principal }) => principal.id === comer).length;
+    const isOwnOnly = own * 2 >= this.#limits.sessions;
     for (const sessions of [this.#unfinished, this.#finished]) {
       for (const session of sessions.values()) {
-        if (session.idleSinceMs === undefined) continue;
+        if (session.idleSinceMs === undefined || (isOwnOnly && session.principal.id !== comer)) continue;
         this.end(session);
         return true;
       }

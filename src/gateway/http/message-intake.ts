@@ -4,8 +4,9 @@
  */
 import { isUtf8 } from 'node:buffer';
 import type { ServerResponse } from 'node:http';
-import { Envelope, type EnvelopeFault, scanEnvelope } from '../../wire/envelope.js';
-import { eachElement, skipSpace } from '../../wire/json-scan.js';
+import { LIMITS } from '../../kernel/limits.js';
+import { Envelope, type EnvelopeFault, scanBounded } from '../../wire/envelope.js';
+import { eachElement, scanFacts, skipSpace } from '../../wire/json-scan.js';
 import { claimsModern } from '../messages/client-envelope.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import type { LegacyIngress } from './legacy-ingress.js';
@@ -24,6 +25,7 @@ const FAULTS: Readonly<Record<EnvelopeFault, Refusal>> = {
   not_rpc: REFUSALS.rpc,
   ambiguous: REFUSALS.ambiguous,
   too_deep: REFUSALS.depth,
+  too_many: REFUSALS.values,
 };
 
 export class MessageIntake {
@@ -53,11 +55,14 @@ export class MessageIntake {
     if (namesModern(caller.head.protocolVersion)) return REFUSALS.modernBatch;
     const messages: Envelope[] = [];
     let refusal: Refusal | undefined;
+    let values = 0;
     const after = eachElement(body, 0, body.length, 0, (start, end) => {
       if (messages.length >= this.#desk.limits.batch) refusal = REFUSALS.batch;
       else {
         const envelope = new Envelope();
         refusal = scan(body, start, end, envelope);
+        values += scanFacts.values;
+        if (!refusal && values > LIMITS.values) refusal = REFUSALS.values;
         if (!refusal && claimsModern(envelope.payload())) refusal = REFUSALS.modernBatch;
         messages.push(envelope);
       }
@@ -70,7 +75,7 @@ export class MessageIntake {
 }
 
 function scan(body: Buffer, start: number, end: number, envelope: Envelope): Refusal | undefined {
-  const fault = scanEnvelope(body, start, end, envelope);
+  const fault = scanBounded(body, start, end, envelope, LIMITS.values);
   if (fault) return FAULTS[fault];
   if (envelope.methodEnd - envelope.methodStart > methodBytesMax) return REFUSALS.rpc;
   return envelope.idStart < 0 || isId(body, envelope.idStart, envelope.idEnd) ? undefined : REFUSALS.id;

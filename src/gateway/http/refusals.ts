@@ -55,6 +55,7 @@ export const REFUSALS = {
   slow: refusal(408, invalid, 'the request did not arrive in time; send it again', closing),
   http: refusal(400, invalid, 'this is not HTTP as we know it', closing),
   parse: refusal(400, RPC.parseError, 'the body is not JSON; send one JSON-RPC message'),
+  values: refusal(413, invalid, 'the body holds more than 100,000 values; send less in one request'),
   depth: refusal(400, RPC.parseError, 'the body nests too deep; send a flatter message'),
   rpc: refusal(400, invalid, 'the body is not one JSON-RPC 2.0 message'),
   ambiguous: refusal(
@@ -83,6 +84,10 @@ export const REFUSALS = {
   busy: refusal(503, ERRORS.overloaded.rpc, 'too many requests wait for their answers; try again shortly', [
     'Retry-After',
     '1',
+  ]),
+  busyBodies: refusal(503, ERRORS.overloaded.rpc, 'too much is being received at once; try again shortly', [
+    ...['Retry-After', '1'],
+    ...closing,
   ]),
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),

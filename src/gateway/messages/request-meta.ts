@@ -27,7 +27,7 @@ const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION
 /** The protocol knows a handful, and clients add few. */
 const membersMax = 64;
 
-/** Undefined: it is not an object, says something twice, or more than anybody would. */
+/** Undefined: it is not an object, says something twice, or more than anybody means. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   return meta ? (metas.of(meta, metaOf, mayComeAgain) ?? undefined) : noMeta;
 }

@@ -7,7 +7,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
-import { isListMethod, type ListMethod } from '../../session/lists.js';
+import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -51,6 +51,8 @@ export class GatewayRouter implements Router {
   readonly #relay: RelayParts;
   readonly #unlisten: () => void;
   readonly #onProblem: (error: unknown) => void;
+  /** A schema may be large, and is read once, however often its tool is called. */
+  readonly #mirrored = new WeakMap<ListedItem, readonly MirroredHeader[]>();
   #rulesRevision: number;
 
   constructor({ upstreams, bridge, clock, serverInfo, onProblem = () => {} }: RouterOptions) {
@@ -100,9 +102,14 @@ export class GatewayRouter implements Router {
 
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined {
     const entry = this.#views.of(endpoint, principal).table('tools/list').byName.get(tool);
-    const scan = entry && scanToolHeaders(entry.item.raw);
-    if (!scan?.ok || scan.mirrored.length === 0) return undefined;
-    return scan.mirrored.map(({ header, path }) => ({ name: header, path }));
+    if (!entry) return undefined;
+    let mirrored = this.#mirrored.get(entry.item);
+    if (!mirrored) {
+      const scan = scanToolHeaders(entry.item.raw);
+      mirrored = scan.ok ? scan.mirrored.map(({ header, path }) => ({ name: header, path })) : [];
+      this.#mirrored.set(entry.item, mirrored);
+    }
+    return mirrored.length === 0 ? undefined : mirrored;
   }
 
   rekeyed(now: PrincipalNow): void {

@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
-import { Envelope, scanEnvelope } from '../../wire/envelope.js';
+import { Envelope, scanBounded } from '../../wire/envelope.js';
 import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -64,7 +64,7 @@ export class InboundLines {
   /** One message in its bounds; a fault of it is returned. */
   readOne(bytes: Buffer, start: number, end: number): Envelope | Fault {
     const envelope = this.#envelope;
-    const fault = scanEnvelope(bytes, start, end, envelope);
+    const fault = scanBounded(bytes, start, end, envelope, LIMITS.values);
     switch (fault) {
       case undefined:
         if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) return notJson('the message is not UTF-8');
@@ -77,6 +77,8 @@ export class InboundLines {
           : notJson('the message is not JSON');
       case 'too_deep':
         return invalid('null', `the message nests deeper than ${LIMITS.depth}`);
+      case 'too_many':
+        return invalid('null', `the message holds more than ${LIMITS.values} values`);
       case 'ambiguous':
         return invalid('null', 'the message can be read in more than one way');
       case 'not_rpc':

@@ -1,0 +1,152 @@
+/**
+ * X19 with the gateway in a process of its own, where what it holds is nobody else's: 32 MiB are all that it keeps.
+ */
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { WatchedGateway } from './watched.js';
+
+const MiB = 1024 * 1024;
+const keptMiBMax = 32;
+/** With what waits to be collected. */
+const grewMiBMax = 96;
+const gateway = new WatchedGateway();
+beforeAll(() => gateway.start());
+afterAll(() => gateway.remove());
+
+const head = (...lines: string[]) =>
+  ['POST /mcp HTTP/1.1', 'Host: localhost', 'Content-Type: application/json', ...lines, '', ''].join('\r\n');
+const initialize = JSON.stringify({
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'initialize',
+  params: { protocolVersion: '2025-03-26', capabilities: {}, clientInfo: { name: 'x', version: '1' } },
+});
+const whole = (body: string, ...lines: string[]) => head(...lines, `Content-Length: ${body.length}`) + body;
+
+/** Writes it all, as fast as it is taken, and resolves with the status of the first answer. */
+function statusOf(pieces: Iterable<string>): Promise<number> {
+  return new Promise((resolve) => {
+    const socket: Socket = connect(gateway.port, '127.0.0.1');
+    let text = '';
+    const done = () => resolve(Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0));
+    socket.on('data', (chunk) => {
+      text += chunk.toString('latin1');
+      if (text.includes('\r\n\r\n')) socket.destroy();
+    });
+    socket.on('error', () => {});
+    socket.on('close', done);
+    const write = async () => {
+      for (const piece of pieces) {
+        if (socket.destroyed) return;
+        if (!socket.write(piece))
+          await new Promise<void>((next) => {
+            socket.once('drain', next);
+            socket.once('close', next);
+          });
+      }
+    };
+    void write();
+  });
+}
+
+function* repeated(first: string, piece: string, count: number): Generator<string> {
+  yield first;
+  for (let i = 0; i < count; i++) yield piece;
+}
+const chunk = `${(64 * 1024).toString(16)}\r\n${'x'.repeat(64 * 1024)}\r\n`;
+const headers = Array.from({ length: 10_000 }, (_, i) => `a${i}: b\r\n`).join('');
+const batch = (count: number) =>
+  `[${Array.from({ length: count }, () => '{"jsonrpc":"2.0","id":1,"method":"ping"}').join()}]`;
+
+test.each<[string, () => Iterable<string>, number]>([
+  ['a body said to have 1 GiB', () => [head(`Content-Length: ${1024 * MiB}`)], 413],
+  ['a body of 5 MiB', () => repeated(head(`Content-Length: ${5 * MiB}`), 'x'.repeat(MiB), 5), 413],
+  ['a body of 16 MiB in chunks', () => repeated(head('Transfer-Encoding: chunked'), chunk, 256), 413],
+  [
+    'a body in a million single bytes',
+    () => repeated(head('Transfer-Encoding: chunked'), '1\r\nx\r\n'.repeat(10_000), 100),
+    413,
+  ],
+  [
+    'a chunk with an extension of 8 MiB',
+    () => repeated(`${head('Transfer-Encoding: chunked')}1;a=`, 'x'.repeat(MiB), 8),
+    400,
+  ],
+  ['a million headers', () => repeated('POST /mcp HTTP/1.1\r\nHost: localhost\r\n', headers, 100), 431],
+  ['a header named by 64 KiB', () => [head(`${'n'.repeat(64 * 1024)}: x`)], 431],
+  ['a path of 64 KiB', () => [head().replace('/mcp', `/mcp/${'p'.repeat(64 * 1024)}`)], 431],
+  [
+    'trailers of 8 MiB',
+    () => repeated(`${head('Transfer-Encoding: chunked')}2\r\n{}\r\n0\r\n`, `X: ${'x'.repeat(1_000)}\r\n`, 8_000),
+    0,
+  ],
+])(
+  'X19 %s is refused, twenty times over, within 32 MiB',
+  async (what, pieces, status) => {
+    await gateway.begin();
+    const said: number[] = [];
+    for (let i = 0; i < 10; i++) said.push(...(await Promise.all([statusOf(pieces()), statusOf(pieces())])));
+    const { grewMiB, keptMiB } = await gateway.read();
+    console.log(`X19 ${what}: ${grewMiB.toFixed(1)} MiB, kept ${keptMiB.toFixed(1)}, ${[...new Set(said)]}`);
+    // Who goes on writing may lose the answer to the reset that its bytes meet.
+    expect([what, said.filter((each) => each !== status && each !== 0 && each !== 431)]).toEqual([what, []]);
+    if (status !== 0) expect(said).toContain(status);
+    expect(keptMiB).toBeLessThanOrEqual(keptMiBMax);
+    expect(grewMiB).toBeLessThanOrEqual(grewMiBMax);
+  },
+  30_000,
+);
+
+test('X19 10,000 sessions that are never finished, and batches that are too long, within 32 MiB', async () => {
+  await gateway.begin();
+  const socket = connect(gateway.port, '127.0.0.1');
+  let answered = 0;
+  let session = '';
+  let rest = '';
+  socket.on('data', (bytes) => {
+    const text = rest + bytes.toString('latin1');
+    const found = text.split('Mcp-Session-Id: ');
+    answered += found.length - 1;
+    session = /^[^\r]+\r/.exec(found.at(-1) ?? '')?.[0].trim() || session;
+    rest = text.slice(-64).includes('Mcp-Session-Id: ') ? '' : text.slice(-15);
+  });
+  const text = whole(initialize).repeat(100);
+  for (let i = 0; i < 100; i++) if (!socket.write(text)) await new Promise((next) => socket.once('drain', next));
+  await eventually('nearly all are answered', () => answered > 9_900, 50_000);
+  socket.destroy();
+  for (const count of [101, 50_000]) {
+    const said = await statusOf([whole(batch(count), `Mcp-Session-Id: ${session}`)]);
+    expect([count, said]).toEqual([count, 400]);
+  }
+  const { grewMiB, keptMiB } = await gateway.read();
+  console.log(`X19 sessions and batches: ${grewMiB.toFixed(1)} MiB, kept ${keptMiB.toFixed(1)}`);
+  expect(keptMiB).toBeLessThanOrEqual(keptMiBMax);
+  expect(grewMiB).toBeLessThanOrEqual(grewMiBMax);
+}, 60_000);
+
+test('X19 60 clients that have each sent nearly 4 MiB and wait: 64 MiB are held, and others are served', async () => {
+  await gateway.begin();
+  const sockets = Array.from({ length: 60 }, () => connect(gateway.port, '127.0.0.1'));
+  const body = Buffer.alloc(4 * MiB - 10, 'x');
+  let refused = 0;
+  for (const socket of sockets) {
+    socket.on('error', () => {});
+    socket.once('data', (bytes) => {
+      if (bytes.toString('latin1').startsWith('HTTP/1.1 503')) refused++;
+    });
+    socket.write(head(`Content-Length: ${4 * MiB}`));
+    socket.write(body);
+  }
+  await eventually('those for whom there is no room are told', () => refused > 40, 20_000);
+  expect(await statusOf([whole(initialize)])).toBe(200);
+  const { grewMiB, keptMiB } = await gateway.read();
+  console.log(`X19 bodies that wait: ${grewMiB.toFixed(1)} MiB, kept ${keptMiB.toFixed(1)}, ${refused} refused`);
+  expect(grewMiB).toBeLessThanOrEqual(64 + grewMiBMax);
+  expect(keptMiB).toBeLessThanOrEqual(64 + 2 * keptMiBMax);
+  for (const socket of sockets) socket.destroy();
+  await eventually(
+    'there is room again',
+    async () => (await statusOf([whole(`{"a":"${'x'.repeat(3 * MiB)}"}`)])) === 400,
+  );
+}, 40_000);
