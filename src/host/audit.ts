@@ -10,7 +10,7 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
 import type { Call, CallResult, Outcome } from '../policy/call.js';
-import type { CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
+import type { CallOutcome, CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
@@ -29,6 +29,9 @@ export interface CallFacts {
   readonly trail: CallTrail;
 }
 
+/** Told of every call when it is over. */
+export type CallMeter = (server: string, outcome: CallOutcome, durationMs: number) => void;
+
 /** What is kept of a call under way when somebody wants to know how it goes. */
 export interface CallWatch extends CallTrail {
   readonly startedMs: number;
@@ -40,6 +43,8 @@ export class Audit {
   readonly #clock: Clock;
   /** Set once the configuration was read; undefined without traces. */
   tracing: Tracing | undefined;
+  /** Counts calls; costs next to nothing, where a record of each would cost more than its way through the policy. */
+  meter: CallMeter | undefined;
 
   constructor(stream: Stream, clock: Clock) {
     this.#stream = stream;
@@ -55,6 +60,8 @@ export class Audit {
 
   /** The outcome as the caller gets it. */
   ended(call: Call, outcome: Outcome, watch: CallWatch | undefined): Outcome {
+    if (this.meter && (!(outcome instanceof Error) || outcome instanceof HostError))
+      this.meter(call.server, outcomeOf(outcome), this.#clock.nowMs() - call.madeAtMs);
     // Nobody wants to know, and there is nothing to number: the way of nearly every call.
     if (watch === undefined && !(outcome instanceof Error)) return outcome;
     const isOurs = outcome instanceof Error && !(outcome instanceof HostError);

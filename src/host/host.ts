@@ -17,6 +17,7 @@ import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { JsonText } from '../wire/frame.js';
+import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
 import { explainNow } from './explain-now.js';
@@ -275,6 +276,11 @@ export class Host {
   /** `any` hears every event. Returns the function that takes the listener off again. */
   on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
     return this.#parts.events.on(kind, listener);
+  }
+
+  /** Counts calls without a record of each: told server, outcome and duration. One meter at a time; undefined takes it off. */
+  meterCalls(meter: CallMeter | undefined): void {
+    this.#parts.audit.meter = meter;
   }
 
   /** Stops every server; resolves when nothing of this host runs. */

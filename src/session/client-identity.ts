@@ -29,10 +29,11 @@ export function clientTexts({ name, version, capabilities }: ClientIdentity): Cl
     [META.clientInfo, clientInfo],
     [META.clientCapabilities, clientCapabilities],
   ];
-  const metaMembersWith = (own: string) =>
-    [...metaEdits.slice(0, -1), [META.clientCapabilities, own] as const]
-      .map(([key, json]) => `${JSON.stringify(key)}:${json}`)
-      .join(',');
+  const fixed = metaEdits
+    .slice(0, -1)
+    .map(([key, json]) => `${JSON.stringify(key)}:${json}`)
+    .join(',');
+  const metaMembersWith = (own: string) => `${fixed},"${META.clientCapabilities}":${own}`;
   return {
     initialize: `{"protocolVersion":"${NEWEST_LEGACY_VERSION}","capabilities":${clientCapabilities},"clientInfo":${clientInfo}}`,
     metaEdits,

@@ -134,7 +134,7 @@ test('prom-client is loaded by the first scrape, and not before', async () => {
     import { createRequire } from 'node:module';
     const { createMetrics } = await import(${JSON.stringify(source)});
     const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((file) => file.includes('prom-client'));
-    const host = { on: () => () => {}, status: () => [], cacheStats: () => ({ hits: 0, misses: 0, entries: 0, bytes: 0 }) };
+    const host = { on: () => () => {}, meterCalls: () => {}, status: () => [], cacheStats: () => ({ hits: 0, misses: 0, entries: 0, bytes: 0 }) };
     const metrics = createMetrics(host);
     const before = loaded();
     await metrics.text();

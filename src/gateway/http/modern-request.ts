@@ -9,10 +9,11 @@ import type { Principal } from '../../policy/call.js';
 import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
-import { isObject, memberBytes, membersBytes, stringOf } from '../../wire/json-members.js';
+import { isObject, memberBytes, stringOf } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
 import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../exchange.js';
 import { readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
+import { singleMembers } from '../messages/unique-members.js';
 import type { RequestHead } from './request-head.js';
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
@@ -37,8 +38,7 @@ export type ModernCheck =
 
 export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
   const field = nameMember(method);
-  const keys = field === undefined ? ['_meta'] : ['_meta', field, 'arguments'];
-  const [meta, name, args] = isObject(params) ? membersBytes(params, keys) : [];
+  const [meta, name, args] = isObject(params) ? singleMembers(params, keysWith(field)) : [];
   const envelope = readEnvelope(meta);
   if (isFailure(envelope)) return wrong(envelope);
   const { version, capabilities } = envelope;
@@ -55,6 +55,12 @@ export function checkModernRequest({ method, params, head, mirrored }: ModernFac
   }
   return { ok: true, capabilities };
 }
+
+const metaAlone = ['_meta'];
+/** Made once for each of the few methods that name something. */
+const keysByField = new Map(['name', 'uri', 'taskId'].map((field) => [field, ['_meta', field, 'arguments']]));
+const keysWith = (field: string | undefined): readonly string[] =>
+  field === undefined ? metaAlone : (keysByField.get(field) ?? ['_meta', field, 'arguments']);
 
 /** A notification needs no metadata; what it repeats must agree all the same. */
 export function checkModernNotification({

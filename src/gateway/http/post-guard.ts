@@ -6,13 +6,15 @@ const jsonType = /^application\/json[ \t]*(;.*)?$/i;
 const acceptsJson = /(^|[\s,])(\*\/\*|application\/(json|\*))/i;
 export const acceptsEvents = /(^|[\s,])(\*\/\*|text\/(event-stream|\*))/i;
 /** What clients of the protocol send. */
+const usualType = 'application/json';
 const usualAccept = 'application/json, text/event-stream';
 const lengthText = /^[0-9]{1,15}$/;
 
 export function checkPost(head: RequestHead, bodyBytesMax: number): Refusal | undefined {
   const { contentType, accept, contentLength } = head;
   // A page of another site can send a form or a text without being asked first, but no JSON.
-  if (contentType === undefined || !jsonType.test(contentType)) return REFUSALS.contentType;
+  if (contentType !== usualType && (contentType === undefined || !jsonType.test(contentType)))
+    return REFUSALS.contentType;
   if (accept !== undefined && accept !== usualAccept && !(acceptsJson.test(accept) && acceptsEvents.test(accept)))
     return REFUSALS.accept;
   if (contentLength !== undefined && !(Number(contentLength) <= bodyBytesMax)) return REFUSALS.body;

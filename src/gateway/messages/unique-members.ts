@@ -1,25 +1,68 @@
 /**
- * Members of a request's params in one look, for requests that are acted on.
- * Invariant: a request in which one of them stands twice is refused, never read as if it were not there.
+ * Members of a request's params, for requests that are acted on. The same params are asked about several times in one tick, by
+ * the ingress and by the router: they are walked once, and the last walk is remembered.
+ * Invariant: a request in which one of the members asked for stands twice is refused, never read as if it were not there.
  */
 import { LIMITS } from '../../kernel/limits.js';
 import { keyIs } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
 
+/** Where members stand, four numbers each: key from and to, value from and to. */
+interface Walk {
+  bytes: Buffer;
+  readonly places: number[];
+  /** Not an object, or one with too many members. */
+  isBad: boolean;
+}
+
+const nothing = Buffer.alloc(0);
+const last: Walk = { bytes: nothing, places: [], isBad: true };
+
+function walk(bytes: Buffer): Walk {
+  if (last.bytes === bytes) return last;
+  const { places } = last;
+  places.length = 0;
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    places.push(keyStart, keyEnd, valueStart, valueEnd);
+    return places.length <= 4 * LIMITS.members;
+  });
+  last.isBad = after < 0 || places.length > 4 * LIMITS.members;
+  // A large message must not be held on to until the next one comes.
+  last.bytes = bytes.length <= rememberedBytesMax ? bytes : nothing;
+  return last;
+}
+
+const rememberedBytesMax = 64 * 1024;
+
+/** The place of a key; -1: it is not there, -2: it stands there twice. */
+function placeOf(bytes: Buffer, places: readonly number[], key: string): number {
+  let found = -1;
+  for (let i = 0; i < places.length; i += 4) {
+    if (!keyIs(bytes, places[i] as number, places[i + 1] as number, key)) continue;
+    if (found >= 0) return -2;
+    found = i;
+  }
+  return found;
+}
+
 /** Views in the order of the keys. Undefined: not an object, one of the keys stands twice, or there are too many others. */
 export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] | undefined {
-  const found: (Buffer | undefined)[] = keys.map(() => undefined);
-  let isDoubled = false;
-  let members = 0;
-  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
-    if (++members > LIMITS.members) return false;
-    for (let i = 0; i < keys.length; i++) {
-      if (!keyIs(bytes, keyStart, keyEnd, keys[i] as string)) continue;
-      isDoubled ||= found[i] !== undefined;
-      found[i] = bytes.subarray(valueStart, valueEnd);
-      return !isDoubled;
-    }
-    return undefined;
+  const { places, isBad } = walk(bytes);
+  if (isBad) return undefined;
+  const found: (Buffer | undefined)[] = [];
+  for (const key of keys) {
+    const at = placeOf(bytes, places, key);
+    if (at === -2) return undefined;
+    found.push(at < 0 ? undefined : bytes.subarray(places[at + 2], places[at + 3]));
+  }
+  return found;
+}
+
+/** The same, where a key that stands twice is nobody's (wire/json-members.ts). All undefined for what is no object. */
+export function singleMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] {
+  const { places, isBad } = walk(bytes);
+  return keys.map((key) => {
+    const at = isBad ? -1 : placeOf(bytes, places, key);
+    return at < 0 ? undefined : bytes.subarray(places[at + 2], places[at + 3]);
   });
-  return after < 0 || isDoubled || members > LIMITS.members ? undefined : found;
 }

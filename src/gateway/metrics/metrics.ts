@@ -30,14 +30,12 @@ export interface MetricsOptions {
 const noIngress: IngressFigures = { legacySessions: 0, modernStreams: 0, httpAnswers: {} };
 
 export function createMetrics(
-  host: Pick<Host, 'on' | 'status' | 'cacheStats'>,
+  host: Pick<Host, 'on' | 'meterCalls' | 'status' | 'cacheStats'>,
   { ingress = () => noIngress }: MetricsOptions = {},
 ): Metrics {
   const meter = new CallMeter();
-  const offs = [
-    host.on('call', ({ server, outcome, durationMs }) => meter.called(server, outcome, durationMs)),
-    host.on('restart', ({ server }) => meter.restarted(server)),
-  ];
+  const offs = [() => host.meterCalls(undefined), host.on('restart', ({ server }) => meter.restarted(server))];
+  host.meterCalls((server, outcome, durationMs) => meter.called(server, outcome, durationMs));
   let lastLoop: EventLoopUtilization | undefined;
   const look = (): Seen => {
     const rows = host.status();
