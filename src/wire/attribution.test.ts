@@ -167,14 +167,63 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('is forgotten after five minutes, and not before', () => {
-    const { clock, call, elicit, whom } = abandoned();
+  test('is forgotten five seconds after the server was told, and not before', () => {
+    const { clock, call, elicit, whom, answers } = abandoned();
+    call('ann');
+    clock.advance(4_999);
+    elicit(undefined, 'q1');
+    expect([whom(), errorOf(answers()[0]).message]).toEqual([
+      [],
+      'ambiguous: 1 request is in progress and 1 was given up and may still be at work, Hostler does not guess which one asked; set isolation per-client',
+    ]);
+    clock.advance(1);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('after its deadline, too, is forgotten five seconds after the server was told', () => {
+    const { clock, call, elicit, whom, answers } = setUp();
+    call('gone', { deadlineAtMs: 2_000 });
+    clock.advance(1_000);
+    elicit(undefined, 'q1');
+    expect(errorOf(answers()[0]).message).toMatch(/^ambiguous: 1 request was given up and may still be at work, /);
+    call('ann');
+    clock.advance(5_000);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('of which the server could not be told is in doubt for five minutes', () => {
+    const { clock, channel, call, elicit, whom } = setUp();
+    const stop = new AbortController();
+    call('gone', { signal: stop.signal });
+    channel.refuseWith = new HostError('overloaded', 'the pipe is full');
+    stop.abort();
+    channel.refuseWith = undefined;
     call('ann', { deadlineAtMs: 20 * minute });
     clock.advance(5 * minute - 1);
     elicit(undefined, 'q1');
     expect(whom()).toEqual([]);
     clock.advance(1);
     elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('is in doubt for as long as the message that says so waits to be written', () => {
+    const { clock, channel, call, elicit, whom } = setUp();
+    const stop = new AbortController();
+    call('gone', { signal: stop.signal });
+    call('ann', { deadlineAtMs: 20 * minute });
+    channel.held = true;
+    stop.abort();
+    clock.advance(minute);
+    elicit(undefined, 'q1');
+    channel.flush();
+    clock.advance(4_999);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual([]);
+    clock.advance(1);
+    elicit(undefined, 'q3');
     expect(whom()).toEqual(['ann']);
   });
 
@@ -216,7 +265,7 @@ describe('a request that was given up', () => {
     for (const { id } of stops) reply(id);
     call('ann', { deadlineAtMs: 20 * minute });
     elicit(undefined, 'q1');
-    clock.advance(5 * minute);
+    clock.advance(5_000);
     elicit(undefined, 'q2');
     expect(whom()).toEqual(['ann']);
   });
@@ -245,6 +294,45 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual([]);
     clock.advance(1);
     expect(outcomes).toEqual(['timeout']);
+  });
+
+  test('its call is not what asks next, when there is one other', () => {
+    const { clock, call, elicit, whom, answers } = setUp();
+    call('ann');
+    elicit(undefined, 'q1');
+    call('bob');
+    clock.advance(250);
+    elicit(undefined, 'q2');
+    expect([whom(), errorOf(answers()[0]).code]).toEqual([['ann'], -32603]);
+    clock.advance(1);
+    elicit(undefined, 'q3');
+    expect(whom()).toEqual(['ann', 'bob']);
+    // Both wait now, and a third may be either of two.
+    clock.advance(minute / 2);
+    elicit(undefined, 'q4');
+    call('cid');
+    call('dan');
+    elicit(undefined, 'q5');
+    expect([whom(), answers().length]).toEqual([['ann', 'bob'], 3]);
+  });
+
+  test('its call, while it is the only one, may ask more', () => {
+    const { clock, call, elicit, whom } = setUp();
+    call('ann');
+    elicit(undefined, 'q1');
+    clock.advance(1_000);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann', 'ann']);
+  });
+
+  test('its call may still be what says something', () => {
+    const { clock, call, elicit, note, told } = setUp();
+    call('ann');
+    elicit();
+    call('bob');
+    clock.advance(1_000);
+    note('notifications/message');
+    expect(told).toEqual([]);
   });
 
   test('a deadline that nothing moves stays', () => {

@@ -9,7 +9,7 @@ import type { Clock } from '../kernel/clock.js';
 import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
 import type { OutboundFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
-import { Ghosts } from './ghosts.js';
+import { Ghosts, type Told } from './ghosts.js';
 import type { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests, type Taker } from './inbound-requests.js';
@@ -36,6 +36,8 @@ export interface Attributable {
   deadlineAtMs: number;
   /** Questions of the server's that wait for an answer; undefined when there never was one. */
   asks: Set<InboundRequest> | undefined;
+  /** When the last question was taken. */
+  askedAtMs: number;
   /** The server has asked something, or may have, because of it. */
   wasAsked: boolean;
 }
@@ -52,6 +54,9 @@ export interface AttributionParts<T extends Attributable> {
   /** A deadline may have come closer. */
   readonly deadlineMoved: (atMs: number) => void;
 }
+
+/** What one request asks at once comes within this time; who asked before it waits for the answer. */
+export const askTogetherMs = 250;
 
 export class Attribution<T extends Attributable> {
   /** Questions that were refused because nobody can tell whose they are. */
@@ -80,7 +85,8 @@ export class Attribution<T extends Attributable> {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
     // That somebody is done elsewhere may be told long after the call that sent them there has ended.
     if (isOfSession(method) || (isLate && !origin)) return undefined;
-    const cause = this.#causeOf(origin);
+    // A request that waits for an answer may still say something.
+    const cause = this.#causeOf(origin, undefined);
     return cause.kind === 'known' ? cause.owner.options.onServerNotification : undefined;
   }
 
@@ -98,9 +104,9 @@ export class Attribution<T extends Attributable> {
     if (asks) for (const request of [...asks]) this.#inbound.cancel(request.idText);
   }
 
-  /** It was given up, and the server may not have heard of that yet. */
-  gaveUp({ id, method, phase }: OutboundFrame): void {
-    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number);
+  /** It was given up, and the server may not have heard of that yet. `told`: how it does. */
+  gaveUp({ id, method, phase }: OutboundFrame, told: Told): void {
+    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number, told);
   }
 
   /** An answer came to what is no longer under way. */
@@ -109,7 +115,7 @@ export class Attribution<T extends Attributable> {
   }
 
   #takerOf(method: string, origin: OutboundFrame | undefined): Taker | readonly [number, string] {
-    const cause = this.#causeOf(origin);
+    const cause = this.#causeOf(origin, this.#isWaiting);
     if (cause.kind === 'known') {
       const { owner } = cause;
       owner.wasAsked = true;
@@ -127,6 +133,7 @@ export class Attribution<T extends Attributable> {
       take: (request) => {
         owner.asks ??= new Set();
         owner.asks.add(request);
+        owner.askedAtMs = this.#parts.clock.nowMs();
         this.#suspend(owner);
         take(request);
       },
@@ -158,8 +165,11 @@ export class Attribution<T extends Attributable> {
     });
   }
 
-  #causeOf(origin: OutboundFrame | undefined): Cause<T> {
+  readonly #isWaiting = ({ asks, askedAtMs }: T): boolean =>
+    asks !== undefined && asks.size > 0 && this.#parts.clock.nowMs() - askedAtMs > askTogetherMs;
+
+  #causeOf(origin: OutboundFrame | undefined, isWaiting: ((one: T) => boolean) | undefined): Cause<T> {
     const { underway, isShared } = this.#parts;
-    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared });
+    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared, isWaiting });
   }
 }
