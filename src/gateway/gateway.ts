@@ -190,7 +190,7 @@ class JoinedGateway implements Gateway {
     const [createMetrics, { healthz, Readiness }] = await Promise.all([parts.metrics(), parts.health()]);
     const metrics = createMetrics(host, { ingress: () => this.#figures() });
     const readiness = new Readiness(clock);
-    readiness.opened(host.firstSight());
+    readiness.opened(host.whenSeen());
     this.#ends.push(
       () => readiness.stopping(),
       () => metrics.close(),

@@ -32,7 +32,7 @@ import { Catalogue } from './catalogue.js';
 import { ConfiguredServers, type Reconfigured } from './configured-servers.js';
 import { Discovery } from './discovery.js';
 import { type Explanation, explain } from './explain.js';
-import { FirstSight } from './first-sight.js';
+import { FirstSight, type Sightings } from './first-sight.js';
 import { HistoryKeeper } from './history-keeper.js';
 import { type HostEventKind, type HostEventOf, HostEvents } from './host-events.js';
 import {
@@ -219,7 +219,7 @@ export class Host {
     this.#rules.configure(settings);
     await this.#connector.reapLeftovers();
     this.#configured.declare(settings.mcpServers);
-    this.#firstSight.begin([this.#discovery.seeStarting(), this.#learnUnseen()]);
+    this.#firstSight.begin(this.#discovery.seeStarting(), this.#learnUnseen());
   }
 
   /**
@@ -238,7 +238,7 @@ export class Host {
       const before = this.#servers.names();
       const applied = this.#configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
       this.#rulesChanged(before);
-      void this.#learnUnseen();
+      this.#learnUnseen();
       return applied;
     });
   }
@@ -426,9 +426,17 @@ export class Host {
     return this.#rules.revision;
   }
 
-  /** Resolves when every server was seen once, at the latest 5 s after this was first asked; undefined: no need to wait. */
-  firstSight(): Promise<void> | undefined {
-    return this.#firstSight.wait();
+  /**
+   * For who lists servers: resolves when these, or all, were seen once, at the latest 5 s after anybody first asked; undefined:
+   * no need to wait.
+   */
+  firstSight(servers?: readonly string[]): Promise<void> | undefined {
+    return this.#firstSight.wait(servers);
+  }
+
+  /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
+  whenSeen(): Promise<void> | undefined {
+    return this.#firstSight.whenSeen();
   }
 
   /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
@@ -501,8 +509,8 @@ export class Host {
     for (const server of servers) this.#knowledge.known.changed(server);
   }
 
-  #learnUnseen(): Promise<void> | undefined {
-    return this.#learnAtBoot ? this.#discovery.learnUnseen()?.catch(this.#onProblem) : undefined;
+  #learnUnseen(): Sightings {
+    return this.#learnAtBoot ? this.#discovery.learnUnseen() : new Map();
   }
 
   #observe(event: SupervisorEvent): void {

@@ -40,8 +40,8 @@ test('the methods of a host', () => {
       'close',
       'discover',
       'endInstance',
-      'firstSight',
       'explain',
+      'firstSight',
       'groups',
       'isAllowed',
       'known',
@@ -60,6 +60,6 @@ test('the methods of a host', () => {
       'setAllowlist',
       'spawn',
     ],
-    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'withBudget'],
+    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenSeen', 'withBudget'],
   ]);
 });

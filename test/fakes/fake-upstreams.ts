@@ -75,6 +75,7 @@ export class FakeUpstreams implements Upstreams {
   onRequest: (request: FakeRequest) => string | { readonly error: string } | Promise<string> = () => '{}';
   onSubscribe: (server: string, uri: string) => void | Promise<void> = () => {};
   sight: Promise<void> | undefined;
+  readonly sightsAsked: string[][] = [];
   rulesRevision = 0;
   #isAllowed: (principal: Principal, server: string, tool: string | undefined) => boolean = () => true;
   readonly #servers = new Map<string, KnownServer>();
@@ -134,7 +135,8 @@ export class FakeUpstreams implements Upstreams {
     return this.#isAllowed(principal, server, tool);
   }
 
-  firstSight(): Promise<void> | undefined {
+  firstSight(servers: readonly string[]): Promise<void> | undefined {
+    this.sightsAsked.push([...servers]);
     return this.sight;
   }
 
