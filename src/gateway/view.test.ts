@@ -37,9 +37,9 @@ describe('a view', () => {
   test('waits for the first sight of its own servers only', () => {
     const unseen = { tools: [], capabilities: null };
     const { upstreams, views, now } = make({ a: unseen, b: { tools: ['t'] }, c: unseen });
-    views.of({ kind: 'server', server: 'b' }, principal).sight();
-    views.of({ kind: 'server', server: 'c' }, principal).sight();
-    now().sight();
+    void views.of({ kind: 'server', server: 'b' }, principal).sight();
+    void views.of({ kind: 'server', server: 'c' }, principal).sight();
+    void now().sight();
     expect(upstreams.sightsAsked).toEqual([['c'], ['a', 'c']]);
   });
 

@@ -147,7 +147,7 @@ export class Host {
         this.#pins.forget(name);
         this.#throttle.forget(name);
       },
-      recall: (managed) => this.#catalogue.recall(managed),
+      recall: (managed, before) => this.#catalogue.recall(managed, before),
     });
     const serverOf = (name: string) => this.#servers.get(name);
     const findServer = (name: string) => this.#servers.find(name);
