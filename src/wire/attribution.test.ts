@@ -143,6 +143,66 @@ describe('a question of the server', () => {
   });
 });
 
+describe('a question that comes before anything was asked', () => {
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+  test('waits for the first request of the one client there is, and is its own from then on', async () => {
+    const { peer, clock, call, elicit, whom, answers, asked } = setUp({}, false);
+    elicit(undefined, 'q1');
+    elicit(undefined, 'q2');
+    void peer.request('tools/list', undefined, { deadlineAtMs: 10 * minute }).catch(() => {});
+    await settle();
+    clock.advance(4_999);
+    expect([whom(), answers(), peer.asks]).toEqual([[], [], 2]);
+    const stop = new AbortController();
+    call('ann', { signal: stop.signal });
+    await settle();
+    call('new');
+    expect(whom()).toEqual(['ann', 'ann']);
+    asked[0]?.[1].respond('{}');
+    clock.advance(5_000);
+    expect(answers()).toEqual([{ jsonrpc: '2.0', id: 'q1', result: {} }]);
+    stop.abort();
+    expect([peer.asks, asked[1]?.[1].signal.aborted]).toEqual([0, true]);
+  });
+
+  test('is refused after five seconds, when its client cannot be asked, and when there are too many', async () => {
+    const { clock, call, elicit, answers, whom } = setUp({}, false);
+    for (let i = 0; i < 17; i++) elicit(undefined, i);
+    const refusal = { code: -32601, message: 'this client does not offer elicitation/create' };
+    expect(answers()).toEqual([{ jsonrpc: '2.0', id: 16, error: refusal }]);
+    clock.advance(5_000);
+    expect(answers().length).toBe(17);
+    elicit(undefined, 'q');
+    call('ann', { onServerRequest: undefined });
+    await settle();
+    expect([errorOf(answers().at(-1)).message, whom()]).toEqual([
+      'the client cannot be asked for elicitation/create',
+      [],
+    ]);
+    expect(clock.pendingTimers).toBe(1);
+  });
+
+  test('ends with the connection, or when the server takes it back', async () => {
+    const { clock, channel, peer, call, elicit, whom } = setUp({}, false);
+    elicit(undefined, 'q1');
+    channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'q1' } });
+    call('ann');
+    await settle();
+    expect([whom(), peer.asks]).toEqual([[], 0]);
+    const other = setUp({}, false);
+    other.elicit();
+    await other.peer.close();
+    expect([other.clock.pendingTimers, clock.pendingTimers]).toEqual([0, 1]);
+  });
+
+  test('is refused at once where several share the server', () => {
+    const { elicit, answers } = setUp();
+    elicit();
+    expect(errorOf(answers()[0]).code).toBe(-32601);
+  });
+});
+
 describe('a request that was given up', () => {
   const abandoned = () => {
     const world = setUp();

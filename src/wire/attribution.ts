@@ -3,17 +3,18 @@
  * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
  *
  * Invariants: a question reaches the one request that is surely behind it, or whoever handles the connection as a whole, or
- * nobody; when a request ends, its questions end; while one is open the server is not silent, it waits for us.
+ * nobody (where all requests are of one client, the first that comes will do); when a request ends, its questions end; while one is open the server is not silent, it waits for us.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
 import type { OutboundFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
 import { Ghosts, type Told } from './ghosts.js';
+import { HeldAsks, heldAsksMax } from './held-asks.js';
 import type { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests, type Taker } from './inbound-requests.js';
-import { NOTIFICATION } from './rpc-codes.js';
+import { NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
 export interface DeadlineExtension {
@@ -64,11 +65,16 @@ export class Attribution<T extends Attributable> {
   readonly #parts: AttributionParts<T>;
   readonly #inbound: InboundRequests;
   readonly #ghosts: Ghosts;
+  /** Of one client's server only. */
+  readonly #held: HeldAsks<T>;
 
   constructor(parts: AttributionParts<T>) {
     this.#parts = parts;
     this.#inbound = new InboundRequests(parts.send, parts.handlerError);
     this.#ghosts = new Ghosts(parts.clock);
+    this.#held = new HeldAsks(parts.clock, (request) =>
+      request.refuse(...refusalFor({ kind: 'none' }, request.method)),
+    );
   }
 
   /** Questions of the server's that wait for our answer. */
@@ -78,6 +84,15 @@ export class Attribution<T extends Attributable> {
 
   asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
     this.#inbound.receive(envelope, origin?.id, ({ method }) => this.#takerOf(method, origin));
+  }
+
+  /** A request of ours is on its way: it is what the server waited for, if it asked before anybody had asked it anything. */
+  sent(owner: T): void {
+    if (this.#held.size === 0 || !mayCause(owner.frame.method)) return;
+    // In a tick of its own: whoever sends it may not be prepared to be asked yet.
+    queueMicrotask(() => {
+      if (this.#parts.underway.get(owner.frame.id as number) === owner) this.#held.giveAll(owner);
+    });
   }
 
   /** Who is told of it, if that is certain. */
@@ -124,6 +139,7 @@ export class Attribution<T extends Attributable> {
     } else if (cause.kind === 'unclear') this.#suspectAll();
     const { handlers } = this.#parts;
     if (handlers.request) return { take: (request) => handlers.request?.(request) };
+    if (cause.kind === 'none' && !this.#parts.isShared && this.#held.size < heldAsksMax) return this.#takerLater();
     if (cause.kind === 'unclear') this.ambiguous++;
     return refusalFor(cause, method);
   }
@@ -140,6 +156,30 @@ export class Attribution<T extends Attributable> {
       over: (request) => {
         owner.asks?.delete(request);
         if (owner.asks?.size === 0) this.#resume(owner);
+      },
+    };
+  }
+
+  /** Nobody yet; once there is somebody, it is as if that one had been there from the start. */
+  #takerLater(): Taker {
+    let taker: Taker | undefined;
+    return {
+      take: (request) =>
+        this.#held.hold(request, (owner) => {
+          owner.wasAsked = true;
+          const { onServerRequest } = owner.options;
+          if (!onServerRequest) return request.refuse(...refusalFor({ kind: 'known', owner }, request.method));
+          taker = this.#takerFor(owner, onServerRequest);
+          try {
+            taker.take(request);
+          } catch (error) {
+            request.refuse(RPC.internalError, 'the request could not be handled');
+            this.#parts.handlerError(error);
+          }
+        }),
+      over: (request) => {
+        this.#held.drop(request);
+        taker?.over?.(request);
       },
     };
   }

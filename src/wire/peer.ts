@@ -178,6 +178,7 @@ export class Peer implements ChannelListener {
     }
     if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
     this.#deadlines.add(pending.deadlineAtMs);
+    this.#attribution.sent(pending);
   }
 
   /** Best effort: a notification that cannot be written is lost, as the protocol allows. */

@@ -206,6 +206,14 @@ describe('with an instance for each client', () => {
     expect(prompt.bytes.toString()).toContain('bob');
   });
 
+  test('what it asks right after the handshake reaches the client that it was started for', async () => {
+    await start({ isolation: 'per-client' });
+    const someone = ann();
+    expect(textOf(await someone.call('roots'))).toContain('"ann"');
+    expect(someone.asked).toEqual(['roots/list']);
+    expect(textOf(await host.call('a', 'roots'))).toBe('refused -32601: this client does not offer roots/list');
+  });
+
   test('an instance goes with its client, and all go with the server', async () => {
     await start({ isolation: 'per-client' });
     const isAlive = (pid: string) => {
