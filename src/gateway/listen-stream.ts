@@ -98,11 +98,11 @@ export class ListenStream {
       await viewNow().sight();
       const server = viewNow().serverOfUri(uri);
       if (server === undefined) return false;
-      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, (params) =>
+      const updated = (params: Buffer) =>
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
           spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]),
-        ),
-      );
+        );
+      const release = await this.#parts.upstreams.subscribe(server, uri, client.principal, updated, client.id);
       if (this.#isOver) release();
       else this.#releases.push(release);
       return true;

@@ -18,6 +18,7 @@ describe('a legacy session', () => {
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
     expect(gateway.upstreams.subscribers.get('fs file:///a')?.size).toBe(1);
+    expect(gateway.upstreams.subscribedFrom).toEqual([client.id]);
     gateway.upstreams.update('fs', 'file:///a', '{"uri":"file:///a","v":1.0}');
     expect(session.heard).toEqual([
       { method: 'notifications/resources/updated', params: '{"uri":"file:///a","v":1.0}' },
@@ -125,7 +126,7 @@ describe('a modern stream', () => {
       { method: 'notifications/resources/updated', params: `{${meta},"uri":"file:///a"}` },
       { method: 'notifications/tools/list_changed', params: `{${meta}}` },
     ]);
-    expect(stream.ends).toBe(0);
+    expect([stream.ends, gateway.upstreams.subscribedFrom]).toEqual([0, [modern.id]]);
     stream.abort();
     expect(gateway.upstreams.subscribers.size).toBe(0);
     expect(stream.ends).toBe(0);

@@ -67,7 +67,7 @@ export class Subscriptions {
     const held: Held = { release: undefined };
     entry.uris.set(uri, held);
     const updated = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, ownParams(params));
-    this.#parts.upstreams.subscribe(server, uri, client.principal, updated).then(
+    this.#parts.upstreams.subscribe(server, uri, client.principal, updated, client.id).then(
       (release) => {
         // Taken back, or the session is over.
         if (entry.uris.get(uri) !== held) release();

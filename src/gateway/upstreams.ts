@@ -28,7 +28,13 @@ export interface Upstreams {
   request(server: string, method: string, params: JsonText | undefined, options: HostRequestOptions): Promise<Answer>;
   read(server: string, uri: string, options: ListOptions): Promise<ResourceResult>;
   /** Holds the server open and tells of each update of the resource until it is given back, over restarts of the server too. */
-  subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void>;
+  subscribe(
+    server: string,
+    uri: string,
+    principal: Principal,
+    updated: (params: Buffer) => void,
+    instance: string,
+  ): Promise<() => void>;
   /** Facts or a list of a server, its state, or what is pinned changed; the new ones can be asked for. Returns what ends it. */
   onKnownChanged(listener: (server: string) => void): () => void;
   /** A client is gone: nothing of its own instances is left to run. */

@@ -128,16 +128,18 @@ export class Host {
       connector: this.#connector,
       events: this.#events.supervisors,
       reading: (name) => this.#catalogue.reading(name),
-      heard: (name, method, params) => {
+      heard: (name, method, params, instance) => {
         this.#catalogue.heard(name, method, params);
-        if (method === NOTIFICATION.resourceUpdated) this.#knowledge.subscriptions.updated(name, params);
+        if (method === NOTIFICATION.resourceUpdated) this.#knowledge.subscriptions.updated(instance ?? name, params);
       },
       opened: (name, session, announce) => this.#knowledge.runs.opened(name, session, announce),
+      openedOf: (instance, session) => this.#knowledge.runs.openedOf(instance, session),
       onProblem,
       authProvider: options.authProvider,
       histories: this.#histories,
     });
-    this.#instances = new Instances({ clock, supervise, onProblem });
+    const isSubscribed = (key: string) => this.#knowledge.subscriptions.uris(key).length > 0;
+    this.#instances = new Instances({ clock, supervise, isSubscribed, onProblem });
     this.#servers = new Servers({
       clock,
       supervise,
@@ -157,6 +159,7 @@ export class Host {
     this.#knowledge = new Knowledge({
       clock,
       servers: this.#servers,
+      targetOf: this.#instances.targetOf,
       pins: this.#pins,
       manifests: this.#state?.manifests,
       reads: {
@@ -439,9 +442,18 @@ export class Host {
     return this.#firstSight.whenSeen();
   }
 
-  /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
-  subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void> {
-    return this.#knowledge.subscriptions.subscribe(server, uri, principal, updated);
+  /**
+   * Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called.
+   * `instance`: the client, as in calls, where each has a process of its own.
+   */
+  subscribe(
+    server: string,
+    uri: string,
+    principal: Principal,
+    updated: (params: Buffer) => void,
+    instance?: string,
+  ): Promise<() => void> {
+    return this.#knowledge.subscriptions.subscribe(server, uri, principal, updated, instance);
   }
 
   /** Servers by group, as configured. */

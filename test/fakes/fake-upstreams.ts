@@ -76,6 +76,8 @@ export class FakeUpstreams implements Upstreams {
   onSubscribe: (server: string, uri: string) => void | Promise<void> = () => {};
   sight: Promise<void> | undefined;
   readonly sightsAsked: string[][] = [];
+  /** Who subscribed, each time. */
+  readonly subscribedFrom: string[] = [];
   rulesRevision = 0;
   #isAllowed: (principal: Principal, server: string, tool: string | undefined) => boolean = () => true;
   readonly #servers = new Map<string, KnownServer>();
@@ -167,7 +169,14 @@ export class FakeUpstreams implements Upstreams {
     return Promise.reject(new HostError('invalid_request', 'the fake reads through request'));
   }
 
-  async subscribe(server: string, uri: string, _principal: Principal, updated: (params: Buffer) => void) {
+  async subscribe(
+    server: string,
+    uri: string,
+    _principal: Principal,
+    updated: (params: Buffer) => void,
+    instance: string,
+  ) {
+    this.subscribedFrom.push(instance);
     await this.onSubscribe(server, uri);
     const key = `${server} ${uri}`;
     const all = this.subscribers.get(key) ?? new Set();
