@@ -23,7 +23,6 @@ import { type ServerCard, ServerCards } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
@@ -53,6 +52,7 @@ import {
 import { HostRules } from './host-rules.js';
 import { Instances } from './instances.js';
 import { Knowledge } from './knowledge.js';
+import { LastWords } from './last-words.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
 import { type EraAnswer, Requester } from './requester.js';
@@ -89,6 +89,7 @@ export class Host {
   readonly #caller: Caller;
   readonly #requester: Requester;
   readonly #onProblem: (error: unknown) => void;
+  readonly #lastWords = new LastWords();
   readonly #alive = new KeepAlive();
   readonly #rules = new HostRules((server) => this.#servers.find(server)?.definition.tools);
   /** Readings of the configuration, one after the other. */
@@ -134,6 +135,7 @@ export class Host {
       },
       opened: (name, session, announce) => this.#knowledge.runs.opened(name, session, announce),
       openedOf: (instance, session) => this.#knowledge.runs.openedOf(instance, session),
+      onChannel: (name, channel) => this.#lastWords.opened(name, channel),
       onProblem,
       authProvider: options.authProvider,
       histories: this.#histories,
@@ -148,6 +150,7 @@ export class Host {
         this.#forget(name);
         this.#pins.forget(name);
         this.#throttle.forget(name);
+        this.#lastWords.forget(name);
       },
       recall: (managed, before) => this.#catalogue.recall(managed, before),
     });
@@ -337,10 +340,12 @@ export class Host {
     });
   }
 
-  /** The end of what the process of a server wrote to stderr, redacted and neutralised; undefined without a process. */
+  /**
+   * The end of what the process of a server wrote to stderr, redacted and neutralised; that of the last one until the next has
+   * written something. Undefined when it never had a process.
+   */
   stderr(server: string, maxBytes?: number): string | undefined {
-    const channel = this.#servers.get(server).supervisor.current?.connection.channel;
-    return channel instanceof StdioChannel ? channel.describe().stderrTail(maxBytes) : undefined;
+    return this.#lastWords.of(this.#servers.get(server).definition.name, maxBytes);
   }
 
   /** Holds a server open until it is given back. */

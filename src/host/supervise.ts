@@ -22,6 +22,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
 import { fingerprintOf } from './managed-server.js';
@@ -40,6 +41,8 @@ export interface SuperviseParts {
   readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
   /** The same for the instance of a client. */
   readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  /** A process of the shared server was started, whatever comes of it. */
+  readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
   /** For servers over HTTP; without one, what the definition says is all there is. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
@@ -165,6 +168,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
     signal: limits.signal,
     isShared: instance === undefined,
+    ...(instance === undefined ? { onChannel: (channel: Channel) => parts.onChannel(name, channel) } : {}),
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
       closed: (error) => {
