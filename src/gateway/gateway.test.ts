@@ -66,7 +66,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     version: '1',
     ...changes,
   };
-  const host = { firstSight: () => undefined } as Host;
+  const host = { whenSeen: () => undefined } as Host;
   const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts });
   return { gateway, log, http, stdio };
 }

@@ -206,7 +206,7 @@ class JoinedGateway implements Gateway {
     const createMetrics = await parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures() });
     const readiness = new parts.Readiness(clock);
-    readiness.opened(host.firstSight());
+    readiness.opened(host.whenSeen());
     this.#ends.push(
       () => readiness.stopping(),
       () => metrics.close(),

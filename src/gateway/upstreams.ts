@@ -21,8 +21,8 @@ export interface Upstreams {
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
   /** Counts up when guards or roles change: whatever was filtered before is to be filtered anew. */
   readonly rulesRevision: number;
-  /** Resolves when every server was seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
-  firstSight(): Promise<void> | undefined;
+  /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
+  firstSight(servers: readonly string[]): Promise<void> | undefined;
   call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult>;
   /** Guarded, counted and bounded as a call is. What the server answers is an answer, errors too; a HostError is thrown when none came. */
   request(
@@ -33,7 +33,13 @@ export interface Upstreams {
   ): Promise<EraAnswer>;
   read(server: string, uri: string, options: ListOptions): Promise<ResourceResult>;
   /** Holds the server open and tells of each update of the resource until it is given back, over restarts of the server too. */
-  subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void>;
+  subscribe(
+    server: string,
+    uri: string,
+    principal: Principal,
+    updated: (params: Buffer) => void,
+    instance: string,
+  ): Promise<() => void>;
   /** Facts or a list of a server, its state, or what is pinned changed; the new ones can be asked for. Returns what ends it. */
   onKnownChanged(listener: (server: string) => void): () => void;
   /** A client is gone: nothing of its own instances is left to run. */

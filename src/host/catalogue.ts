@@ -177,10 +177,10 @@ export class Catalogue {
     this.#cache.dropAll();
   }
 
-  /** What was known of a server of this very definition when it last ran, so that it can be described without being started. */
-  recall(managed: ManagedServer): void {
+  /** What was known of the server when it last ran, so that it can be described without being started. */
+  recall(managed: ManagedServer, before?: ManagedServer): void {
     const { name } = managed.definition;
-    managed.learn(this.#parts.known.recall(managed), this.#isApproved(name));
+    managed.learn(this.#parts.known.recall(managed, before), this.#isApproved(name));
   }
 
   /** The same tools, judged anew: a pin was approved. */

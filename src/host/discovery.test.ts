@@ -263,6 +263,26 @@ describe('servers that were never seen', () => {
     ...more,
   });
 
+  const all = (sightings: ReadonlyMap<string, Promise<void>>) => Promise.all(sightings.values());
+
+  test('that hang keep the others from being learnt for three seconds, and no longer', async () => {
+    const started: string[] = [];
+    const hanging = (name: string) =>
+      registered(() => {
+        started.push(name);
+        return new Promise<void>(() => {});
+      });
+    const quick = (name: string) => registered(async () => started.push(name));
+    const fakes = { a: hanging('a'), b: hanging('b'), c: quick('c'), d: hanging('d'), e: quick('e') };
+    const { discovery, clock, counts } = open(fakes);
+    const sightings = discovery.learnUnseen();
+    await clock.advanceAsync(2_999);
+    expect(started).toEqual(['a', 'b']);
+    await clock.advanceAsync(1);
+    await Promise.all(['c', 'e'].map((name) => sightings.get(name)));
+    expect([started, counts.held]).toEqual([['a', 'b', 'c', 'd', 'e'], 3]);
+  });
+
   test('are started two at a time, and each is given back at once', async () => {
     const ready: (() => void)[] = [];
     const acquire = () => new Promise<void>((resolve) => ready.push(resolve));
@@ -272,7 +292,7 @@ describe('servers that were never seen', () => {
       known: registered(acquire, { tools: ['t'] }),
       running: { acquire },
     });
-    const learning = discovery.learnUnseen();
+    const learning = all(discovery.learnUnseen());
     for (let started = 2; started <= 6; started++) {
       await settle();
       expect([ready.length, counts.held]).toEqual([Math.min(started, 5), Math.min(2, 7 - started)]);
@@ -290,7 +310,7 @@ describe('servers that were never seen', () => {
       slow: registered(() => (++tries < 4 ? Promise.reject(reconnecting) : Promise.resolve())),
       stopped: registered(() => Promise.reject(stopped)),
     });
-    await discovery.learnUnseen();
+    await all(discovery.learnUnseen());
     expect([tries, problems, counts.held]).toEqual([4, [parked], 0]);
   });
 
@@ -301,7 +321,7 @@ describe('servers that were never seen', () => {
         throw new HostError('reconnecting', 'not yet');
       }),
     });
-    await discovery.learnUnseen();
+    await all(discovery.learnUnseen());
     expect([problems.length, clock.nowMs()]).toEqual([1, 30_000]);
   });
 });

@@ -7,6 +7,7 @@
  * place; a server that rests is not started unless that was asked for, and one that was stopped never is.
  */
 import type { Clock } from '../kernel/clock.js';
+import { deferred } from '../kernel/deferred.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ListedItem } from '../session/lists.js';
@@ -14,6 +15,7 @@ import { isCardSource, type ServerCard, type ServerCards } from '../session/serv
 import { memberText } from '../wire/json-members.js';
 import type { Catalogue } from './catalogue.js';
 import { waitMs } from './deadline.js';
+import type { Sightings } from './first-sight.js';
 import { type Discovered, type DiscoverOptions, embedder } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 
@@ -41,6 +43,8 @@ const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
 /** Servers that are started at the same time only to learn their tools. */
 const learnAtOnceMax = 2;
+/** One that takes longer goes on, but no longer keeps the next one waiting; how many start at once the gate for starts bounds. */
+const learnPlaceMs = 3_000;
 
 export class Discovery {
   readonly #parts: DiscoveryParts;
@@ -77,18 +81,30 @@ export class Discovery {
   }
 
   /**
-   * Starts each server of which nothing is known, once and a few at a time, and gives it back when its lists are known.
-   * Undefined when there is none.
+   * Starts each server of which nothing is known, once and a few at a time, and gives it back when its lists are known. By
+   * server, when it was seen or could not be.
    */
-  learnUnseen(): Promise<void> | undefined {
-    const unseen = this.#unseen('registered');
-    return unseen.length === 0 ? undefined : eachOf(unseen, learnAtOnceMax, (name) => this.#learn(name));
+  learnUnseen(): Sightings {
+    const seen = new Map(this.#unseen('registered').map((name) => [name, deferred()]));
+    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) => this.#placed(this.#learn(name).finally(resolve)));
+    return new Map([...seen].map(([name, { promise }]) => [name, promise]));
   }
 
-  /** Resolves when those that are being started anyway, and of which nothing is known, were seen or could not be. */
-  seeStarting(): Promise<void> | undefined {
-    const starting = this.#unseen('connecting');
-    return starting.length === 0 ? undefined : eachOf(starting, starting.length, (name) => this.#see(name));
+  /** Those that are being started anyway, and of which nothing is known: when each was seen or could not be. */
+  seeStarting(): Sightings {
+    return new Map(this.#unseen('connecting').map((name) => [name, this.#see(name)]));
+  }
+
+  /** Resolves when that is over, or has taken so long that others are let past. */
+  #placed(learning: Promise<void>): Promise<void> {
+    const { clock, onProblem } = this.#parts;
+    return new Promise((resolve) => {
+      const cancel = clock.at(clock.nowMs() + learnPlaceMs, resolve);
+      void learning.catch(onProblem).finally(() => {
+        cancel();
+        resolve();
+      });
+    });
   }
 
   #unseen(state: 'registered' | 'connecting'): string[] {

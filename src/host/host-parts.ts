@@ -27,6 +27,7 @@ import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances } from './instances.js';
 import { Knowledge } from './knowledge.js';
+import { LastWords } from './last-words.js';
 import { pinsByOrigin } from './pin-origin.js';
 import { quietly } from './problems.js';
 import { Requester } from './requester.js';
@@ -53,6 +54,7 @@ export interface HostParts {
   readonly knowledge: Knowledge;
   readonly configured: ConfiguredServers;
   readonly firstSight: FirstSight;
+  readonly lastWords: LastWords;
   readonly discovery: Discovery;
   readonly caller: Caller;
   readonly requester: Requester;
@@ -67,6 +69,7 @@ export function createHostParts(options: HostOptions): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
   const alive = new KeepAlive();
+  const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
   const connector = new Connector({
     client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
@@ -105,16 +108,19 @@ export function createHostParts(options: HostOptions): HostParts {
     connector,
     events: events.supervisors,
     reading: (name) => catalogue.reading(name),
-    heard: (name, method, params) => {
+    heard: (name, method, params, instance) => {
       catalogue.heard(name, method, params);
-      if (method === NOTIFICATION.resourceUpdated) knowledge.subscriptions.updated(name, params);
+      if (method === NOTIFICATION.resourceUpdated) knowledge.subscriptions.updated(instance ?? name, params);
     },
     opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
+    openedOf: (instance, session) => knowledge.runs.openedOf(instance, session),
+    onChannel: (name, channel) => lastWords.opened(name, channel),
     onProblem,
     authProvider: options.authProvider,
     histories,
   });
-  const instances = new Instances({ clock, supervise, onProblem });
+  const isSubscribed = (key: string) => knowledge.subscriptions.uris(key).length > 0;
+  const instances = new Instances({ clock, supervise, isSubscribed, onProblem });
   const forget = (server: string): void => {
     cache.drop(server);
     catalogue.drop(server);
@@ -129,14 +135,16 @@ export function createHostParts(options: HostOptions): HostParts {
       forget(name);
       pins.forget(name);
       throttle.forget(name);
+      lastWords.forget(name);
     },
-    recall: (managed) => catalogue.recall(managed),
+    recall: (managed, before) => catalogue.recall(managed, before),
   });
   const serverOf = (name: string) => servers.get(name);
   const findServer = (name: string) => servers.find(name);
   const knowledge = new Knowledge({
     clock,
     servers,
+    targetOf: instances.targetOf,
     pins,
     manifests: state?.manifests,
     reads: {
@@ -181,7 +189,7 @@ export function createHostParts(options: HostOptions): HostParts {
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
-    ...{ catalogue, knowledge, discovery, caller, alive, onProblem, forget },
+    ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget },
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),

@@ -15,12 +15,12 @@ import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
-import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { JsonText } from '../wire/frame.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
 import { explainNow } from './explain-now.js';
+import type { Sightings } from './first-sight.js';
 import type { HostEventKind, HostEventOf } from './host-events.js';
 import {
   type Discovered,
@@ -66,7 +66,7 @@ export class Host {
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
     this.#parts.configured.declare(settings.mcpServers);
-    this.#parts.firstSight.begin([this.#parts.discovery.seeStarting(), this.#learnUnseen()]);
+    this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
 
   /**
@@ -85,7 +85,7 @@ export class Host {
       const before = this.#parts.servers.names();
       const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
       this.#rulesChanged(before);
-      void this.#learnUnseen();
+      this.#learnUnseen();
       return applied;
     });
   }
@@ -160,10 +160,12 @@ export class Host {
     return explainNow(this.#parts, server, tool, principal);
   }
 
-  /** The end of what the process of a server wrote to stderr, redacted and neutralised; undefined without a process. */
+  /**
+   * The end of what the process of a server wrote to stderr, redacted and neutralised; that of the last one until the next has
+   * written something. Undefined when it never had a process.
+   */
   stderr(server: string, maxBytes?: number): string | undefined {
-    const channel = this.#parts.servers.get(server).supervisor.current?.connection.channel;
-    return channel instanceof StdioChannel ? channel.describe().stderrTail(maxBytes) : undefined;
+    return this.#parts.lastWords.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
   /** Holds a server open until it is given back. */
@@ -254,14 +256,31 @@ export class Host {
     return this.#parts.rules.revision;
   }
 
-  /** Resolves when every server was seen once, at the latest 5 s after this was first asked; undefined: no need to wait. */
-  firstSight(): Promise<void> | undefined {
-    return this.#parts.firstSight.wait();
+  /**
+   * For who lists servers: resolves when these, or all, were seen once, at the latest 5 s after anybody first asked; undefined:
+   * no need to wait.
+   */
+  firstSight(servers?: readonly string[]): Promise<void> | undefined {
+    return this.#parts.firstSight.wait(servers);
   }
 
-  /** Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called. */
-  subscribe(server: string, uri: string, principal: Principal, updated: (params: Buffer) => void): Promise<() => void> {
-    return this.#parts.knowledge.subscriptions.subscribe(server, uri, principal, updated);
+  /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
+  whenSeen(): Promise<void> | undefined {
+    return this.#parts.firstSight.whenSeen();
+  }
+
+  /**
+   * Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called.
+   * `instance`: the client, as in calls, where each has a process of its own.
+   */
+  subscribe(
+    server: string,
+    uri: string,
+    principal: Principal,
+    updated: (params: Buffer) => void,
+    instance?: string,
+  ): Promise<() => void> {
+    return this.#parts.knowledge.subscriptions.subscribe(server, uri, principal, updated, instance);
   }
 
   /** Servers by group, as configured. */
@@ -314,8 +333,8 @@ export class Host {
     for (const server of servers) this.#parts.knowledge.known.changed(server);
   }
 
-  #learnUnseen(): Promise<void> | undefined {
-    return this.#learnAtBoot ? this.#parts.discovery.learnUnseen()?.catch(this.#parts.onProblem) : undefined;
+  #learnUnseen(): Sightings {
+    return this.#learnAtBoot ? this.#parts.discovery.learnUnseen() : new Map();
   }
 }
 

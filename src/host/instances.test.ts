@@ -32,7 +32,7 @@ function setUp(entry: Record<string, unknown> = {}) {
     });
     return { supervisor, auth: undefined, unlisten: undefined };
   };
-  const instances = new Instances({ clock, supervise, onProblem: () => {} });
+  const instances = new Instances({ clock, supervise, isSubscribed: () => false, onProblem: () => {} });
   const baseOf = (name: string) => managedSession(name, {}, clock, { isolation: 'per-client', ...entry });
   const base = baseOf('a');
   const use = async (client: string, of = base) => {

@@ -21,9 +21,14 @@ import type { Supervise, Supervised } from './supervise.js';
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
+/** By which an instance is known. */
+export const instanceKey = (server: string, client: string): string => jointKey(server, client);
+
 export interface InstancesParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
+  /** Whether the client of the instance with this key wants to hear of resources. */
+  readonly isSubscribed: (key: string) => boolean;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -108,7 +113,7 @@ export class Instances {
 
   #of(base: ManagedServer, client: string): Instance {
     const { name } = base.definition;
-    const key = jointKey(name, client);
+    const key = instanceKey(name, client);
     const known = this.#byKey.get(key);
     if (known) return known;
     // What an operator stopped or switched off is so for everybody.
@@ -123,7 +128,7 @@ export class Instances {
     const { keepAliveMs } = definition;
     this.#uses.register({ name: key, spec: definition, isLazy: true, keepAliveMs, card: undefined });
     const onEvent = (event: SupervisorEvent) => this.#observe(key, event);
-    const supervised = this.#parts.supervise(definition, undefined, { auth: base.auth, onEvent });
+    const supervised = this.#parts.supervise(definition, undefined, { key, auth: base.auth, onEvent });
     const instance = new Instance(base, client, supervised, this.#uses.callHold(key));
     this.#byKey.set(key, instance);
     return instance;
@@ -143,7 +148,18 @@ export class Instances {
     if (event.to === 'ready') this.#uses.opened(key);
     else if (event.to !== 'suspect') this.#uses.closed(key);
     // One that rests is as good as one that is not there; one that failed is kept, with what is held against it.
-    if (event.to === 'registered' && this.#uses.held(key).call === 0) this.#end(key);
+    if (event.to !== 'registered') return;
+    if (this.#uses.held(key).call === 0) this.#end(key);
+    else if (this.#parts.isSubscribed(key)) this.#begin(key);
+  }
+
+  /** It came to rest, and its client still wants to hear of its resources. */
+  #begin(key: string): void {
+    // In a tick of its own: it has not settled yet.
+    queueMicrotask(() => {
+      const supervisor = this.#byKey.get(key)?.supervisor;
+      if (supervisor?.snapshot().state === 'registered') supervisor.begin();
+    });
   }
 
   #end(key: string): void {

@@ -5,15 +5,18 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import type { Pins } from '../policy/pins.js';
+import type { TargetOf } from './call-target.js';
 import { KnownServers } from './known-servers.js';
 import type { Manifests } from './manifests-table.js';
 import { ServerRuns } from './server-runs.js';
 import type { Servers } from './servers.js';
+import { placesOf } from './subscription-places.js';
 import { Subscriptions, type SubscriptionsParts } from './subscriptions.js';
 
 export interface KnowledgeParts {
   readonly clock: Clock;
   readonly servers: Servers;
+  readonly targetOf: TargetOf;
   readonly pins: Pins;
   readonly manifests: Manifests | undefined;
   readonly reads: Pick<SubscriptionsParts, 'chargeRead' | 'mayRead'>;
@@ -26,15 +29,12 @@ export class Knowledge {
   readonly runs: ServerRuns;
   readonly subscriptions: Subscriptions;
 
-  constructor({ clock, servers, pins, manifests, reads, clean, onProblem }: KnowledgeParts) {
+  constructor({ clock, servers, targetOf, pins, manifests, reads, clean, onProblem }: KnowledgeParts) {
     const findServer = (name: string) => servers.find(name);
     this.known = new KnownServers({ findServer, pins, manifests, onProblem });
     this.subscriptions = new Subscriptions({
       ...reads,
-      lease: (server) => servers.registry.lease(server),
-      ready: (server) => servers.ready(server),
-      findServer,
-      runOf: (managed) => this.runs.of(managed),
+      placeOf: placesOf({ clock, servers, targetOf, runOf: (target) => this.runs.of(target) }),
       onProblem,
     });
     const uris = (server: string) => this.subscriptions.uris(server);

@@ -12,7 +12,7 @@ import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList, KnownServer } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
-import { type Manifests, noManifest } from './manifests-table.js';
+import { type Manifest, type Manifests, noManifest } from './manifests-table.js';
 import { quietly } from './problems.js';
 
 export interface KnownParts {
@@ -91,10 +91,13 @@ export class KnownServers {
 
   // --- what is learnt
 
-  /** What was known of a server of this very definition when it last ran; returns its tools. */
-  recall(managed: ManagedServer): readonly ListedItem[] {
+  /**
+   * What was known of the same program or address when it last ran under this name, however it was configured; returns its
+   * tools. `before`: the one in whose place it is put. What is shown stays until the new one has said what it offers.
+   */
+  recall(managed: ManagedServer, before?: ManagedServer): readonly ListedItem[] {
     const { name } = managed.definition;
-    const { facts, lists } = this.#load(managed);
+    const { facts, lists } = this.#carried(managed, before) ?? this.#load(managed);
     const revision = ++this.#revisions;
     // Of many servers at rest nothing is known: they take no room here.
     if (facts || lists.size > 0)
@@ -145,13 +148,13 @@ export class KnownServers {
    * no fault of the server: it is known here all the same.
    */
   keep(managed: ManagedServer): void {
-    const { definition, fingerprint } = managed;
+    const { definition, origin } = managed;
     const record = this.#records.get(managed);
     // Of one that was replaced meanwhile nothing is kept: its name is another's.
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
     try {
-      this.#parts.manifests?.save(definition.name, fingerprint, record);
+      this.#parts.manifests?.save(definition.name, origin, record);
     } catch (error) {
       this.#parts.onProblem(error);
     }
@@ -226,9 +229,13 @@ export class KnownServers {
     }
   }
 
-  #load({ definition, fingerprint }: ManagedServer) {
+  #carried({ origin }: ManagedServer, before: ManagedServer | undefined): Manifest | undefined {
+    return before?.origin === origin ? this.#records.get(before) : undefined;
+  }
+
+  #load({ definition, origin }: ManagedServer): Manifest {
     try {
-      return this.#parts.manifests?.load(definition.name, fingerprint) ?? noManifest;
+      return this.#parts.manifests?.load(definition.name, origin) ?? noManifest;
     } catch (error) {
       // What is not known is read again.
       this.#parts.onProblem(error);

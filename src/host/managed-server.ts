@@ -13,6 +13,7 @@ import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
+import { originOf } from './pin-origin.js';
 import { toolTraits } from './tool-traits.js';
 
 export class ManagedServer {
@@ -22,6 +23,8 @@ export class ManagedServer {
   readonly auth: AuthRecovery | undefined;
   /** Changes with everything that could make an old answer wrong. */
   readonly fingerprint: string;
+  /** What it is: another definition of the same is taken to list the same until it was asked. */
+  readonly origin: string;
   readonly #hold: CallHold;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
@@ -48,6 +51,7 @@ export class ManagedServer {
     this.auth = auth;
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
+    this.origin = originOf(definition.spec);
     this.#onCircuit = onCircuit;
     this.#clock = clock;
   }

@@ -21,12 +21,12 @@ export interface Manifest {
 }
 
 export interface Manifests {
-  /** Of a server of this very definition. */
-  load(server: string, fingerprint: string): Manifest;
-  save(server: string, fingerprint: string, manifest: Manifest): void;
+  /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
+  load(server: string, origin: string): Manifest;
+  save(server: string, origin: string, manifest: Manifest): void;
 }
 
-/** The column is called after what it held first: the tools alone. */
+/** The columns are called after what they held first: a hash of the whole definition, and the tools alone. */
 export const manifestsSchema =
   'CREATE TABLE IF NOT EXISTS manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);';
 
@@ -43,12 +43,12 @@ export function manifestsTable(database: Database.Database): Manifests {
     'DELETE FROM manifests WHERE rowid IN (SELECT rowid FROM manifests ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
   return {
-    load(server, fingerprint) {
+    load(server, origin) {
       if (!names.mayHave(server)) return noManifest;
-      const row = read.get(server, fingerprint) as { tools: string } | undefined;
+      const row = read.get(server, origin) as { tools: string } | undefined;
       return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
     },
-    save(server, fingerprint, manifest) {
+    save(server, origin, manifest) {
       names.changed();
       const text = textWithin(manifest);
       if (text === undefined) {
@@ -56,7 +56,7 @@ export function manifestsTable(database: Database.Database): Manifests {
         forget.run(server);
         return;
       }
-      write.run(server, fingerprint, text);
+      write.run(server, origin, text);
       trim.run(manifestsMax);
     },
   };

@@ -16,8 +16,8 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   };
 }
 
-/** As a hash: arguments and addresses may hold what must not be written down. */
-function originOf(spec: ServerSpec): string {
+/** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
+export function originOf(spec: ServerSpec): string {
   const parts = isStdio(spec) ? [spec.command, spec.args, spec.cwd ?? null] : [spec.url];
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 }

@@ -42,6 +42,7 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
   const run = new ServerRun({
     clock,
     session,
+    hasLists: true,
     learn: (method) => learnt.push(method),
     keep: () => keeps.push(learnt.length),
     uris: () => set.uris,

@@ -19,6 +19,8 @@ import { Turns } from './turns.js';
 export interface RunParts {
   readonly clock: Clock;
   readonly session: Session;
+  /** False for the instance of one client: what a server lists is read of the one that all share. */
+  readonly hasLists: boolean;
   /** A list that is not of tools was read. */
   readonly learn: (method: ListMethod, list: ServerList) => void;
   /** What was learnt is complete for now. */
@@ -54,8 +56,9 @@ export class ServerRun {
   constructor(parts: RunParts) {
     this.#parts = parts;
     const { capabilities, era } = parts.session.facts;
-    for (const method of offeredLists(capabilities)) this.#learners.set(method, this.#learner(method));
-    if (era === 'modern') this.#listen = this.#listenStream(capabilities);
+    if (parts.hasLists)
+      for (const method of offeredLists(capabilities)) this.#learners.set(method, this.#learner(method));
+    if (era === 'modern') this.#listen = this.#listenStream();
   }
 
   /** Before anything is read: what changes meanwhile is heard. */
@@ -141,17 +144,21 @@ export class ServerRun {
 
   // --- subscriptions
 
-  #listenStream(capabilities: Buffer): ListenStream {
+  #listenStream(): ListenStream {
     const { clock, session, uris, clean, onProblem } = this.#parts;
-    const offered = offeredChanges(capabilities).map(({ member }) => member);
+    const offered = this.#offeredChanges().map(({ member }) => member);
     const onGap = () => this.#announceAll();
     return new ListenStream({ clock, session, listChanges: offered, uris, onGap, clean, onProblem });
   }
 
   /** Nobody listened for a while: whatever could have changed may have. */
   #announceAll(): void {
-    for (const { notification } of offeredChanges(this.#parts.session.facts.capabilities))
-      this.#parts.announce(notification);
+    for (const { notification } of this.#offeredChanges()) this.#parts.announce(notification);
+  }
+
+  #offeredChanges(): typeof listChanges {
+    const { hasLists, session } = this.#parts;
+    return hasLists ? offeredChanges(session.facts.capabilities) : [];
   }
 
   #tellAll(): void {

@@ -8,6 +8,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { ServerFacts } from '../session/negotiate.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import type { CallTarget } from './call-target.js';
 import type { KnownFacts } from './host-interface.js';
 import type { KnownServers } from './known-servers.js';
 import type { ManagedServer } from './managed-server.js';
@@ -17,7 +18,7 @@ export interface ServerRunsParts {
   readonly clock: Clock;
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly known: Pick<KnownServers, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
-  /** Resources of the server that somebody subscribed to, now. */
+  /** Resources of the server, or of the instance with this key, that somebody subscribed to, now. */
   readonly uris: (server: string) => readonly string[];
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
@@ -40,6 +41,7 @@ export class ServerRuns {
     const run = new ServerRun({
       clock,
       session,
+      hasLists: true,
       learn: (method, { items, ttlMs, cacheScope }) => {
         if (!managed || findServer(name) !== managed) return;
         known.learnList(managed, method, { items, ttlMs, isPublic: cacheScope === 'public' });
@@ -55,9 +57,28 @@ export class ServerRuns {
     return run;
   }
 
+  /** The same for the instance of one client, which is known by a key: all there is to it is what that client subscribed to. */
+  openedOf(instance: string, session: Session): ServerRun {
+    const { clock, uris, clean, onProblem } = this.#parts;
+    const run = new ServerRun({
+      clock,
+      session,
+      hasLists: false,
+      learn: () => {},
+      keep: () => {},
+      uris: () => uris(instance),
+      announce: () => {},
+      clean,
+      onProblem,
+    });
+    this.#bySession.set(session, run);
+    run.begin();
+    return run;
+  }
+
   /** The one that can be spoken to now. */
-  of(managed: ManagedServer): ServerRun | undefined {
-    const session = managed.supervisor.current?.connection;
+  of({ supervisor }: Pick<CallTarget, 'supervisor'>): ServerRun | undefined {
+    const session = supervisor.current?.connection;
     return session && this.#bySession.get(session);
   }
 

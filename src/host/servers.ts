@@ -24,8 +24,8 @@ export interface ServersParts {
   readonly onCircuit: (server: string) => CircuitChanged;
   /** Nothing that it answered before counts any more. */
   readonly forget: (server: string) => void;
-  /** Another one has taken the name. */
-  readonly recall: (managed: ManagedServer) => void;
+  /** Another one has taken the name, of this one if anybody had it. */
+  readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
 
 export class Servers {
@@ -204,9 +204,10 @@ export class Servers {
       auth,
       onCircuit(name),
     );
+    const before = this.#byName.get(name);
     this.#byName.set(name, managed);
     this.#last = undefined;
-    recall(managed);
+    recall(managed, before);
     return managed;
   }
 

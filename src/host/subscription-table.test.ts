@@ -10,6 +10,7 @@ import {
 
 const subscriber = (uri: string, principal = 'ada', server = 'a'): Subscriber => ({
   server,
+  place: server,
   uri,
   principal: fakePrincipal(principal),
   updated: () => {},

@@ -9,7 +9,7 @@ import { HostError } from '../kernel/errors.js';
 import type { Principal } from '../policy/call.js';
 import { principalKey } from '../policy/joint-key.js';
 
-/** Of one server. */
+/** Of one server or instance. */
 export const subscribedUrisMax = 1_000;
 /** All of one server's together: they go out in one request. */
 export const subscribedCharsMax = 1024 * 1024;
@@ -18,6 +18,8 @@ export const subscriptionsPerPrincipalMax = 100;
 
 export interface Subscriber {
   readonly server: string;
+  /** The server itself, or an instance of a client's own. Everything is kept by it. */
+  readonly place: string;
   readonly uri: string;
   readonly principal: Principal;
   readonly updated: (params: Buffer) => void;
@@ -34,15 +36,15 @@ export class SubscriptionTable {
 
   /** Throws when there are too many. */
   add(subscriber: Subscriber): void {
-    const { server, uri } = subscriber;
+    const { server, place, uri } = subscriber;
     const principal = principalKey(subscriber.principal);
-    const row: ServerRow = this.#rows.get(server) ?? { byUri: new Map(), byPrincipal: new Map(), chars: 0 };
+    const row: ServerRow = this.#rows.get(place) ?? { byUri: new Map(), byPrincipal: new Map(), chars: 0 };
     const own = row.byPrincipal.get(principal) ?? 0;
     if (own >= subscriptionsPerPrincipalMax) throw tooMany(server, 'principal', subscriptionsPerPrincipalMax);
     const known = row.byUri.get(uri);
     if (!known && row.byUri.size >= subscribedUrisMax) throw tooMany(server, 'server', subscribedUrisMax);
     if (!known && row.chars + uri.length > subscribedCharsMax) throw tooMany(server, 'characters', subscribedCharsMax);
-    this.#rows.set(server, row);
+    this.#rows.set(place, row);
     row.byPrincipal.set(principal, own + 1);
     if (known) known.add(subscriber);
     else {
@@ -53,9 +55,9 @@ export class SubscriptionTable {
 
   /** One that is not there is as good as removed. */
   remove(subscriber: Subscriber): void {
-    const { server, uri } = subscriber;
+    const { place, uri } = subscriber;
     const principal = principalKey(subscriber.principal);
-    const row = this.#rows.get(server);
+    const row = this.#rows.get(place);
     const subscribers = row?.byUri.get(uri);
     if (!row || !subscribers?.delete(subscriber)) return;
     const own = (row.byPrincipal.get(principal) ?? 1) - 1;
@@ -64,21 +66,21 @@ export class SubscriptionTable {
     if (subscribers.size > 0) return;
     row.byUri.delete(uri);
     row.chars -= uri.length;
-    if (row.byUri.size === 0) this.#rows.delete(server);
+    if (row.byUri.size === 0) this.#rows.delete(place);
   }
 
-  has(server: string, uri: string): boolean {
-    return this.#rows.get(server)?.byUri.has(uri) ?? false;
+  has(place: string, uri: string): boolean {
+    return this.#rows.get(place)?.byUri.has(uri) ?? false;
   }
 
   /** All that somebody wants to hear of. */
-  uris(server: string): string[] {
-    return [...(this.#rows.get(server)?.byUri.keys() ?? [])];
+  uris(place: string): string[] {
+    return [...(this.#rows.get(place)?.byUri.keys() ?? [])];
   }
 
   /** Whoever is to hear of this one. A server may tell of a part of what was subscribed to: then it is whoever wants the whole. */
-  of(server: string, uri: string): Subscriber[] {
-    const byUri = this.#rows.get(server)?.byUri;
+  of(place: string, uri: string): Subscriber[] {
+    const byUri = this.#rows.get(place)?.byUri;
     if (!byUri) return [];
     const exact = byUri.get(uri);
     if (exact) return [...exact];

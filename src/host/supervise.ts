@@ -22,6 +22,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
 import { fingerprintOf } from './managed-server.js';
@@ -34,10 +35,14 @@ export interface SuperviseParts {
   readonly events: Emitter<SupervisorEvents>;
   /** A reading of the server's tools begins; what is returned is handed the list. */
   readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
-  /** A notification came in. */
-  readonly heard: (server: string, method: string, params: Buffer | undefined) => void;
+  /** A notification came in, to the instance of a client where there is a key. */
+  readonly heard: (server: string, method: string, params: Buffer | undefined, instance: string | undefined) => void;
   /** A session is open, and nothing was asked of it yet. `announce`: says something as if the server had. */
   readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
+  /** The same for the instance of a client. */
+  readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  /** A process of the shared server was started, whatever comes of it. */
+  readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
   /** For servers over HTTP; without one, what the definition says is all there is. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
@@ -52,6 +57,12 @@ export interface RunWatch {
   renewed(): void;
 }
 
+/** Nobody else says when it can be spoken to, and when it is over. */
+export interface InstanceWatch extends RunWatch {
+  ready(): void;
+  end(): void;
+}
+
 export interface Supervised {
   readonly supervisor: Supervisor<Session>;
   /** Of a server over HTTP. */
@@ -62,6 +73,8 @@ export interface Supervised {
 
 /** For one client only: it has the tokens of the server, is judged alone, and only its owner hears how it goes. */
 export interface OfClient {
+  /** By which the instance is known. */
+  readonly key: string;
   readonly auth: AuthRecovery | undefined;
   readonly onEvent: (event: SupervisorEvent) => void;
 }
@@ -110,8 +123,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       connect: (run, signal, onLost) => {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
-        const isShared = ofClient === undefined;
-        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost, isShared });
+        const instance = ofClient?.key;
+        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost, instance });
         return auth ? auth.withRenewal(limits, once) : once();
       },
       verify,
@@ -132,31 +145,36 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly run: number;
   readonly limits: { readonly deadlineAtMs: number; readonly signal: CancelSignal };
   readonly onLost: (error: HostError) => void;
-  /** False: it is there for one client only. */
-  readonly isShared: boolean;
+  /** The key of what is there for one client only. */
+  readonly instance: string | undefined;
 }
 
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
-  const { clock, connector, reading, heard, opened, onProblem } = parts;
-  const { definition, auth, supervisor, run, limits, onLost, isShared } = attempt;
+  const { clock, connector, reading, heard, opened, openedOf, onProblem } = parts;
+  const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
   let watch: RunWatch | undefined;
+  let own: InstanceWatch | undefined;
   const notified = (method: string, params?: Buffer) => {
     // What is kept is forgotten first: the learner's own reading is the first of the new one.
-    heard(name, method, params);
+    heard(name, method, params, instance);
     if (method === NOTIFICATION.toolsChanged) learner.changed();
     watch?.heard(method, params);
   };
   const session = await connector.connect(spec, {
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
     signal: limits.signal,
-    isShared,
+    isShared: instance === undefined,
+    ...(instance === undefined ? { onChannel: (channel: Channel) => parts.onChannel(name, channel) } : {}),
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
-      closed: (error) => isUp && onLost(error),
+      closed: (error) => {
+        own?.end();
+        if (isUp) onLost(error);
+      },
       handlerError: onProblem,
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
@@ -165,11 +183,13 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     },
   });
   // First, so that no change of what is read next goes unheard.
-  // What is learnt and subscribed is the shared server's: of a client's own instance it would be told twice.
-  if (isShared) watch = opened(name, session, notified);
+  // What is learnt is the shared server's: of a client's own instance it would be told twice.
+  if (instance === undefined) watch = opened(name, session, notified);
+  else watch = own = openedOf(instance, session);
   await learner.begin(session, limits);
   if (session.closedBy) throw session.closedBy;
   isUp = true;
+  own?.ready();
   return session;
 }
 

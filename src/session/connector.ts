@@ -49,6 +49,8 @@ export interface ConnectOptions {
   readonly tokens?: TokenSource;
   /** False: all requests are of one client, which is asked whatever the server asks because of them. True when absent. */
   readonly isShared?: boolean;
+  /** stdio: told of each process that is started, also when no session comes of it. */
+  readonly onChannel?: (channel: Channel) => void;
 }
 
 const startTimeoutMsDefault = 30_000;
@@ -96,7 +98,7 @@ export class Connector {
     return this.#open({
       ...options,
       server: spec.name,
-      open: this.#opener(spec, options.tokens),
+      open: this.#opener(spec, options),
       eraKey: eraKey(spec),
       onlyEra: transport === 'http-sse' ? 'legacy' : undefined,
       mayFallBack: transport === 'auto',
@@ -148,11 +150,15 @@ export class Connector {
     return session;
   }
 
-  #opener(spec: ServerSpec, tokens: TokenSource | undefined): OpenChannel {
+  #opener(spec: ServerSpec, { tokens, onChannel }: ConnectOptions): OpenChannel {
     if (isStdio(spec)) {
       const { name: server, cwd, ...rest } = spec;
       const stdio = { server, ...rest, ...(cwd === undefined ? {} : { cwd }) };
-      return () => openStdio(stdio, { clock: this.clock, cleanText: this.clean, children: this.#children });
+      return async () => {
+        const channel = await openStdio(stdio, { clock: this.clock, cleanText: this.clean, children: this.#children });
+        onChannel?.(channel);
+        return channel;
+      };
     }
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens };
     const deps = { clock: this.clock, random: this.#random };

@@ -143,6 +143,66 @@ describe('a question of the server', () => {
   });
 });
 
+describe('a question that comes before anything was asked', () => {
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+  test('waits for the first request of the one client there is, and is its own from then on', async () => {
+    const { peer, clock, call, elicit, whom, answers, asked } = setUp({}, false);
+    elicit(undefined, 'q1');
+    elicit(undefined, 'q2');
+    void peer.request('tools/list', undefined, { deadlineAtMs: 10 * minute }).catch(() => {});
+    await settle();
+    clock.advance(4_999);
+    expect([whom(), answers(), peer.asks]).toEqual([[], [], 2]);
+    const stop = new AbortController();
+    call('ann', { signal: stop.signal });
+    await settle();
+    call('new');
+    expect(whom()).toEqual(['ann', 'ann']);
+    asked[0]?.[1].respond('{}');
+    clock.advance(5_000);
+    expect(answers()).toEqual([{ jsonrpc: '2.0', id: 'q1', result: {} }]);
+    stop.abort();
+    expect([peer.asks, asked[1]?.[1].signal.aborted]).toEqual([0, true]);
+  });
+
+  test('is refused after five seconds, when its client cannot be asked, and when there are too many', async () => {
+    const { clock, call, elicit, answers, whom } = setUp({}, false);
+    for (let i = 0; i < 17; i++) elicit(undefined, i);
+    const refusal = { code: -32601, message: 'this client does not offer elicitation/create' };
+    expect(answers()).toEqual([{ jsonrpc: '2.0', id: 16, error: refusal }]);
+    clock.advance(5_000);
+    expect(answers().length).toBe(17);
+    elicit(undefined, 'q');
+    call('ann', { onServerRequest: undefined });
+    await settle();
+    expect([errorOf(answers().at(-1)).message, whom()]).toEqual([
+      'the client cannot be asked for elicitation/create',
+      [],
+    ]);
+    expect(clock.pendingTimers).toBe(1);
+  });
+
+  test('ends with the connection, or when the server takes it back', async () => {
+    const { clock, channel, peer, call, elicit, whom } = setUp({}, false);
+    elicit(undefined, 'q1');
+    channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'q1' } });
+    call('ann');
+    await settle();
+    expect([whom(), peer.asks]).toEqual([[], 0]);
+    const other = setUp({}, false);
+    other.elicit();
+    await other.peer.close();
+    expect([other.clock.pendingTimers, clock.pendingTimers]).toEqual([0, 1]);
+  });
+
+  test('is refused at once where several share the server', () => {
+    const { elicit, answers } = setUp();
+    elicit();
+    expect(errorOf(answers()[0]).code).toBe(-32601);
+  });
+});
+
 describe('a request that was given up', () => {
   const abandoned = () => {
     const world = setUp();
@@ -167,14 +227,63 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('is forgotten after five minutes, and not before', () => {
-    const { clock, call, elicit, whom } = abandoned();
+  test('is forgotten five seconds after the server was told, and not before', () => {
+    const { clock, call, elicit, whom, answers } = abandoned();
+    call('ann');
+    clock.advance(4_999);
+    elicit(undefined, 'q1');
+    expect([whom(), errorOf(answers()[0]).message]).toEqual([
+      [],
+      'ambiguous: 1 request is in progress and 1 was given up and may still be at work, Hostler does not guess which one asked; set isolation per-client',
+    ]);
+    clock.advance(1);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('after its deadline, too, is forgotten five seconds after the server was told', () => {
+    const { clock, call, elicit, whom, answers } = setUp();
+    call('gone', { deadlineAtMs: 2_000 });
+    clock.advance(1_000);
+    elicit(undefined, 'q1');
+    expect(errorOf(answers()[0]).message).toMatch(/^ambiguous: 1 request was given up and may still be at work, /);
+    call('ann');
+    clock.advance(5_000);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('of which the server could not be told is in doubt for five minutes', () => {
+    const { clock, channel, call, elicit, whom } = setUp();
+    const stop = new AbortController();
+    call('gone', { signal: stop.signal });
+    channel.refuseWith = new HostError('overloaded', 'the pipe is full');
+    stop.abort();
+    channel.refuseWith = undefined;
     call('ann', { deadlineAtMs: 20 * minute });
     clock.advance(5 * minute - 1);
     elicit(undefined, 'q1');
     expect(whom()).toEqual([]);
     clock.advance(1);
     elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+  });
+
+  test('is in doubt for as long as the message that says so waits to be written', () => {
+    const { clock, channel, call, elicit, whom } = setUp();
+    const stop = new AbortController();
+    call('gone', { signal: stop.signal });
+    call('ann', { deadlineAtMs: 20 * minute });
+    channel.held = true;
+    stop.abort();
+    clock.advance(minute);
+    elicit(undefined, 'q1');
+    channel.flush();
+    clock.advance(4_999);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual([]);
+    clock.advance(1);
+    elicit(undefined, 'q3');
     expect(whom()).toEqual(['ann']);
   });
 
@@ -216,7 +325,7 @@ describe('a request that was given up', () => {
     for (const { id } of stops) reply(id);
     call('ann', { deadlineAtMs: 20 * minute });
     elicit(undefined, 'q1');
-    clock.advance(5 * minute);
+    clock.advance(5_000);
     elicit(undefined, 'q2');
     expect(whom()).toEqual(['ann']);
   });
@@ -245,6 +354,45 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual([]);
     clock.advance(1);
     expect(outcomes).toEqual(['timeout']);
+  });
+
+  test('its call is not what asks next, when there is one other', () => {
+    const { clock, call, elicit, whom, answers } = setUp();
+    call('ann');
+    elicit(undefined, 'q1');
+    call('bob');
+    clock.advance(250);
+    elicit(undefined, 'q2');
+    expect([whom(), errorOf(answers()[0]).code]).toEqual([['ann'], -32603]);
+    clock.advance(1);
+    elicit(undefined, 'q3');
+    expect(whom()).toEqual(['ann', 'bob']);
+    // Both wait now, and a third may be either of two.
+    clock.advance(minute / 2);
+    elicit(undefined, 'q4');
+    call('cid');
+    call('dan');
+    elicit(undefined, 'q5');
+    expect([whom(), answers().length]).toEqual([['ann', 'bob'], 3]);
+  });
+
+  test('its call, while it is the only one, may ask more', () => {
+    const { clock, call, elicit, whom } = setUp();
+    call('ann');
+    elicit(undefined, 'q1');
+    clock.advance(1_000);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann', 'ann']);
+  });
+
+  test('its call may still be what says something', () => {
+    const { clock, call, elicit, note, told } = setUp();
+    call('ann');
+    elicit();
+    call('bob');
+    clock.advance(1_000);
+    note('notifications/message');
+    expect(told).toEqual([]);
   });
 
   test('a deadline that nothing moves stays', () => {

@@ -3,17 +3,18 @@
  * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
  *
  * Invariants: a question reaches the one request that is surely behind it, or whoever handles the connection as a whole, or
- * nobody; when a request ends, its questions end; while one is open the server is not silent, it waits for us.
+ * nobody (where all requests are of one client, the first that comes will do); when a request ends, its questions end; while one is open the server is not silent, it waits for us.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
 import type { OutboundFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
-import { Ghosts } from './ghosts.js';
+import { Ghosts, type Told } from './ghosts.js';
+import { HeldAsks, heldAsksMax } from './held-asks.js';
 import type { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests, type Taker } from './inbound-requests.js';
-import { NOTIFICATION } from './rpc-codes.js';
+import { NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
 export interface DeadlineExtension {
@@ -36,6 +37,8 @@ export interface Attributable {
   deadlineAtMs: number;
   /** Questions of the server's that wait for an answer; undefined when there never was one. */
   asks: Set<InboundRequest> | undefined;
+  /** When the last question was taken. */
+  askedAtMs: number;
   /** The server has asked something, or may have, because of it. */
   wasAsked: boolean;
 }
@@ -53,17 +56,25 @@ export interface AttributionParts<T extends Attributable> {
   readonly deadlineMoved: (atMs: number) => void;
 }
 
+/** What one request asks at once comes within this time; who asked before it waits for the answer. */
+export const askTogetherMs = 250;
+
 export class Attribution<T extends Attributable> {
   /** Questions that were refused because nobody can tell whose they are. */
   ambiguous = 0;
   readonly #parts: AttributionParts<T>;
   readonly #inbound: InboundRequests;
   readonly #ghosts: Ghosts;
+  /** Of one client's server only. */
+  readonly #held: HeldAsks<T>;
 
   constructor(parts: AttributionParts<T>) {
     this.#parts = parts;
     this.#inbound = new InboundRequests(parts.send, parts.handlerError);
     this.#ghosts = new Ghosts(parts.clock);
+    this.#held = new HeldAsks(parts.clock, (request) =>
+      request.refuse(...refusalFor({ kind: 'none' }, request.method)),
+    );
   }
 
   /** Questions of the server's that wait for our answer. */
@@ -75,12 +86,22 @@ export class Attribution<T extends Attributable> {
     this.#inbound.receive(envelope, origin?.id, ({ method }) => this.#takerOf(method, origin));
   }
 
+  /** A request of ours is on its way: it is what the server waited for, if it asked before anybody had asked it anything. */
+  sent(owner: T): void {
+    if (this.#held.size === 0 || !mayCause(owner.frame.method)) return;
+    // In a tick of its own: whoever sends it may not be prepared to be asked yet.
+    queueMicrotask(() => {
+      if (this.#parts.underway.get(owner.frame.id as number) === owner) this.#held.giveAll(owner);
+    });
+  }
+
   /** Who is told of it, if that is certain. */
   listenerFor(method: string, origin: OutboundFrame | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
     // That somebody is done elsewhere may be told long after the call that sent them there has ended.
     if (isOfSession(method) || (isLate && !origin)) return undefined;
-    const cause = this.#causeOf(origin);
+    // A request that waits for an answer may still say something.
+    const cause = this.#causeOf(origin, undefined);
     return cause.kind === 'known' ? cause.owner.options.onServerNotification : undefined;
   }
 
@@ -98,9 +119,9 @@ export class Attribution<T extends Attributable> {
     if (asks) for (const request of [...asks]) this.#inbound.cancel(request.idText);
   }
 
-  /** It was given up, and the server may not have heard of that yet. */
-  gaveUp({ id, method, phase }: OutboundFrame): void {
-    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number);
+  /** It was given up, and the server may not have heard of that yet. `told`: how it does. */
+  gaveUp({ id, method, phase }: OutboundFrame, told: Told): void {
+    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number, told);
   }
 
   /** An answer came to what is no longer under way. */
@@ -109,7 +130,7 @@ export class Attribution<T extends Attributable> {
   }
 
   #takerOf(method: string, origin: OutboundFrame | undefined): Taker | readonly [number, string] {
-    const cause = this.#causeOf(origin);
+    const cause = this.#causeOf(origin, this.#isWaiting);
     if (cause.kind === 'known') {
       const { owner } = cause;
       owner.wasAsked = true;
@@ -118,6 +139,7 @@ export class Attribution<T extends Attributable> {
     } else if (cause.kind === 'unclear') this.#suspectAll();
     const { handlers } = this.#parts;
     if (handlers.request) return { take: (request) => handlers.request?.(request) };
+    if (cause.kind === 'none' && !this.#parts.isShared && this.#held.size < heldAsksMax) return this.#takerLater();
     if (cause.kind === 'unclear') this.ambiguous++;
     return refusalFor(cause, method);
   }
@@ -127,12 +149,37 @@ export class Attribution<T extends Attributable> {
       take: (request) => {
         owner.asks ??= new Set();
         owner.asks.add(request);
+        owner.askedAtMs = this.#parts.clock.nowMs();
         this.#suspend(owner);
         take(request);
       },
       over: (request) => {
         owner.asks?.delete(request);
         if (owner.asks?.size === 0) this.#resume(owner);
+      },
+    };
+  }
+
+  /** Nobody yet; once there is somebody, it is as if that one had been there from the start. */
+  #takerLater(): Taker {
+    let taker: Taker | undefined;
+    return {
+      take: (request) =>
+        this.#held.hold(request, (owner) => {
+          owner.wasAsked = true;
+          const { onServerRequest } = owner.options;
+          if (!onServerRequest) return request.refuse(...refusalFor({ kind: 'known', owner }, request.method));
+          taker = this.#takerFor(owner, onServerRequest);
+          try {
+            taker.take(request);
+          } catch (error) {
+            request.refuse(RPC.internalError, 'the request could not be handled');
+            this.#parts.handlerError(error);
+          }
+        }),
+      over: (request) => {
+        this.#held.drop(request);
+        taker?.over?.(request);
       },
     };
   }
@@ -158,8 +205,11 @@ export class Attribution<T extends Attributable> {
     });
   }
 
-  #causeOf(origin: OutboundFrame | undefined): Cause<T> {
+  readonly #isWaiting = ({ asks, askedAtMs }: T): boolean =>
+    asks !== undefined && asks.size > 0 && this.#parts.clock.nowMs() - askedAtMs > askTogetherMs;
+
+  #causeOf(origin: OutboundFrame | undefined, isWaiting: ((one: T) => boolean) | undefined): Cause<T> {
     const { underway, isShared } = this.#parts;
-    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared });
+    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared, isWaiting });
   }
 }

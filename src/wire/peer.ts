@@ -13,10 +13,11 @@ import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { Attribution } from './attribution.js';
 import { BatchSize } from './batch-size.js';
-import type { Agreement, Channel, ChannelListener, OutboundFrame } from './channel.js';
+import type { Agreement, Channel, ChannelListener, OutboundFrame, Withdrawal } from './channel.js';
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
+import type { Told } from './ghosts.js';
 import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { findMember, memberText } from './json-members.js';
@@ -33,15 +34,16 @@ export type {
   RequestOptions,
 } from './peer-interface.js';
 
-type Told = (outcome: Answer | HostError) => void;
+type Done = (outcome: Answer | HostError) => void;
 
 interface Pending {
   readonly frame: OutboundFrame;
   readonly options: RequestOptions;
-  readonly done: Told;
+  readonly done: Done;
   readonly onAbort: (() => void) | undefined;
   deadlineAtMs: number;
   asks: Set<InboundRequest> | undefined;
+  askedAtMs: number;
   wasAsked: boolean;
 }
 
@@ -147,7 +149,7 @@ export class Peer implements ChannelListener {
   }
 
   /** As `request`. The outcome is told once, in the tick it comes in, and even before this returns. */
-  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Told): void {
+  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Done): void {
     const refusal = this.#refusal(method, options);
     if (refusal) return done(refusal);
     const { signal, progressToken } = options;
@@ -155,7 +157,16 @@ export class Peer implements ChannelListener {
     const frame = requestFrame(id, method, params, options.http);
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
     const { deadlineAtMs } = options;
-    const pending: Pending = { frame, options, done, onAbort, deadlineAtMs, asks: undefined, wasAsked: false };
+    const pending: Pending = {
+      frame,
+      options,
+      done,
+      onAbort,
+      deadlineAtMs,
+      asks: undefined,
+      askedAtMs: 0,
+      wasAsked: false,
+    };
     this.#pending.set(id, pending);
     if (options.isStanding) this.#standing++;
     if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
@@ -167,6 +178,7 @@ export class Peer implements ChannelListener {
     }
     if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
     this.#deadlines.add(pending.deadlineAtMs);
+    this.#attribution.sent(pending);
   }
 
   /** Best effort: a notification that cannot be written is lost, as the protocol allows. */
@@ -206,7 +218,7 @@ export class Peer implements ChannelListener {
     this.#forget(frame.id as number, pending);
     // With a status of HTTP the server has answered, if not in our words: it is done with it.
     const { execution, httpStatus } = error.details;
-    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame);
+    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame, undefined);
     this.#tell(pending, error);
   }
 
@@ -348,10 +360,17 @@ export class Peer implements ChannelListener {
     if (this.#pending.get(id) !== pending) return;
     this.#forget(id, pending);
     const withdrawal = this.#channel.withdraw(frame);
-    if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame);
-    if (withdrawal === 'notify' && !pending.options.uncancellable)
-      this.notify(NOTIFICATION.cancelled, `{"requestId":${id},"reason":${JSON.stringify(why)}}`);
+    if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame, this.#tellCancelled(pending, withdrawal, why));
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
+  }
+
+  /** How the server learns of it. */
+  #tellCancelled({ frame, options }: Pending, withdrawal: Withdrawal, why: string): Told {
+    if (withdrawal === 'told') return 'ended';
+    if (options.uncancellable || this.#closed) return undefined;
+    const params = `{"requestId":${frame.id},"reason":${JSON.stringify(why)}}`;
+    const notice = notificationFrame(NOTIFICATION.cancelled, params);
+    return this.#send(notice) ? undefined : notice;
   }
 
   #forget(id: number, pending: Pending): void {

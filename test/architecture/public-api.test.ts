@@ -61,6 +61,6 @@ test('the methods of a host', () => {
       'setAllowlist',
       'spawn',
     ],
-    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'withBudget'],
+    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenSeen', 'withBudget'],
   ]);
 });

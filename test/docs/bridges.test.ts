@@ -7,6 +7,9 @@ import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/bridge
 import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/bridge/parked-calls.js';
 import { stateLifeMs } from '../../src/gateway/bridge/sealed-state.js';
 import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
+import { askTogetherMs } from '../../src/wire/attribution.js';
+import { toldGhostMs, untoldGhostMs } from '../../src/wire/ghosts.js';
+import { heldAskMs, heldAsksMax } from '../../src/wire/held-asks.js';
 
 const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'utf8');
 const MiB = 1024 * 1024;
@@ -26,10 +29,16 @@ test.each([
   ['time of a modern client', `${parkedLifeMs / minuteMs} min, then the call is cancelled`],
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
   ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
+  ['doubt about', `${toldGhostMs / 1_000} s, or ${untoldGhostMs / minuteMs} min if the server was not told`],
+  ['questions that wait', `${heldAsksMax}, for ${heldAskMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],
   ['the same after', `${afterRefusalMs} ms`],
 ])('%s: %s', (start, words) => {
   expect(limit(start)).toBe(words);
+});
+
+test('a request counts as waiting for as long as is said', () => {
+  expect(text).toContain(`open for more than ${askTogetherMs} ms`);
 });
 
 test('a sealed state is good for as long as is said', () => {

@@ -1,13 +1,13 @@
 /**
  * A legacy MCP server that asks its client in the middle of a call.
  * Tools: `ask` elicits and answers with what it was told, `hang` says so in a log and never answers unless `finish` is called,
- * `pid` tells its process. The prompt `greet` elicits too. Cancelling changes nothing: it goes on.
+ * `pid` tells its process, `roots` what came of the question that it asks right after the handshake. The prompt `greet` elicits too. Cancelling changes nothing: it goes on.
  */
 import process from 'node:process';
 
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 const text = (value) => ({ content: [{ type: 'text', text: value }], isError: false });
-const tools = ['ask', 'hang', 'finish', 'pid', 'echo'].map((name) => ({
+const tools = ['ask', 'hang', 'finish', 'pid', 'echo', 'roots'].map((name) => ({
   name,
   inputSchema: { type: 'object' },
   annotations: { readOnlyHint: true },
@@ -16,6 +16,11 @@ const tools = ['ask', 'hang', 'finish', 'pid', 'echo'].map((name) => ({
 const waiting = new Map();
 let asks = 0;
 let hanging;
+
+let tellRoots;
+const roots = new Promise((resolve) => {
+  tellRoots = resolve;
+});
 
 function ask(message, told) {
   const id = `ask-${++asks}`;
@@ -35,6 +40,7 @@ const onTool = {
     say({ id, result: text('finished') });
   },
   pid: (id) => say({ id, result: text(String(process.pid)) }),
+  roots: (id) => roots.then((told) => say({ id, result: text(told) })),
   echo: (id, _args, params) => say({ id, result: text(JSON.stringify(params)) }),
 };
 
@@ -43,6 +49,10 @@ function answer({ id, method, params, result, error }) {
     const told = waiting.get(id);
     waiting.delete(id);
     return told?.(error ? `refused ${error.code}: ${error.message}` : JSON.stringify(result));
+  }
+  if (method === 'notifications/initialized') {
+    waiting.set('roots', tellRoots);
+    say({ id: 'roots', method: 'roots/list' });
   }
   if (id === undefined) return;
   if (method === 'initialize')

@@ -75,6 +75,9 @@ export class FakeUpstreams implements Upstreams {
   onRequest: (request: FakeRequest) => string | { readonly error: string } | Promise<string> = () => '{}';
   onSubscribe: (server: string, uri: string) => void | Promise<void> = () => {};
   sight: Promise<void> | undefined;
+  readonly sightsAsked: string[][] = [];
+  /** Who subscribed, each time. */
+  readonly subscribedFrom: string[] = [];
   rulesRevision = 0;
   #isAllowed: (principal: Principal, server: string, tool: string | undefined) => boolean = () => true;
   readonly #servers = new Map<string, KnownServer>();
@@ -134,7 +137,8 @@ export class FakeUpstreams implements Upstreams {
     return this.#isAllowed(principal, server, tool);
   }
 
-  firstSight(): Promise<void> | undefined {
+  firstSight(servers: readonly string[]): Promise<void> | undefined {
+    this.sightsAsked.push([...servers]);
     return this.sight;
   }
 
@@ -164,7 +168,14 @@ export class FakeUpstreams implements Upstreams {
     return Promise.reject(new HostError('invalid_request', 'the fake reads through request'));
   }
 
-  async subscribe(server: string, uri: string, _principal: Principal, updated: (params: Buffer) => void) {
+  async subscribe(
+    server: string,
+    uri: string,
+    _principal: Principal,
+    updated: (params: Buffer) => void,
+    instance: string,
+  ) {
+    this.subscribedFrom.push(instance);
     await this.onSubscribe(server, uri);
     const key = `${server} ${uri}`;
     const all = this.subscribers.get(key) ?? new Set();

@@ -253,6 +253,22 @@ describe('status', () => {
     expect(row('shop')).toMatchObject({ state: 'stopped', pid: undefined, uptimeMs: undefined });
   });
 
+  test('what a process said on stderr can be read when it is gone, also when it never became a server', async () => {
+    const script = (code: string) => ({ command: process.execPath, args: ['-e', code] });
+    const broken = script("console.error('no such table'); process.exit(1)");
+    await open({ mcpServers: { shop: eventful(), broken } });
+    expect(host.stderr('shop')).toBeUndefined();
+    await host.call('shop', 'pay');
+    const said = await eventually(
+      'it was read',
+      () => host.stderr('shop')?.includes('last line') && host.stderr('shop'),
+    );
+    await host.stop('shop');
+    expect([host.stderr('shop'), row('shop').stderrTail]).toEqual([said, undefined]);
+    await failureOf(host.call('broken', 'x'));
+    expect(host.stderr('broken')).toBe('no such table\n');
+  });
+
   test('shows the end of stderr, at most 2 KiB, and not a line of a key that began before it', async () => {
     await open({ mcpServers: { shop: eventful() } });
     for (let i = 0; i < 2; i++) await host.call('shop', 'shout');

@@ -450,7 +450,11 @@ describe('what outlives the host', () => {
     );
     expect(row('a')).toMatchObject({ state: 'registered', tools: before.length });
     await host.close();
-    await open({ mcpServers: { a: entry({ concurrency: 2 }) } });
+    // Another entry of the same program is still the same server; another program is not.
+    await open({ mcpServers: { a: entry({ concurrency: 2, env: { NEW: '1' } }) } });
+    expect(row('a')?.tools).toBe(before.length);
+    await host.close();
+    await open({ mcpServers: { a: entry({ args: [...raw.args, 'other'] }) } });
     expect(row('a')?.tools).toBe(0);
   });
 

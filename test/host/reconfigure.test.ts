@@ -2,6 +2,7 @@
  * A configuration that is read again while servers run and calls are under way, over real children.
  */
 import { describe, expect, test } from 'vitest';
+import type { HostOptions } from '../../src/host/host-interface.js';
 import { eventually } from '../eventually.js';
 import { failureOf, outcomeOf } from './harness.js';
 import { ListedHost } from './listed-server.js';
@@ -98,6 +99,33 @@ describe('reconfigure', () => {
     await host.close();
     expect((await failureOf(host.reconfigure({}))).code).toBe('server_stopped');
     expect(host.known('a')).toBeUndefined();
+  });
+
+  test.each([
+    ['kept on disk', {}],
+    ['kept nowhere', { stateDir: undefined }],
+  ])('what a server listed is shown until it lists anew, whatever it is given: %s', async (_kept, options) => {
+    const listed = ListedHost.make();
+    listed.list('a', { tools: [{ name: 't1' }], prompts: [{ name: 'p' }] });
+    const entry = (more: object = {}) => listed.entry('a', 'legacy', { pins: 'off', ...more });
+    const keys = listed.keys.bind(listed);
+    const host = await listed.start({ mcpServers: { a: entry() } }, options as HostOptions);
+    await host.start('a');
+    await eventually('its prompts are known', () => keys('prompts/list')?.length === 1);
+    listed.list('a', { tools: [{ name: 't2' }], prompts: [{ name: 'p' }] });
+    const shown = new Set<string>();
+    const unlisten = host.onKnownChanged(() =>
+      shown.add(`${keys('tools/list')} ${keys('prompts/list')} ${host.known('a')?.facts !== undefined}`),
+    );
+    await host.reconfigure({ mcpServers: { a: entry({ env: { NEW: '1' }, lazy: false }) } });
+    await eventually('the new list is known', () => `${keys('tools/list')}` === 't2');
+    await eventually('it runs', () => host.known('a')?.isReady);
+    expect([...shown]).toEqual(['t1 p true', 't2 p true']);
+    unlisten();
+    // Another program is another server.
+    const other = entry();
+    await host.reconfigure({ mcpServers: { a: { ...other, args: [...other.args, 'other'] } } });
+    expect([keys('tools/list'), host.known('a')?.facts]).toEqual([undefined, undefined]);
   });
 
   test('what somebody holds is there again under its new definition', async () => {

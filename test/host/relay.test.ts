@@ -127,7 +127,9 @@ describe('what a shared server asks', () => {
     await eventually('the call hangs', () => bob.told.length === 1);
     stop.abort();
     await hanging;
-    expect(textOf(await ann.call('ask'))).toContain('refused -32603: ambiguous: 2 requests');
+    expect(textOf(await ann.call('ask'))).toContain(
+      'refused -32603: ambiguous: 1 request is in progress and 1 was given up and may still be at work, ',
+    );
     expect([ann.asked, bob.asked]).toEqual([[], []]);
     await ann.call('finish');
     expect(textOf(await ann.call('ask'))).toContain('"ann"');
@@ -202,6 +204,14 @@ describe('with an instance for each client', () => {
     expect(pids.map(textOf)).not.toContain(shared);
     const prompt = await host.request('a', 'prompts/get', '{"name":"greet"}', bob().options);
     expect(prompt.bytes.toString()).toContain('bob');
+  });
+
+  test('what it asks right after the handshake reaches the client that it was started for', async () => {
+    await start({ isolation: 'per-client' });
+    const someone = ann();
+    expect(textOf(await someone.call('roots'))).toContain('"ann"');
+    expect(someone.asked).toEqual(['roots/list']);
+    expect(textOf(await host.call('a', 'roots'))).toBe('refused -32601: this client does not offer roots/list');
   });
 
   test('an instance goes with its client, and all go with the server', async () => {

@@ -1,9 +1,11 @@
 /**
  * One `subscriptions/listen` of a modern client, as long as it is open.
  * Not here: how many there may be (subscriptions.ts).
- * Invariants: it begins with what was granted, whatever happens meanwhile; every message on it says which stream it is of; what
+ * Invariants: it begins with what was granted, whatever happens meanwhile, and soon: what a server that has to be started grants
+ * later is told of all the same, but not acknowledged; every message on it says which stream it is of; what
  * it holds is given back at its end.
  */
+import type { Clock } from '../../kernel/clock.js';
 import { stringOf } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
@@ -20,7 +22,11 @@ import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
 export const urisMax = 100;
 export const uriCharsMax = 8_192;
 
+/** For servers to grant what is asked of them before the client is told what it has. */
+export const acknowledgeMsMax = 2_000;
+
 export interface SubscriptionParts {
+  readonly clock: Clock;
   readonly upstreams: Upstreams;
   readonly views: Views;
   readonly facts: ServerFacts;
@@ -81,14 +87,21 @@ export class ListenStream {
       );
     }
     if (uris.length === 0) return this.#acknowledge(kinds, []);
-    Promise.all(uris.map((uri) => this.#subscribe(uri))).then(
-      (granted) =>
-        this.#acknowledge(
-          kinds,
-          uris.filter((_uri, i) => granted[i]),
-        ),
-      () => this.#acknowledge(kinds, []),
-    );
+    const granted = new Set<string>();
+    const acknowledge = () => {
+      cancel();
+      this.#acknowledge(
+        kinds,
+        uris.filter((uri) => granted.has(uri)),
+      );
+    };
+    const { clock } = this.#parts;
+    const cancel = clock.at(clock.nowMs() + acknowledgeMsMax, acknowledge);
+    this.#releases.push(cancel);
+    const asked = uris.map(async (uri) => {
+      if (await this.#subscribe(uri)) granted.add(uri);
+    });
+    void Promise.allSettled(asked).then(acknowledge);
   }
 
   /** Whether it was granted. */
@@ -100,7 +113,7 @@ export class ListenStream {
       const found = viewNow().findResource(uri);
       if (!found) return false;
       const { server } = found;
-      const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, (params) => {
+      const updated = (params: Buffer) => {
         // By the role it has now.
         if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
@@ -108,7 +121,8 @@ export class ListenStream {
             [SUBSCRIPTION_ID, this.#exchange.idText],
           ]),
         );
-      });
+      };
+      const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id);
       if (this.#isOver) release();
       else this.#releases.push(release);
       return true;
@@ -118,7 +132,7 @@ export class ListenStream {
   }
 
   #acknowledge(kinds: readonly ListKind[], uris: readonly string[]): void {
-    if (this.#isOver) return;
+    if (this.#isOver || !this.#early) return;
     const granted = Object.fromEntries(flags.flatMap(([flag, kind]) => (kinds.includes(kind) ? [[flag, true]] : [])));
     const honoured = { ...granted, ...(uris.length > 0 ? { resourceSubscriptions: uris } : {}) };
     this.#exchange.notify(

@@ -18,6 +18,7 @@ describe('a legacy session', () => {
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
     expect(gateway.upstreams.subscribers.get('fs file:///a')?.size).toBe(1);
+    expect(gateway.upstreams.subscribedFrom).toEqual([client.id]);
     gateway.upstreams.update('fs', 'file:///a', '{"uri":"file:///a","v":1.0}');
     expect(session.heard).toEqual([
       { method: 'notifications/resources/updated', params: '{"uri":"file:///a","v":1.0}' },
@@ -125,10 +126,31 @@ describe('a modern stream', () => {
       { method: 'notifications/resources/updated', params: `{${meta},"uri":"file:///a"}` },
       { method: 'notifications/tools/list_changed', params: `{${meta}}` },
     ]);
-    expect(stream.ends).toBe(0);
+    expect([stream.ends, gateway.upstreams.subscribedFrom]).toEqual([0, [modern.id]]);
     stream.abort();
     expect(gateway.upstreams.subscribers.size).toBe(0);
     expect(stream.ends).toBe(0);
+  });
+
+  test('begins after two seconds with what is granted by then, and tells of the rest when it is', async () => {
+    const gateway = new FakeGateway(servers);
+    const { promise, resolve } = deferred();
+    gateway.upstreams.onSubscribe = async (_server, uri) => (uri === 'file:///b' ? promise : undefined);
+    const filter = '{"resourceSubscriptions":["file:///a","file:///b"]}';
+    const stream = gateway.send(modern, 'subscriptions/listen', listening(filter), '1');
+    await settled();
+    gateway.clock.advance(1_999);
+    expect(stream.heard).toEqual([]);
+    gateway.clock.advance(1);
+    expect(stream.heard.map(({ params }) => String(params))).toEqual([
+      '{"notifications":{"resourceSubscriptions":["file:///a"]},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}',
+    ]);
+    resolve();
+    await settled();
+    gateway.upstreams.update('fs', 'file:///b');
+    expect(stream.heard.map(({ method }) => method.split('/').at(-1))).toEqual(['acknowledged', 'updated']);
+    stream.abort();
+    expect([gateway.upstreams.subscribers.size, gateway.clock.pendingTimers]).toEqual([0, 0]);
   });
 
   test('says what happened before it began once it has begun', async () => {

@@ -74,7 +74,7 @@ export class Subscriptions {
       const own = ownParams(params);
       entry.session.notify(NOTIFICATION.resourceUpdated, found.uri === uri ? own : wrapParams(own, server));
     };
-    this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated).then(
+    this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id).then(
       (release) => {
         // Taken back, or the session is over.
         if (entry.uris.get(uri) !== held) release();

@@ -64,7 +64,7 @@ export class GatewayRouter implements Router {
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
     const shared = { upstreams, views: this.#views, facts: this.#facts };
-    this.#subscriptions = new Subscriptions({ ...shared, lists: this.#watch });
+    this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch });
     this.#relay = { ...shared, bridge, levels: this.#levels, onProblem };
     this.#unlisten = upstreams.onKnownChanged((server) => {
       this.#views.changed();

@@ -34,6 +34,15 @@ describe('a view', () => {
     expect(now().servers).toEqual(['a', 'b']);
   });
 
+  test('waits for the first sight of its own servers only', () => {
+    const unseen = { tools: [], capabilities: null };
+    const { upstreams, views, now } = make({ a: unseen, b: { tools: ['t'] }, c: unseen });
+    void views.of({ kind: 'server', server: 'b' }, principal).sight();
+    void views.of({ kind: 'server', server: 'c' }, principal).sight();
+    void now().sight();
+    expect(upstreams.sightsAsked).toEqual([['c'], ['a', 'c']]);
+  });
+
   test('of another principal, role or scope is its own', () => {
     const { views } = make({ a: { tools: ['t'] } });
     const others = [

@@ -69,8 +69,8 @@ export class View {
 
   /** What to wait for before anything is said of all that is here; undefined when each server was seen once. */
   sight(): Promise<void> | undefined {
-    const isSeen = this.servers.every((server) => this.known(server)?.facts !== undefined);
-    return isSeen ? undefined : this.#upstreams.firstSight();
+    const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
+    return unseen.length === 0 ? undefined : this.#upstreams.firstSight(unseen);
   }
 
   table(method: ListMethod): Table {
