@@ -104,7 +104,7 @@ class Ingress implements HttpIngress {
       origins: listen.origins ?? [],
     });
     this.#routes = options.routes ?? new Map();
-    this.#open = new OpenExchanges(this.#limits.exchanges);
+    this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
     const desk: ExchangeDesk = {
@@ -154,6 +154,7 @@ class Ingress implements HttpIngress {
     this.#open.shutDown('endless');
     await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
     this.#open.shutDown('all');
+    this.#open.close();
     this.#sessions.endAll();
     for (const socket of this.#sockets) socket.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
