@@ -7,7 +7,7 @@
  */
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
-import { type LogLevel, logLevels } from '../config/listen-settings.js';
+import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import { createHost, type Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
@@ -56,6 +56,7 @@ class Run {
   #level: LogLevel = 'info';
   #host: Host | undefined;
   #gateway: Gateway | undefined;
+  #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
   #isEnding = false;
 
@@ -68,6 +69,7 @@ class Run {
     const since = contentOf(this.#options.config);
     const { config, settings } = this.#readConfig();
     const listen = listenOf(settings.listen, this.#options);
+    this.#listen = listen;
     this.#level = settings.log.level;
     prepareDataDir(dataDir);
     // First of all: whoever has the socket has the directory.
@@ -178,11 +180,16 @@ class Run {
   async #reload(): Promise<void> {
     try {
       const { config, settings } = this.#readConfig();
+      const listen = listenOf(settings.listen, this.#options);
       // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
+      this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#level = settings.log.level;
       this.#say('info', 'the configuration changed and counts from now on');
+      const { host, port } = this.#listen ?? listen;
+      if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
+        this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
     } catch (error) {
       this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
       this.#problem(error);

@@ -51,7 +51,8 @@ export interface HttpIngressOptions {
 }
 
 export interface HttpIngress {
-  readonly counts: { readonly sessions: number; readonly streams: number };
+  figures(): IngressFigures;
+  allow(names: { readonly hosts: readonly string[]; readonly origins: readonly string[] }): void;
   listen(): Promise<string>;
   rekeyed(now: PrincipalNow): void;
   close(drainMs: number): Promise<void>;

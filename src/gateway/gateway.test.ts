@@ -43,7 +43,8 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     http: async () => (options: HttpIngressOptions) => {
       http.push(options);
       return {
-        counts: { sessions: 1, streams: 2 },
+        figures: () => ({ legacySessions: 1, modernStreams: 2, httpAnswers: { 2: 3 } }),
+        allow: (names: object) => void log.push(JSON.stringify(names)),
         listen: async () => {
           if (failure) throw failure;
           return 'http://127.0.0.1:1/mcp';
@@ -90,6 +91,8 @@ test('keys are there before anything listens, and nothing listens before it is t
   expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
   expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
+  gateway.allow({ allowedHosts: ['h'], allowedOrigins: ['o'] });
+  expect(log.at(-1)).toBe('{"hosts":["h"],"origins":["o"]}');
 });
 
 test('without keys everybody is the operator, and no key is made', async () => {

@@ -23,6 +23,7 @@ import {
   type Route,
   type StdioIngress,
 } from './gateway-parts.js';
+import { joinFigures } from './metric-table.js';
 
 /**
  * What a host behind a gateway says it can do for a server: the clients of the gateway may, each in its own measure, and the
@@ -69,6 +70,8 @@ export interface Gateway {
   serveStdio(input: Readable, output: Writable): Promise<void>;
   /** From now on these keys and the local one. What is wrong with one is told. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
+  /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
+  allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
   /** Stops accepting, waits for what is under way up to `drainMs`, then ends it. */
   close(drainMs: number): Promise<void>;
 }
@@ -177,6 +180,10 @@ class JoinedGateway implements Gateway {
     this.#rekeyed();
   }
 
+  allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {
+    this.#http?.allow({ hosts: allowedHosts, origins: allowedOrigins });
+  }
+
   /** Whoever has no key any more hears nothing more; whoever has another role, what that one may hear. */
   #rekeyed(): void {
     const { keyring, router, settings } = this.#joined;
@@ -230,13 +237,10 @@ class JoinedGateway implements Gateway {
   }
 
   #figures(): IngressFigures {
-    const { sessions = 0, streams = 0 } = this.#http?.counts ?? {};
-    const pipes = [...this.#pipes].map((pipe) => pipe.figures());
-    return {
-      legacySessions: pipes.reduce((sum, { legacySessions }) => sum + legacySessions, sessions),
-      modernStreams: pipes.reduce((sum, { modernStreams }) => sum + modernStreams, streams),
-      httpAnswers: {},
-    };
+    return joinFigures([
+      ...(this.#http ? [this.#http.figures()] : []),
+      ...[...this.#pipes].map((pipe) => pipe.figures()),
+    ]);
   }
 }
 

@@ -42,6 +42,13 @@ export class OpenExchanges {
     return this.#open.size;
   }
 
+  /** Those that listen. */
+  get endless(): number {
+    let count = 0;
+    for (const { isEndless } of this.#open) if (isEndless) count++;
+    return count;
+  }
+
   get isFull(): boolean {
     return this.#open.size >= this.#max;
   }

@@ -26,7 +26,7 @@ export const REFUSALS = {
   origin: refusal(
     403,
     ERRORS.denied.rpc,
-    'this Host or Origin is not one of ours; use localhost, or add the name to listen.hosts or listen.origins',
+    'this Host or Origin is not one of ours; use localhost, or add the name to listen.allowedHosts or listen.allowedOrigins',
   ),
   path: refusal(
     404,
