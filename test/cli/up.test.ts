@@ -23,7 +23,7 @@ describe('when it serves', () => {
     expect(Object.keys(ready)).toEqual(['ready', 'url', 'key', 'pid', 'dataDir']);
     expect(ready).toMatchObject({ ready: true, pid: running.child.pid, dataDir: place.dataDir });
     expect(ready.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
-    await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad: '));
+    await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad'));
     // A key is for those who can read the file, and not for a log.
     const told = `the key is in ${path.join(place.dataDir, 'key')}`;
     await eventually('where the key is', () => running.stderr.includes(told));
