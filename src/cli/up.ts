@@ -9,7 +9,7 @@ import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
-import { createHost, type Host } from '../host/host.js';
+import { Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
@@ -58,6 +58,7 @@ class Run {
   #gateway: Gateway | undefined;
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
+  #isServing = false;
   #isEnding = false;
 
   constructor(options: UpOptions) {
@@ -75,7 +76,7 @@ class Run {
     // First of all: whoever has the socket has the directory.
     const control = await openControl(controlPath(dataDir), () => this.#running());
     this.#ends.push(() => control.close());
-    const host = await createHost(config, {
+    const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
       ambient: process.env,
@@ -94,12 +95,20 @@ class Run {
       dataDir,
       clock: systemClock,
       onProblem: this.#problem,
+      opensLater: true,
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#ends.push(() => gateway.close(drainMs));
     this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
-    await this.#serve(gateway);
+    const { isStdio, port } = this.#options;
+    // Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own.
+    // Before anything is started: who finds the port taken has disturbed nobody.
+    if (!isStdio || port !== undefined) await gateway.listen();
+    await host.open(config);
+    gateway.opened();
+    this.#isServing = true;
+    if (isStdio) void gateway.serveStdio(process.stdin, process.stdout).then(() => this.#stop(), this.#problem);
     this.#ends.push(
       watchConfig({
         file: this.#options.config,
@@ -109,13 +118,6 @@ class Run {
         onProblem: this.#problem,
       }),
     );
-  }
-
-  /** Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own. */
-  async #serve(gateway: Gateway): Promise<void> {
-    const { isStdio, port } = this.#options;
-    if (!isStdio || port !== undefined) await gateway.listen();
-    if (isStdio) void gateway.serveStdio(process.stdin, process.stdout).then(() => this.#stop(), this.#problem);
   }
 
   announce(): void {
@@ -145,8 +147,7 @@ class Run {
         );
         resolve();
         // Before it serves there is nothing to wait for.
-        if (this.#gateway?.url === undefined && !this.#options.isStdio)
-          void this.end().then(() => process.exit(EXIT.failed));
+        if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
       };
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
     });

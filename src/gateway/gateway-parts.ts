@@ -47,6 +47,7 @@ export interface HttpIngressOptions {
     readonly origins: readonly string[];
   };
   readonly routes: ReadonlyMap<string, Route>;
+  readonly isOpen: () => boolean;
   readonly onProblem: OnProblem;
 }
 

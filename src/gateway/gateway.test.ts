@@ -10,7 +10,7 @@ import type { GatewayParts, HttpIngressOptions, StdioIngressOptions } from './ga
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
-function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException) {
+function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException, opensLater = false) {
   const log: string[] = [];
   const http: HttpIngressOptions[] = [];
   const stdio: StdioIngressOptions[] = [];
@@ -69,7 +69,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     ...changes,
   };
   const host = { firstSight: () => undefined } as Host;
-  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts });
+  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts, opensLater });
   return { gateway, log, http, stdio };
 }
 
@@ -93,6 +93,16 @@ test('keys are there before anything listens, and nothing listens before it is t
   expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
   gateway.allow({ allowedHosts: ['h'], allowedOrigins: ['o'] });
   expect(log.at(-1)).toBe('{"hosts":["h"],"origins":["o"]}');
+});
+
+test('with a host that opens later, clients wait until it is open', async () => {
+  const { gateway: opening, http, log } = open({}, undefined, true);
+  const gateway = await opening;
+  await gateway.listen();
+  expect([http[0]?.isOpen(), log.includes('opened')]).toEqual([false, false]);
+  gateway.opened();
+  gateway.opened();
+  expect([http[0]?.isOpen(), log.filter((line) => line === 'opened').length]).toEqual([true, 1]);
 });
 
 test('without keys everybody is the operator, and no key is made', async () => {

@@ -55,6 +55,8 @@ export interface GatewayOptions {
   readonly random?: Random;
   readonly onProblem?: (error: unknown) => void;
   readonly parts?: GatewayParts;
+  /** The host is opened after the port is taken: clients are asked to wait until `opened`. */
+  readonly opensLater?: boolean;
 }
 
 export interface Gateway {
@@ -66,6 +68,8 @@ export interface Gateway {
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
   listen(): Promise<string>;
+  /** With `opensLater`: the host is open. */
+  opened(): void;
   /** Serves one client over a pipe, as the operator. Resolves when the pipe is over. */
   serveStdio(input: Readable, output: Writable): Promise<void>;
   /** From now on these keys and the local one. What is wrong with one is told. */
@@ -97,6 +101,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   });
   return new JoinedGateway({
     ...{ host, settings, clock, random, onProblem, parts, router, keyring, parseKeys },
+    opensLater: options.opensLater ?? false,
     key: local?.key,
     isNewKey: local?.isNew ?? false,
     keyFile: local && path.join(dataDir as string, 'key'),
@@ -105,6 +110,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
+  readonly opensLater: boolean;
   readonly router: Router;
   readonly keyring: Keyring;
   readonly parseKeys: Awaited<ReturnType<GatewayParts['parseKeys']>>;
@@ -121,9 +127,12 @@ class JoinedGateway implements Gateway {
   #url: string | undefined;
   #closing: Promise<void> | undefined;
   #cancelExpiry: Cancel | undefined;
+  #isOpen: boolean;
+  #onOpen: () => void = () => {};
 
   constructor(joined: Joined) {
     this.#joined = joined;
+    this.#isOpen = !joined.opensLater;
     this.#awaitExpiry();
   }
 
@@ -152,6 +161,7 @@ class JoinedGateway implements Gateway {
       authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
       routes,
+      isOpen: () => this.#isOpen,
     });
     try {
       this.#url = await this.#http.listen();
@@ -159,6 +169,12 @@ class JoinedGateway implements Gateway {
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
     }
+  }
+
+  opened(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#onOpen();
   }
 
   async serveStdio(input: Readable, output: Writable): Promise<void> {
@@ -223,7 +239,8 @@ class JoinedGateway implements Gateway {
     const [createMetrics, { healthz, Readiness }] = await Promise.all([parts.metrics(), parts.health()]);
     const metrics = createMetrics(host, { ingress: () => this.#figures() });
     const readiness = new Readiness(clock);
-    readiness.opened(host.firstSight());
+    this.#onOpen = () => readiness.opened(host.firstSight());
+    if (this.#isOpen) this.#onOpen();
     this.#ends.push(
       () => readiness.stopping(),
       () => metrics.close(),

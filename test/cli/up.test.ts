@@ -70,7 +70,9 @@ describe('when it cannot serve it says why and what to do', () => {
   };
 
   test('a taken port is named, with the other choice', async () => {
-    place.configure({});
+    const pidFile = path.join(place.folder, 'started');
+    const eager = { command: 'sh', args: ['-c', `echo > '${pidFile}'; sleep 60`], lazy: false };
+    place.configure({ mcpServers: { eager } });
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     const { port } = taken.address() as { port: number };
@@ -79,6 +81,7 @@ describe('when it cannot serve it says why and what to do', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(said).toContain(`port ${port} of 127.0.0.1 is already in use`);
     expect(said).toContain('--port 0');
+    expect(existsSync(pidFile), 'a server was started for nothing').toBe(false);
   });
 
   test('a data directory that another one uses, with its pid', async () => {

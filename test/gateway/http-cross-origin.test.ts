@@ -81,3 +81,13 @@ test('answers are counted by their status, and of streams only those that listen
   await router.until(() => router.handled.length === 3);
   expect(ingress.figures()).toEqual({ legacySessions: 0, modernStreams: 1, httpAnswers: { 2: 2, 4: 1 } });
 });
+
+test('before there is anything to ask, who has a key is asked to come again', async () => {
+  let isOpen = false;
+  const { port, router } = await start({ isOpen: () => isOpen });
+  const early = await send(port, { body, headers: modernHeaders('tools/list') });
+  expect([early.status, early.headers['retry-after'], router.reached]).toEqual([503, '1', 0]);
+  expect((await send(port, { body, key: undefined })).status).toBe(401);
+  isOpen = true;
+  expect((await send(port, { body, headers: modernHeaders('tools/list') })).status).toBe(200);
+});

@@ -57,6 +57,8 @@ export interface HttpIngressOptions {
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
+  /** Whether there is anything to ask yet. Absent: from the beginning. */
+  readonly isOpen?: () => boolean;
   /** What went wrong inside; the request it happened to was answered. */
   readonly onProblem?: (error: unknown) => void;
   /** Names sessions; unguessable. */
@@ -264,6 +266,7 @@ class Ingress implements HttpIngress {
     if (!endpoint) return REFUSALS.path;
     const principal = authenticate(head.authorization);
     if (!principal) return REFUSALS.key;
+    if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
     if (this.#closing !== undefined) return REFUSALS.stopping;
     const caller: Caller = { principal, endpoint, head };

@@ -82,6 +82,7 @@ export const REFUSALS = {
     '1',
   ]),
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
+  starting: refusal(503, ERRORS.overloaded.rpc, 'hostler is starting; try again shortly', ['Retry-After', '1']),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
 } as const satisfies Record<string, Refusal>;
 
