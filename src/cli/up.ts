@@ -5,6 +5,7 @@
  * Invariants: stdout holds what was asked for and nothing else: one line of JSON, or the messages of one client; whatever was
  * begun is ended in the reverse order, also when a later step fails; a broken edit of the configuration changes nothing.
  */
+import type { Readable, Writable } from 'node:stream';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
@@ -23,8 +24,10 @@ import { createOperations } from './control/operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { firstLine, firstScreen } from './first-screen.js';
+import { findSame, joinRunning } from './join-running.js';
 import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
+import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -37,14 +40,21 @@ export async function up(words: Words): Promise<number> {
   const run = new Run(options);
   const stopped = run.untilStopped();
   try {
+    if (await run.joined()) return EXIT.done;
     await run.begin();
     run.announce();
     await stopped;
     return EXIT.done;
+  } catch (error) {
+    // Several that are started at once: one has the data directory now.
+    if (isInUse(error) && (await run.joined())) return EXIT.done;
+    throw error;
   } finally {
     await run.end();
   }
 }
+
+const isInUse = (error: unknown): boolean => isHostError(error) && error.details.reason === 'in_use';
 
 class Run {
   readonly #options: UpOptions;
@@ -58,11 +68,25 @@ class Run {
   #gateway: Gateway | undefined;
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
+  readonly #stopped = new AbortController();
+  /** Clients that are served over one. */
+  #pipes = 0;
   #isServing = false;
   #isEnding = false;
 
   constructor(options: UpOptions) {
     this.#options = options;
+  }
+
+  /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
+  async joined(): Promise<boolean> {
+    const { isStdio, isJson, port, dataDir } = this.#options;
+    const running = isStdio && port === undefined ? await findSame(this.#options, systemClock) : undefined;
+    if (!running) return false;
+    const { pid, url } = running;
+    if (isJson) process.stderr.write(`${JSON.stringify({ ready: true, url: url ?? null, key: null, pid, dataDir })}\n`);
+    this.#say('info', `joins the Hostler that runs already (pid ${pid})`);
+    return joinRunning(this.#options, systemClock, this.#stopped.signal);
   }
 
   async begin(): Promise<void> {
@@ -108,7 +132,9 @@ class Run {
     await host.open(config);
     gateway.opened();
     this.#isServing = true;
-    if (isStdio) void gateway.serveStdio(process.stdin, process.stdout).then(() => this.#stop(), this.#problem);
+    const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
+    this.#ends.splice(-1, 0, () => pipes.close());
+    if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
     this.#ends.push(
       watchConfig({
         file: this.#options.config,
@@ -118,6 +144,13 @@ class Run {
         onProblem: this.#problem,
       }),
     );
+  }
+
+  /** Started by a client over stdio, it serves until the last one that joined is gone. */
+  async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
+    this.#pipes++;
+    await gateway.serveStdio(input, output).catch(this.#problem);
+    if (--this.#pipes === 0 && this.#options.isStdio) this.#stop();
   }
 
   announce(): void {
@@ -138,6 +171,7 @@ class Run {
   untilStopped(): Promise<void> {
     return new Promise((resolve) => {
       this.#stop = resolve;
+      this.#stopped.signal.addEventListener('abort', () => resolve());
       const onSignal = (signal: NodeJS.Signals) => {
         if (this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
@@ -145,7 +179,7 @@ class Run {
           'info',
           `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
         );
-        resolve();
+        this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
       };

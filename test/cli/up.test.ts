@@ -7,7 +7,7 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
-import { fixtureEntry, isAlive, Workplace } from './hostler-process.js';
+import { fixtureEntry, isAlive, type Running, Workplace } from './hostler-process.js';
 
 let place: Workplace;
 beforeEach(() => {
@@ -51,6 +51,31 @@ describe('when it serves', () => {
     expect(statSync(path.join(place.dataDir, 'control.sock')).isSocket()).toBe(true);
     expect((await place.up().ready()).key).toBe(key);
     expect((await place.hostler('status')).code).toBe(0);
+  });
+
+  test('a second one over stdio is served by the first, which lasts as long as either', async () => {
+    place.configure({ mcpServers: { one: fixtureEntry() } });
+    const begin = () => place.follow('up', '--config', place.config, '--stdio');
+    const ask = async (running: Running, id: number, method: string, params: object = {}) => {
+      running.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
+      const line = await eventually(`the answer ${id}`, () =>
+        running.stdout.split('\n').find((text) => text.includes(`"id":${id},`)),
+      );
+      return JSON.parse(line) as { result: Record<string, unknown> };
+    };
+    const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
+    // At once: one of them is faster.
+    const both = [begin(), begin()] as const;
+    for (const running of both)
+      expect((await ask(running, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
+    expect(statSync(path.join(place.dataDir, 'stdio.sock')).mode & 0o777).toBe(0o600);
+    const joined = both.find(({ stderr }) => stderr.includes('joins the Hostler that runs already')) as Running;
+    const first = both.find((running) => running !== joined) as Running;
+    first.child.stdin?.end();
+    const { result } = await ask(joined, 2, 'tools/call', { name: 'one__echo', arguments: { text: 'still' } });
+    expect(JSON.stringify(result)).toContain('still');
+    joined.child.stdin?.end();
+    expect([(await joined.closed).code, (await first.closed).code]).toEqual([0, 0]);
   });
 
   test('over stdio, stdout belongs to the client, and its end is the end', async () => {
