@@ -43,8 +43,6 @@ function call(exchange) {
     return result('changed');
   }
   if (name === 'wait') return void exchange.signal.addEventListener('abort', () => said.aborted.push(args.text));
-  // As a call to a server does, it keeps the process alive.
-  if (name === 'later') return void setTimeout(() => result('late'), 300);
   exchange.fail({ code: -32602, message: 'unknown tool' });
 }
 

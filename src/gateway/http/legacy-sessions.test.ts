@@ -7,7 +7,6 @@ import { LegacySession } from './legacy-session.js';
 import { LegacySessions } from './legacy-sessions.js';
 
 const ann = { id: 'ann', role: undefined, scopes: [] };
-const bob = { ...ann, id: 'bob' };
 const all = { kind: 'all' } as const;
 
 function setUp(sessions = 3) {
@@ -15,10 +14,10 @@ function setUp(sessions = 3) {
   const limits = { ...HTTP_LIMITS, sessions };
   const table = new LegacySessions(clock, limits);
   const budget = new EventBudget(1_000);
-  const open = (id: string, isInitialized = true, principal = ann) => {
+  const open = (id: string, isInitialized = true) => {
     const facts = {
       id,
-      principal,
+      principal: ann,
       endpoint: all,
       version: '2025-11-25',
       capabilities: new SaidCapabilities(undefined),
@@ -28,7 +27,7 @@ function setUp(sessions = 3) {
     clock.advance(1);
     return { session, isAdmitted: table.admit(session) };
   };
-  const ids = (...names: string[]) => names.filter((id) => table.find(id, ann, all) ?? table.find(id, bob, all));
+  const ids = (...names: string[]) => names.filter((id) => table.find(id, ann, all));
   return { clock, table, open, ids, budget };
 }
 
@@ -79,25 +78,4 @@ test('ends after its idle time, gives everything back, and leaves no timer', () 
   expect([table.size, session.signal.aborted]).toEqual([1, false]);
   clock.advance(HTTP_LIMITS.sessionIdleMs / 30);
   expect([table.size, session.signal.aborted, budget.used, clock.pendingTimers]).toEqual([0, true, 0, 0]);
-});
-
-const busy = (session: LegacySession) =>
-  session.exchanges.set('1', { cancel: () => {}, sessionEnded: () => session.exchanges.clear() });
-
-test('whoever opens one too many pays with its own', () => {
-  const { open, ids } = setUp(4);
-  open('bob 1', true, bob);
-  for (const id of ['ann 1', 'ann 2', 'ann 3', 'ann 4']) open(id);
-  expect(ids('bob 1', 'ann 1', 'ann 2', 'ann 3', 'ann 4')).toEqual(['bob 1', 'ann 2', 'ann 3', 'ann 4']);
-  // Less than half, and one of its own to give.
-  open('bob 2', true, bob);
-  expect(ids('bob 1', 'bob 2', 'ann 2', 'ann 3', 'ann 4')).toEqual(['bob 1', 'bob 2', 'ann 3', 'ann 4']);
-});
-
-test('nobody keeps others out with more than half, in use or not; who has half gets no more of others', () => {
-  const { open, ids } = setUp(4);
-  for (const id of ['ann 1', 'ann 2', 'ann 3', 'ann 4']) busy(open(id).session);
-  expect(open('bob 1', true, bob).isAdmitted).toBe(true);
-  expect(ids('ann 1', 'ann 2', 'bob 1')).toEqual(['ann 2', 'bob 1']);
-  expect([open('ann 5').isAdmitted, ids('bob 1')]).toEqual([false, ['bob 1']]);
 });

@@ -1,8 +1,7 @@
 /**
  * The legacy sessions there are: found by id and owner, bounded in number, ended when nobody uses them.
  * Invariants: a session answers only to the principal and at the endpoint it was opened with; to all others it does not
- * exist. One that was never finished opening goes before one that was, and the longest idle before others. Whoever opens one
- * too many pays with its own; nobody keeps others out by holding more than half.
+ * exist. One that was never finished opening goes before one that was, and the longest idle before others.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
@@ -39,7 +38,7 @@ export class LegacySessions {
 
   /** False: there are as many as there may be, and all are in use. */
   admit(session: LegacySession): boolean {
-    if (this.size >= this.#limits.sessions && !this.#makeRoom(session.principal.id)) return false;
+    if (this.size >= this.#limits.sessions && !this.#endOne()) return false;
     this.#asNewest(session);
     session.onTouch = () => this.#asNewest(session);
     this.#cancelSweep ??= this.#sweepLater();
@@ -85,22 +84,15 @@ export class LegacySessions {
     this.#finished.delete(id);
   }
 
-  #makeRoom(openerId: string): boolean {
-    const all = this.#all();
-    const counts = new Map<string, number>();
-    for (const { principal } of all) counts.set(principal.id, (counts.get(principal.id) ?? 0) + 1);
-    const share = Math.floor(this.#limits.sessions / 2);
-    const isIdle = (session: LegacySession) => session.idleSinceMs !== undefined;
-    const idleOf = (id: string) => all.find((session) => session.principal.id === id && isIdle(session));
-    const hasShare = (counts.get(openerId) ?? 0) >= Math.max(share, 1);
-    const greedy = [...counts].find(([id, count]) => count > share && id !== openerId)?.[0];
-    const goes = hasShare
-      ? idleOf(openerId)
-      : greedy !== undefined
-        ? (idleOf(greedy) ?? all.find(({ principal }) => principal.id === greedy))
-        : (idleOf(openerId) ?? all.find(isIdle));
-    if (goes) this.end(goes);
-    return goes !== undefined;
+  #endOne(): boolean {
+    for (const sessions of [this.#unfinished, this.#finished]) {
+      for (const session of sessions.values()) {
+        if (session.idleSinceMs === undefined) continue;
+        this.end(session);
+        return true;
+      }
+    }
+    return false;
   }
 
   #sweepLater(): Cancel {
