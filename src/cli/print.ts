@@ -6,5 +6,6 @@ export const printJson = (value: unknown): void => printJsonText(JSON.stringify(
 /** Already JSON. */
 export const printJsonText = (json: string): void => void process.stdout.write(`${neutraliseJson(json)}\n`);
 
-/** Of the terminal; scripts get lines as long as they are, up to a bound. */
-export const widthOf = (stream: NodeJS.WriteStream): number => (stream.isTTY ? (stream.columns ?? 80) : 200);
+/** Of the terminal, some of which say 0 when they do not know; scripts get lines as long as they are, up to a bound. */
+export const widthOf = ({ isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>): number =>
+  isTTY ? columns || 80 : 200;

@@ -7,11 +7,12 @@
  */
 import './plain-zod.js';
 
+import type { Readable, Writable } from 'node:stream';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
-import { type LogLevel, logLevels } from '../config/listen-settings.js';
+import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
-import { createHost, type Host } from '../host/host.js';
+import { Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
@@ -25,8 +26,10 @@ import { createOperations } from './control/operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { firstLine, firstScreen } from './first-screen.js';
+import { findSame, joinRunning } from './join-running.js';
 import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
+import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -39,14 +42,21 @@ export async function up(words: Words): Promise<number> {
   const run = new Run(options);
   const stopped = run.untilStopped();
   try {
+    if (await run.joined()) return EXIT.done;
     await run.begin();
     run.announce();
     await stopped;
     return EXIT.done;
+  } catch (error) {
+    // Several that are started at once: one has the data directory now.
+    if (isInUse(error) && (await run.joined())) return EXIT.done;
+    throw error;
   } finally {
     await run.end();
   }
 }
+
+const isInUse = (error: unknown): boolean => isHostError(error) && error.details.reason === 'in_use';
 
 class Run {
   readonly #options: UpOptions;
@@ -58,11 +68,27 @@ class Run {
   #level: LogLevel = 'info';
   #host: Host | undefined;
   #gateway: Gateway | undefined;
+  #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
+  readonly #stopped = new AbortController();
+  /** Clients that are served over one. */
+  #pipes = 0;
+  #isServing = false;
   #isEnding = false;
 
   constructor(options: UpOptions) {
     this.#options = options;
+  }
+
+  /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
+  async joined(): Promise<boolean> {
+    const { isStdio, isJson, port, dataDir } = this.#options;
+    const running = isStdio && port === undefined ? await findSame(this.#options, systemClock) : undefined;
+    if (!running) return false;
+    const { pid, url } = running;
+    if (isJson) process.stderr.write(`${JSON.stringify({ ready: true, url: url ?? null, key: null, pid, dataDir })}\n`);
+    this.#say('info', `joins the Hostler that runs already (pid ${pid})`);
+    return joinRunning(this.#options, systemClock, this.#stopped.signal);
   }
 
   async begin(): Promise<void> {
@@ -70,12 +96,13 @@ class Run {
     const since = contentOf(this.#options.config);
     const { config, settings } = this.#readConfig();
     const listen = listenOf(settings.listen, this.#options);
+    this.#listen = listen;
     this.#level = settings.log.level;
     prepareDataDir(dataDir);
     // First of all: whoever has the socket has the directory.
     const control = await openControl(controlPath(dataDir), () => this.#running());
     this.#ends.push(() => control.close());
-    const host = await createHost(config, {
+    const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
       ambient: process.env,
@@ -94,12 +121,22 @@ class Run {
       dataDir,
       clock: systemClock,
       onProblem: this.#problem,
+      opensLater: true,
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#ends.push(() => gateway.close(drainMs));
     this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
-    await this.#serve(gateway);
+    const { isStdio, port } = this.#options;
+    // Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own.
+    // Before anything is started: who finds the port taken has disturbed nobody.
+    if (!isStdio || port !== undefined) await gateway.listen();
+    await host.open(config);
+    gateway.opened();
+    this.#isServing = true;
+    const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
+    this.#ends.splice(-1, 0, () => pipes.close());
+    if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
     this.#ends.push(
       watchConfig({
         file: this.#options.config,
@@ -111,11 +148,11 @@ class Run {
     );
   }
 
-  /** Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own. */
-  async #serve(gateway: Gateway): Promise<void> {
-    const { isStdio, port } = this.#options;
-    if (!isStdio || port !== undefined) await gateway.listen();
-    if (isStdio) void gateway.serveStdio(process.stdin, process.stdout).then(() => this.#stop(), this.#problem);
+  /** Started by a client over stdio, it serves until the last one that joined is gone. */
+  async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
+    this.#pipes++;
+    await gateway.serveStdio(input, output).catch(this.#problem);
+    if (--this.#pipes === 0 && this.#options.isStdio) this.#stop();
   }
 
   announce(): void {
@@ -137,6 +174,7 @@ class Run {
   untilStopped(): Promise<void> {
     return new Promise((resolve) => {
       this.#stop = resolve;
+      this.#stopped.signal.addEventListener('abort', () => resolve());
       const onSignal = (signal: NodeJS.Signals) => {
         if (this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
@@ -144,10 +182,9 @@ class Run {
           'info',
           `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
         );
-        resolve();
+        this.#stopped.abort();
         // Before it serves there is nothing to wait for.
-        if (this.#gateway?.url === undefined && !this.#options.isStdio)
-          void this.end().then(() => process.exit(EXIT.failed));
+        if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
       };
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
     });
@@ -181,11 +218,16 @@ class Run {
   async #reload(): Promise<void> {
     try {
       const { config, settings } = this.#readConfig();
+      const listen = listenOf(settings.listen, this.#options);
       // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
+      this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#level = settings.log.level;
       this.#say('info', 'the configuration changed and counts from now on');
+      const { host, port } = this.#listen ?? listen;
+      if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
+        this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
     } catch (error) {
       this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
       this.#problem(error);

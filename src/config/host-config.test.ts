@@ -111,7 +111,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
   test('a server', () => {
     const { settings, fields } = parse({ mcpServers: { bad: { command: 5 }, odd: { ...server, x: 1 }, good: server } });
     expect([...settings.mcpServers.keys()]).toEqual(['good']);
-    expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd']);
+    expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd.x']);
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
+import { createRedactor } from '../kernel/redact.js';
 import { isPackageRunner, parseServerDefinition } from './server-definition.js';
 
 const parse = (entry: unknown) => parseServerDefinition('files', entry, true);
@@ -54,9 +55,9 @@ describe('D-29 a bad entry is named by its path from the top of the configuratio
     [{ command: 'a', restart: { window: '0s' } }, 'mcpServers.files.restart.window'],
     [{ command: 'a', breaker: { threshold: 0 } }, 'mcpServers.files.breaker.threshold'],
     [{ command: 'a', breaker: { reset: '2 days' } }, 'mcpServers.files.breaker.reset'],
-    [{ command: 'a', timeouts: { strat: '1s' } }, 'mcpServers.files.timeouts'],
+    [{ command: 'a', timeouts: { strat: '1s' } }, 'mcpServers.files.timeouts.strat'],
     [{ command: 'a', concurrency: 1.5 }, 'mcpServers.files.concurrency'],
-    [{ command: 'a', allowed_tools: [] }, 'mcpServers.files'],
+    [{ command: 'a', allowed_tools: [] }, 'mcpServers.files.allowed_tools'],
     [{ command: 'a', card: 5 }, 'mcpServers.files.card'],
     [{ command: 'a', card: '' }, 'mcpServers.files.card'],
     [{ command: 'a', card: 'ftp://example.com/card' }, 'mcpServers.files.card'],
@@ -93,10 +94,25 @@ describe('tools', () => {
 
   test.each([
     [{ allow: 'read' }, 'mcpServers.git.tools.allow'],
-    [{ forbid: [] }, 'mcpServers.git.tools'],
+    [{ forbid: [] }, 'mcpServers.git.tools.forbid'],
     [{ rename: { read: 'a b' } }, 'mcpServers.git.tools.rename.read'],
     [{ rename: { read: 'x', write: 'x' } }, 'mcpServers.git.tools.rename.write'],
   ])('%j is refused, with its path', (tools, field) => {
     expect(() => parse(tools)).toThrow(expect.objectContaining({ details: expect.objectContaining({ field }) }));
   });
+});
+
+test.each([
+  [{ command: 'x', bogus: 1 }, 'mcpServers.files.bogus: is not known'],
+  [{ command: 'x', apiKey: 'hidden' }, 'mcpServers.files.apiKey: is not known'],
+  [{ command: 'x', restart: { token: 1 } }, 'mcpServers.files.restart.token: is not known'],
+])('a key that is not known is named, also where secrets are taken out: %j', (entry, message) => {
+  const { redact } = createRedactor();
+  let said = '';
+  try {
+    parse(entry);
+  } catch (error) {
+    said = (error as Error).message;
+  }
+  expect([said, redact(said)]).toEqual([message, message]);
 });

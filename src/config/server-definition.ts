@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { parseDuration } from './duration.js';
+import { firstIssue } from './first-issue.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 
@@ -115,8 +116,8 @@ export function parseServerDefinition(
   const spec = within(name, place, () => parseServerSpec({ ...reach, name }));
   const parsed = treatment.safeParse(Object.fromEntries(own));
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    throw invalid(name, issue?.path.join('.') ?? '', issue?.message ?? 'is not valid', place);
+    const { field, what } = firstIssue(parsed.error);
+    throw invalid(name, field, what, place);
   }
   const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
     parsed.data;

@@ -34,7 +34,7 @@ describe('a bad definition is named by its field', () => {
     [{ name: 'x', command: 'a', env: { 'A=B': '1' } }, 'env.A=B'],
     [{ name: 'x', command: 'a', env: { A: 1 } }, 'env.A'],
     [{ name: 'x', command: 'a', sandbox: 'none' }, 'sandbox'],
-    [{ name: 'x', command: 'a', allowed_tools: [] }, ''],
+    [{ name: 'x', command: 'a', allowed_tools: [] }, 'allowed_tools'],
     [{ name: 'x', url: 'file:///etc/passwd' }, 'url'],
     [{ name: 'x', url: 'http://user:pw@host/' }, 'url'],
     [{ name: 'x', url: 'http://h', headers: { 'A B': 'x' } }, 'headers.A B'],

@@ -5,6 +5,7 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
+import { firstIssue } from './first-issue.js';
 
 const name = z
   .string()
@@ -60,8 +61,8 @@ export function parseServerSpec(input: unknown): ServerSpec {
   }
   const parsed = (isObject && 'url' in input ? http : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
-  const [issue] = parsed.error.issues;
-  throw invalid(issue?.path.join('.') ?? '', issue?.message ?? 'is not a server definition');
+  const { field, what } = firstIssue(parsed.error);
+  throw invalid(field, what);
 }
 
 /** Definitions are one or two levels deep. */

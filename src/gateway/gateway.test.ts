@@ -12,7 +12,7 @@ import type { StdioIngressOptions } from './stdio/stdio-ingress.js';
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
-function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException) {
+function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException, opensLater = false) {
   const log: string[] = [];
   const http: HttpIngressOptions[] = [];
   const stdio: StdioIngressOptions[] = [];
@@ -42,7 +42,8 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     http: async () => (options: HttpIngressOptions) => {
       http.push(options);
       return {
-        counts: { sessions: 1, streams: 2 },
+        figures: () => ({ legacySessions: 1, modernStreams: 2, httpAnswers: { 2: 3 } }),
+        allow: (names: object) => void log.push(JSON.stringify(names)),
         listen: async () => {
           if (failure) throw failure;
           return 'http://127.0.0.1:1/mcp';
@@ -67,7 +68,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     ...changes,
   };
   const host = { whenSeen: () => undefined } as Host;
-  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts });
+  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts, opensLater });
   return { gateway, log, http, stdio };
 }
 
@@ -89,6 +90,18 @@ test('keys are there before anything listens, and nothing listens before it is t
   expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
   expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
+  gateway.allow({ allowedHosts: ['h'], allowedOrigins: ['o'] });
+  expect(log.at(-1)).toBe('{"hosts":["h"],"origins":["o"]}');
+});
+
+test('with a host that opens later, clients wait until it is open', async () => {
+  const { gateway: opening, http, log } = open({}, undefined, true);
+  const gateway = await opening;
+  await gateway.listen();
+  expect([http[0]?.isOpen?.(), log.includes('opened')]).toEqual([false, false]);
+  gateway.opened();
+  gateway.opened();
+  expect([http[0]?.isOpen?.(), log.filter((line) => line === 'opened').length]).toEqual([true, 1]);
 });
 
 test('without keys everybody is the operator, and no key is made', async () => {

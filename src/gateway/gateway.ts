@@ -51,6 +51,8 @@ export interface GatewayOptions {
   readonly random?: Random;
   readonly onProblem?: (error: unknown) => void;
   readonly parts?: GatewayParts;
+  /** The host is opened after the port is taken: clients are asked to wait until `opened`. */
+  readonly opensLater?: boolean;
 }
 
 export interface Gateway {
@@ -62,10 +64,14 @@ export interface Gateway {
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
   listen(): Promise<string>;
+  /** With `opensLater`: the host is open. */
+  opened(): void;
   /** Serves one client over a pipe, as the operator. Resolves when the pipe is over. */
   serveStdio(input: Readable, output: Writable): Promise<void>;
   /** From now on these keys and the local one. What is wrong with one is told. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
+  /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
+  allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
   /** Stops accepting, waits for what is under way up to `drainMs`, then ends it. */
   close(drainMs: number): Promise<void>;
 }
@@ -85,6 +91,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   });
   return new JoinedGateway({
     ...{ host, settings, clock, random, onProblem, parts, router, keyring },
+    opensLater: options.opensLater ?? false,
     key: local?.key,
     isNewKey: local?.isNew ?? false,
     keyFile: local && path.join(dataDir as string, 'key'),
@@ -93,6 +100,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
+  readonly opensLater: boolean;
   readonly router: Router;
   readonly keyring: Keyring;
   readonly key: string | undefined;
@@ -108,9 +116,12 @@ class JoinedGateway implements Gateway {
   #url: string | undefined;
   #closing: Promise<void> | undefined;
   #cancelExpiry: Cancel | undefined;
+  #isOpen: boolean;
+  #onOpen: () => void = () => {};
 
   constructor(joined: Joined) {
     this.#joined = joined;
+    this.#isOpen = !joined.opensLater;
     this.#awaitExpiry();
   }
 
@@ -139,6 +150,7 @@ class JoinedGateway implements Gateway {
       authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
       routes,
+      isOpen: () => this.#isOpen,
     });
     try {
       this.#url = await this.#http.listen();
@@ -146,6 +158,12 @@ class JoinedGateway implements Gateway {
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
     }
+  }
+
+  opened(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#onOpen();
   }
 
   async serveStdio(input: Readable, output: Writable): Promise<void> {
@@ -165,6 +183,10 @@ class JoinedGateway implements Gateway {
     const { keyring, parts, onProblem } = this.#joined;
     keyring.replace(parts.parseKeys(keys, onProblem));
     this.#rekeyed();
+  }
+
+  allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {
+    this.#http?.allow({ hosts: allowedHosts, origins: allowedOrigins });
   }
 
   /** Whoever has no key any more hears nothing more; whoever has another role, what that one may hear. */
@@ -206,7 +228,8 @@ class JoinedGateway implements Gateway {
     const createMetrics = await parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures() });
     const readiness = new parts.Readiness(clock);
-    readiness.opened(host.whenSeen());
+    this.#onOpen = () => readiness.opened(host.whenSeen());
+    if (this.#isOpen) this.#onOpen();
     this.#ends.push(
       () => readiness.stopping(),
       () => metrics.close(),
@@ -220,9 +243,10 @@ class JoinedGateway implements Gateway {
   }
 
   #figures(): IngressFigures {
-    const { sessions = 0, streams = 0 } = this.#http?.counts ?? {};
-    const http: IngressFigures = { legacySessions: sessions, modernStreams: streams, httpAnswers: {} };
-    return joinFigures([http, ...[...this.#pipes].map((pipe) => pipe.figures())]);
+    return joinFigures([
+      ...(this.#http ? [this.#http.figures()] : []),
+      ...[...this.#pipes].map((pipe) => pipe.figures()),
+    ]);
   }
 }
 

@@ -7,7 +7,7 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
-import { fixtureEntry, isAlive, Workplace } from './hostler-process.js';
+import { fixtureEntry, isAlive, type Running, Workplace } from './hostler-process.js';
 
 let place: Workplace;
 beforeEach(() => {
@@ -23,7 +23,7 @@ describe('when it serves', () => {
     expect(Object.keys(ready)).toEqual(['ready', 'url', 'key', 'pid', 'dataDir']);
     expect(ready).toMatchObject({ ready: true, pid: running.child.pid, dataDir: place.dataDir });
     expect(ready.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
-    await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad: '));
+    await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad'));
     // A key is for those who can read the file, and not for a log.
     const told = `the key is in ${path.join(place.dataDir, 'key')}`;
     await eventually('where the key is', () => running.stderr.includes(told));
@@ -53,6 +53,31 @@ describe('when it serves', () => {
     expect((await place.hostler('status')).code).toBe(0);
   });
 
+  test('a second one over stdio is served by the first, which lasts as long as either', async () => {
+    place.configure({ mcpServers: { one: fixtureEntry() } });
+    const begin = () => place.follow('up', '--config', place.config, '--stdio');
+    const ask = async (running: Running, id: number, method: string, params: object = {}) => {
+      running.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
+      const line = await eventually(`the answer ${id}`, () =>
+        running.stdout.split('\n').find((text) => text.includes(`"id":${id},`)),
+      );
+      return JSON.parse(line) as { result: Record<string, unknown> };
+    };
+    const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
+    // At once: one of them is faster.
+    const both = [begin(), begin()] as const;
+    for (const running of both)
+      expect((await ask(running, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
+    expect(statSync(path.join(place.dataDir, 'stdio.sock')).mode & 0o777).toBe(0o600);
+    const joined = both.find(({ stderr }) => stderr.includes('joins the Hostler that runs already')) as Running;
+    const first = both.find((running) => running !== joined) as Running;
+    first.child.stdin?.end();
+    const { result } = await ask(joined, 2, 'tools/call', { name: 'one__echo', arguments: { text: 'still' } });
+    expect(JSON.stringify(result)).toContain('still');
+    joined.child.stdin?.end();
+    expect([(await joined.closed).code, (await first.closed).code]).toEqual([0, 0]);
+  });
+
   test('over stdio, stdout belongs to the client, and its end is the end', async () => {
     place.configure({});
     const running = place.follow('up', '--config', place.config, '--stdio', '--json');
@@ -70,7 +95,9 @@ describe('when it cannot serve it says why and what to do', () => {
   };
 
   test('a taken port is named, with the other choice', async () => {
-    place.configure({});
+    const pidFile = path.join(place.folder, 'started');
+    const eager = { command: 'sh', args: ['-c', `echo > '${pidFile}'; sleep 60`], lazy: false };
+    place.configure({ mcpServers: { eager } });
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     const { port } = taken.address() as { port: number };
@@ -79,6 +106,7 @@ describe('when it cannot serve it says why and what to do', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(said).toContain(`port ${port} of 127.0.0.1 is already in use`);
     expect(said).toContain('--port 0');
+    expect(existsSync(pidFile), 'a server was started for nothing').toBe(false);
   });
 
   test('a data directory that another one uses, with its pid', async () => {

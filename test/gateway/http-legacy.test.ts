@@ -442,6 +442,22 @@ describe('the end of a session', () => {
     expect(ingress.counts).toEqual({ exchanges: 0, sessions: 0, streams: 0 });
   });
 
+  test.each(['2025-11-25', '2025-06-18'])('a call of %s that takes long is a stream by then', async (version) => {
+    const clock = new FakeClock();
+    const { router, port } = await start({ clock });
+    router.answers.set('tools/call', () => {});
+    const headers = await openSession(port, version);
+    const asked = listen(port, { headers, body: rpc(1, 'tools/call') });
+    await router.until(() => router.handled.some(({ method }) => method === 'tools/call'));
+    clock.advance(11_000);
+    const stream = await asked;
+    expect(stream.headers['content-type']).toBe('text/event-stream');
+    await stream.until((text) => text.length > 0);
+    router.handled.at(-1)?.succeed('{}');
+    await stream.ended;
+    expect(stream.text()).toContain('"result":{}');
+  });
+
   test('by half an hour without use; an open request or stream is use', async () => {
     const clock = new FakeClock();
     const { router, port, ingress } = await start({ clock });

@@ -123,6 +123,29 @@ test('an answered request is not cancelled by the end of its connection', async 
   expect(router.handled[0]?.signal.aborted).toBe(false);
 });
 
+test('a request that takes long gets a stream before anybody gives up on the connection', async () => {
+  const clock = new FakeClock();
+  const { router, port } = await start({ clock });
+  router.answers.set('slow', () => {});
+  const asked = listen(port, { body: rpc(1, 'slow', { _meta: META }), headers: modernHeaders('slow') });
+  await router.until(() => router.handled.length === 1);
+  const quick = send(port, { body: rpc(2, 'slow', { _meta: META }), headers: modernHeaders('slow') });
+  await router.until(() => router.handled.length === 2);
+  clock.advance(9_999);
+  router.handled[1]?.succeed('{}');
+  expect((await quick).headers['content-type']).toBe('application/json');
+  clock.advance(1_001);
+  const stream = await asked;
+  expect([stream.status, stream.headers['content-type']]).toEqual([200, 'text/event-stream']);
+  await stream.until((text) => text === ':\n\n');
+  clock.advance(15_000);
+  await stream.until((text) => text === ':\n\n:\n\n');
+  router.handled[0]?.fail({ code: -32601, message: 'late' });
+  await stream.ended;
+  expect(eventsIn(stream.text()).map(({ data }) => JSON.parse(data).error.code)).toEqual([-32601]);
+  expect(clock.pendingTimers).toBe(0);
+});
+
 test('open streams get a comment now and then, on one timer', async () => {
   const clock = new FakeClock();
   const { router, port } = await start({ clock });
@@ -134,8 +157,10 @@ test('open streams get a comment now and then, on one timer', async () => {
     headers: modernHeaders('subscriptions/listen'),
   });
   await stream.until((text) => text.includes('acknowledged'));
+  // The other one looks for requests that wait in silence, and finds none.
+  clock.advance(1_000);
   expect(clock.pendingTimers).toBe(1);
-  clock.advance(14_999);
+  clock.advance(13_999);
   clock.advance(1);
   await stream.until((text) => text.split(':\n\n').length === 2);
   clock.advance(15_000);

@@ -137,7 +137,7 @@ describe('the configuration', () => {
     expect(host.status().map(({ name }) => name)).toEqual(['good']);
     expect(problems.map((problem) => (problem as HostError).details.field)).toEqual([
       'mcpServers.bad.command',
-      'mcpServers.odd',
+      'mcpServers.odd.allowed_tools',
     ]);
   });
 

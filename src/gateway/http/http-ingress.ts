@@ -15,6 +15,9 @@ import { type NewId, newId, type Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import { parseEndpointPath } from '../endpoint-id.js';
 import type { PrincipalNow, Router } from '../exchange.js';
+import type { IngressFigures } from '../metrics/ingress-figures.js';
+import { countedResponse } from './counted-response.js';
+import { CrossOrigin } from './cross-origin.js';
 import type { ExchangeDesk } from './exchange-desk.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
@@ -54,6 +57,8 @@ export interface HttpIngressOptions {
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
+  /** Whether there is anything to ask yet. Absent: from the beginning. */
+  readonly isOpen?: () => boolean;
   /** What went wrong inside; the request it happened to was answered. */
   readonly onProblem?: (error: unknown) => void;
   /** Names sessions; unguessable. */
@@ -67,6 +72,10 @@ export interface HttpIngress {
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
   /** Resolves with `url`; rejects when the address cannot be had. */
   listen(): Promise<string>;
+  /** For metrics. */
+  figures(): IngressFigures;
+  /** From now on these names of ours and these origins, and those of this machine. */
+  allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Keys changed: ends what is open in the name of somebody whose key does not count any more. */
   rekeyed(now: PrincipalNow): void;
   /** Stops accepting, waits for open requests up to `drainMs`, then ends them. Safe to call again. */
@@ -82,7 +91,8 @@ class Ingress implements HttpIngress {
   url = '';
   readonly #options: HttpIngressOptions;
   readonly #limits: HttpLimits;
-  readonly #guard: OriginGuard;
+  #guard: OriginGuard;
+  #crossOrigin: CrossOrigin;
   readonly #routes: Routes;
   readonly #open: OpenExchanges;
   readonly #bodies: BodyBudget;
@@ -92,6 +102,8 @@ class Ingress implements HttpIngress {
   readonly #intake: MessageIntake;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  /** By the first digit of their status. */
+  readonly #answers: Record<number, number> = {};
   #closing: Promise<void> | undefined;
   /** A body that arrives after one is looked at with the keys there are then. */
   #rekeyings = 0;
@@ -100,13 +112,11 @@ class Ingress implements HttpIngress {
     const { router, clock, random, listen } = options;
     this.#options = options;
     this.#limits = { ...HTTP_LIMITS, ...options.limits };
-    this.#guard = originGuard({
-      hosts: [...ownNames(listen.host), ...(listen.hosts ?? [])],
-      origins: listen.origins ?? [],
-    });
+    this.#guard = this.#guardOf(listen);
+    this.#crossOrigin = new CrossOrigin(listen.origins ?? []);
     this.#routes = options.routes ?? new Map();
-    this.#open = new OpenExchanges(this.#limits.exchanges);
     this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
+    this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
     const desk: ExchangeDesk = {
@@ -121,6 +131,23 @@ class Ingress implements HttpIngress {
 
   get counts() {
     return { exchanges: this.#open.size, sessions: this.#sessions.size, streams: this.#beat.size };
+  }
+
+  figures(): IngressFigures {
+    return {
+      legacySessions: this.#sessions.size,
+      modernStreams: this.#open.endless,
+      httpAnswers: { ...this.#answers },
+    };
+  }
+
+  allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void {
+    this.#guard = this.#guardOf(names);
+    this.#crossOrigin = new CrossOrigin(names.origins ?? []);
+  }
+
+  #guardOf({ hosts = [], origins = [] }: Pick<HttpListen, 'hosts' | 'origins'>): OriginGuard {
+    return originGuard({ hosts: [...ownNames(this.#options.listen.host), ...hosts], origins });
   }
 
   listen(): Promise<string> {
@@ -156,6 +183,7 @@ class Ingress implements HttpIngress {
     this.#open.shutDown('endless');
     await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
     this.#open.shutDown('all');
+    this.#open.close();
     this.#sessions.endAll();
     for (const socket of this.#sockets) socket.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
@@ -171,6 +199,7 @@ class Ingress implements HttpIngress {
       requestTimeout: headerMs + bodyMs,
       connectionsCheckingInterval: checkEveryMs,
       keepAliveTimeout: idleSocketMs,
+      ServerResponse: countedResponse(this.#answers),
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
     });
@@ -227,6 +256,11 @@ class Ingress implements HttpIngress {
   ): Refusal | undefined {
     const { authenticate, router } = this.#options;
     if (!this.#guard(head.host, head.origin)) return REFUSALS.origin;
+    if (this.#crossOrigin.isListed(head.origin)) {
+      this.#crossOrigin.mark(head.origin, response);
+      // A browser asks without the key.
+      if (this.#crossOrigin.answerPreflight(request.method, head, response)) return undefined;
+    }
     const path = pathOf(request.url);
     const route = this.#routes.get(path);
     if (route) return this.#show(route, request, head, response);
@@ -234,6 +268,7 @@ class Ingress implements HttpIngress {
     if (!endpoint) return REFUSALS.path;
     const principal = authenticate(head.authorization);
     if (!principal) return REFUSALS.key;
+    if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
     if (this.#closing !== undefined) return REFUSALS.stopping;
     const caller: Caller = { principal, endpoint, head };

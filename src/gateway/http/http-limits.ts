@@ -25,6 +25,8 @@ export interface HttpLimits {
   readonly bufferedBytes: number;
   /** A reader that takes nothing of what waits for it. */
   readonly writeStallMs: number;
+  /** Without a word, after which a request that is still open is answered with an event stream. */
+  readonly silentMs: number;
   /** Between two comments on an open event stream. */
   readonly keepAliveEveryMs: number;
   readonly sessions: number;
@@ -53,6 +55,7 @@ export const HTTP_LIMITS: HttpLimits = {
   exchangesPerSession: 1_000,
   bufferedBytes: 8 * MiB,
   writeStallMs: 30_000,
+  silentMs: 10_000,
   keepAliveEveryMs: 15_000,
   sessions: 1_000,
   sessionIdleMs: 30 * 60_000,

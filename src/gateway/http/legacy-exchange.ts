@@ -67,6 +67,15 @@ export class LegacyExchange implements Exchange, OpenExchange {
     return this.#abort;
   }
 
+  /** `initialize` is answered with a header that is only known at its end: it waits. */
+  get isSilent(): boolean {
+    return this.#admit === undefined && this.#reply.isSilent;
+  }
+
+  linger(): void {
+    if (this.#isOpen) this.#reply.linger();
+  }
+
   notify(method: string, params: JsonText): void {
     if (this.#isOpen && !this.#admit) this.#reply.tell(notificationText(method, params));
   }

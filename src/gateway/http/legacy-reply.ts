@@ -39,6 +39,15 @@ export class LegacyReply {
     if (isBatch) this.#open();
   }
 
+  /** Nothing was written, and somebody still reads. */
+  get isSilent(): boolean {
+    return !this.#isOver && this.#stream === undefined && !this.#response.destroyed;
+  }
+
+  linger(): void {
+    if (this.isSilent) this.#open();
+  }
+
   /** Something before the answer. False: there is nobody who could ever read it. */
   tell(parts: readonly JsonText[]): boolean {
     if (this.#isOver) return false;
@@ -69,6 +78,8 @@ export class LegacyReply {
     const reader = new SseStream(this.#response, limits, beat, []);
     if (isPrimed(this.#session.version)) reader.write(stream.primer(retryMs(random)));
     stream.attach(reader);
+    // Older ones are primed with nothing; a comment is the first byte that everybody understands.
+    if (!isPrimed(this.#session.version)) reader.beat();
     reader.flush();
     return stream;
   }

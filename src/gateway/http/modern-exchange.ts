@@ -1,6 +1,6 @@
 /**
- * One request of a modern client: answered as one JSON text, or, once anything is told before the answer, as a stream of
- * events that ends with it.
+ * One request of a modern client: answered as one JSON text, or, once anything is told before the answer or it takes long, as a
+ * stream of events that ends with it.
  * Invariants: ended once; a client that closes its response has cancelled; after either, nothing is written.
  */
 
@@ -62,10 +62,21 @@ export class ModernExchange implements Exchange, OpenExchange {
     return this.#abort;
   }
 
+  get isSilent(): boolean {
+    return this.#stream === undefined;
+  }
+
+  linger(): void {
+    if (this.#state === 'open') this.#opened().beat();
+  }
+
   notify(method: string, params: JsonText): void {
-    if (this.#state !== 'open') return;
+    if (this.#state === 'open') this.#opened().write(eventText(undefined, notificationText(method, params)));
+  }
+
+  #opened(): SseStream {
     this.#stream ??= new SseStream(this.#response, this.#desk.limits, this.#desk.beat, []);
-    this.#stream.write(eventText(undefined, notificationText(method, params)));
+    return this.#stream;
   }
 
   succeed(...parts: readonly JsonText[]): void {

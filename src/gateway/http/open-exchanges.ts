@@ -1,6 +1,9 @@
 /**
- * The requests that wait for their answer, of all clients: counted against one bound, and waited for at the end.
+ * The requests that wait for their answer, of all clients: counted against one bound, told when they take long, and waited for
+ * at the end.
+ * Invariant: one timer for all of them, and none while there are none that wait in silence.
  */
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Deferred, deferred } from '../../kernel/deferred.js';
 import type { PrincipalNow } from '../exchange.js';
 
@@ -8,23 +11,42 @@ import type { PrincipalNow } from '../exchange.js';
 export interface OpenExchange {
   /** Lives until it is ended from outside, so that nobody waits for it. */
   readonly isEndless: boolean;
+  readonly startedAtMs: number;
+  /** Nothing was said of it yet: what lies between may take the connection for dead. */
+  readonly isSilent: boolean;
+  /** It takes long: whatever there is to say, that it goes on can be said. */
+  linger(): void;
   /** Ends it with whatever can still be said. */
   shutDown(): void;
   /** Goes on in the name of who its client is now, or ends when it is nobody. */
   rekeyed(now: PrincipalNow): void;
 }
 
+const sweepsPerSilence = 10;
+
 export class OpenExchanges {
   readonly #open = new Set<OpenExchange>();
   readonly #max: number;
+  readonly #clock: Clock;
+  readonly #silentMs: number;
   #empty: Deferred | undefined;
+  #cancelSweep: Cancel | undefined;
 
-  constructor(max: number) {
+  constructor(max: number, clock: Clock, silentMs: number) {
     this.#max = max;
+    this.#clock = clock;
+    this.#silentMs = silentMs;
   }
 
   get size(): number {
     return this.#open.size;
+  }
+
+  /** Those that listen. */
+  get endless(): number {
+    let count = 0;
+    for (const { isEndless } of this.#open) if (isEndless) count++;
+    return count;
   }
 
   get isFull(): boolean {
@@ -33,6 +55,7 @@ export class OpenExchanges {
 
   add(exchange: OpenExchange): void {
     this.#open.add(exchange);
+    this.#cancelSweep ??= this.#sweepLater();
   }
 
   delete(exchange: OpenExchange): void {
@@ -42,6 +65,25 @@ export class OpenExchanges {
 
   shutDown(which: 'endless' | 'all'): void {
     for (const exchange of [...this.#open]) if (which === 'all' || exchange.isEndless) exchange.shutDown();
+  }
+
+  close(): void {
+    this.#cancelSweep?.();
+    this.#cancelSweep = undefined;
+  }
+
+  #sweepLater(): Cancel {
+    return this.#clock.at(this.#clock.nowMs() + this.#silentMs / sweepsPerSilence, () => this.#sweep());
+  }
+
+  #sweep(): void {
+    const beforeMs = this.#clock.nowMs() - this.#silentMs;
+    let isAnySilent = false;
+    for (const exchange of [...this.#open]) {
+      if (exchange.isSilent && exchange.startedAtMs <= beforeMs) exchange.linger();
+      isAnySilent ||= exchange.isSilent;
+    }
+    this.#cancelSweep = isAnySilent ? this.#sweepLater() : undefined;
   }
 
   rekeyed(now: PrincipalNow): void {

@@ -29,7 +29,7 @@ export const REFUSALS = {
   origin: refusal(
     403,
     ERRORS.denied.rpc,
-    'this Host or Origin is not one of ours; use localhost, or add the name to listen.hosts or listen.origins',
+    'this Host or Origin is not one of ours; use localhost, or add the name to listen.allowedHosts or listen.allowedOrigins',
   ),
   path: refusal(
     404,
@@ -90,6 +90,7 @@ export const REFUSALS = {
     ...closing,
   ]),
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
+  starting: refusal(503, ERRORS.overloaded.rpc, 'hostler is starting; try again shortly', ['Retry-After', '1']),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
 } as const satisfies Record<string, Refusal>;
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { RpcRefusal } from '../../session/answers.js';
-import { callFailure, type Place, requestFailure } from './failures.js';
+import { callFailure, errorWords, type Place, requestFailure } from './failures.js';
 
 const place: Place = {
   method: 'tools/call',
@@ -45,4 +45,15 @@ test('an answer without a usable code is an internal error', () => {
   const cause = new RpcRefusal(Buffer.from('{"message":"m"}'));
   const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });
   expect(requestFailure(error, place)).toEqual({ code: -32603, message: 'm' });
+});
+
+test.each([
+  ['legacy', -32603],
+  ['modern', -32021],
+] as const)('what a modern server misses in its client is, for a %s one, %i', (clientEra, code) => {
+  const bytes = Buffer.from('{"code":-32021,"message":"needs sampling"}');
+  expect(errorWords(bytes, { ...place, clientEra, serverEra: 'modern' })).toMatchObject({
+    code,
+    message: 'needs sampling',
+  });
 });

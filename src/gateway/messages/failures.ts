@@ -86,6 +86,8 @@ function codeWords(code: number, { method, clientEra, serverEra }: Place): numbe
     if (code === legacyNotFound) return RPC.invalidParams;
     return code === legacyUrlElicitation ? RPC.internalError : code;
   }
+  // No legacy client has a word for it: what is missing was said of our own hop.
+  if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
   return code === RPC.invalidParams && method === 'resources/read' ? legacyNotFound : code;
 }
 

@@ -1,0 +1,60 @@
+/**
+ * `hostler up --stdio` where a Hostler runs already: its client is served by that one.
+ * Invariant: only where that one serves the same configuration; another one would be other servers under the same name.
+ */
+import { realpathSync } from 'node:fs';
+import { type Clock, sleep } from '../kernel/clock.js';
+import { connectControl } from './control/control-client.js';
+import { controlPath } from './control/control-path.js';
+import { relayStdio, stdioPath } from './stdio-socket.js';
+import type { UpOptions } from './up-options.js';
+
+export interface RunningFacts {
+  readonly pid: number;
+  readonly url?: string | undefined;
+  readonly config: string;
+}
+
+/** One that starts takes its socket a moment before it serves. */
+const tryEveryMs = 100;
+const triesMax = 100;
+const answerMs = 2_000;
+const aliveMs = 60_000;
+
+/** Who has the data directory, if its configuration is ours. */
+export async function findSame({ dataDir, config }: UpOptions, clock: Clock): Promise<RunningFacts | undefined> {
+  try {
+    const client = await connectControl(controlPath(dataDir));
+    const giveUp = clock.at(clock.nowMs() + answerMs, () => client.close());
+    const facts = (await client.ask('version').finally(() => {
+      giveUp();
+      client.close();
+    })) as RunningFacts;
+    return real(facts.config) === real(config) ? facts : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Resolves when the client is done with. False: it never served. */
+export async function joinRunning({ dataDir }: UpOptions, clock: Clock, signal: AbortSignal): Promise<boolean> {
+  // Nothing else does between two tries: stdin is not read yet, and timers of a clock keep no process alive.
+  const alive = setInterval(() => {}, aliveMs);
+  try {
+    for (let tries = 0; tries < triesMax && !signal.aborted; tries++) {
+      if (await relayStdio(stdioPath(dataDir), process.stdin, process.stdout, signal)) return true;
+      await sleep(clock, tryEveryMs, signal);
+    }
+    return signal.aborted;
+  } finally {
+    clearInterval(alive);
+  }
+}
+
+function real(file: string): string {
+  try {
+    return realpathSync(file);
+  } catch {
+    return file;
+  }
+}

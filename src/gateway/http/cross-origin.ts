@@ -1,0 +1,57 @@
+/**
+ * What a browser wants to hear before a page of another site may read our answers (CORS). Only pages of listed origins are told
+ * anything; whether a request is let in at all is the guard's business (origin-guard.ts), before this.
+ */
+import type { ServerResponse } from 'node:http';
+import type { RequestHead } from './request-head.js';
+
+const methods = 'POST, GET, DELETE';
+const headers = [
+  ...['Authorization', 'Content-Type', 'Accept', 'Last-Event-ID'],
+  ...['Mcp-Session-Id', 'Mcp-Protocol-Version', 'Mcp-Method', 'Mcp-Name'],
+];
+const exposed = 'Mcp-Session-Id, WWW-Authenticate, Retry-After';
+/** Arguments that are repeated in headers have names of their own. */
+const ownHeader = /^mcp-param-[a-z0-9-]{1,100}$/i;
+const ownHeadersMax = 64;
+/** How long a browser may keep what it was told: a list that is made shorter counts soon. */
+const keptSeconds = 600;
+
+export class CrossOrigin {
+  readonly #origins: ReadonlySet<string>;
+
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins.map((origin) => origin.toLowerCase()));
+  }
+
+  isListed(origin: string | undefined): origin is string {
+    return origin !== undefined && this.#origins.has(origin.toLowerCase());
+  }
+
+  /** For whatever the answer will be: its page may read it. */
+  mark(origin: string, response: ServerResponse): void {
+    response.setHeader('Access-Control-Allow-Origin', origin);
+    response.setHeader('Access-Control-Expose-Headers', exposed);
+    response.setHeader('Vary', 'Origin');
+  }
+
+  /** True: it only asked whether it may ask, and was answered. */
+  answerPreflight(method: string | undefined, head: RequestHead, response: ServerResponse): boolean {
+    if (method !== 'OPTIONS' || head.other('access-control-request-method') === undefined) return false;
+    response.writeHead(204, preflight(head));
+    response.end();
+    return true;
+  }
+}
+
+function preflight(head: RequestHead): string[] {
+  const asked = (head.other('access-control-request-headers') ?? '').split(',').map((name) => name.trim());
+  const own = asked.filter((name) => ownHeader.test(name)).slice(0, ownHeadersMax);
+  const isPrivate = head.other('access-control-request-private-network') === 'true';
+  return [
+    ...['Access-Control-Allow-Methods', methods],
+    ...['Access-Control-Allow-Headers', [...headers, ...own].join(', ')],
+    ...['Access-Control-Max-Age', String(keptSeconds)],
+    ...(isPrivate ? ['Access-Control-Allow-Private-Network', 'true'] : []),
+  ];
+}
