@@ -5,8 +5,8 @@
  * A stall is judged by the best of some tries: what a text costs it costs each time, what the machine does to us it does not.
  * Each try costs the same: a list is read anew, shown, called from, and gives way to a small one that is read anew.
  * Beyond 50 ms a request may take what parsing its text once takes here and now, and a list, which is read, compared, shown
- * and kept in a file, what parsing and writing it three times takes: on a busy machine 50 ms are less than either. Neither
- * may add more than 50 and 150 ms.
+ * and kept in files (as a pin, and as what is known of the server), what parsing and keeping it three times takes: on a busy
+ * machine 50 ms are less than either. Neither may add more than 50 and 150 ms.
  */
 import { writeFileSync } from 'node:fs';
 import { createServer, request, type Server } from 'node:http';
@@ -79,12 +79,12 @@ function post(method: string, name: string, params: string, headers: Record<stri
   });
 }
 
-/** What reading the text costs here and now, or reading and writing it. */
-function costMs(text: string, isWritten: boolean): number {
+/** What reading the text costs here and now, or reading and keeping it. */
+function costMs(text: string, isKept: boolean): number {
   const startedMs = performance.now();
   try {
     const value: unknown = JSON.parse(text);
-    if (isWritten) JSON.stringify(value);
+    if (isKept) writeFileSync(path.join(gateway.folder, 'kept.json'), JSON.stringify(value));
   } catch {
     // Some nest too deep for it.
   }
