@@ -82,7 +82,7 @@ test('keys are there before anything listens, and nothing listens before it is t
   expect(http[0]?.listen).toEqual({ host: '127.0.0.1', port: 8383, hosts: [], origins: [] });
   expect(['Bearer k', undefined].map((header) => http[0]?.authenticate(header))).toEqual([ada, undefined]);
   const routes = http[0]?.routes;
-  expect([...(routes ?? [])].map(([path, { needsKey }]) => [path, needsKey])).toEqual([
+  expect([...(routes ?? [])].map(([path, { isForOperators }]) => [path, isForOperators])).toEqual([
     ['/healthz', false],
     ['/readyz', false],
     ['/metrics', true],

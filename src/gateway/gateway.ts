@@ -236,9 +236,9 @@ class JoinedGateway implements Gateway {
     );
     const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
     return new Map<string, Route>([
-      ['/healthz', { needsKey: false, answer: parts.healthz }],
-      ['/readyz', { needsKey: false, answer: readiness.readyz }],
-      ['/metrics', { needsKey: true, answer: shown }],
+      ['/healthz', { isForOperators: false, answer: parts.healthz }],
+      ['/readyz', { isForOperators: false, answer: readiness.readyz }],
+      ['/metrics', { isForOperators: true, answer: shown }],
     ]);
   }
 

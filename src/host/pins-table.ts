@@ -11,6 +11,8 @@ export const pinsSchema = 'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY 
 
 export function pinsTable(database: Database.Database): PinStore {
   const read = database.prepare('SELECT records FROM pins WHERE server = ?');
+  // Records may be megabytes: they are not read to learn that there are some.
+  const has = database.prepare('SELECT 1 FROM pins WHERE server = ?');
   const write = database.prepare('INSERT INTO pins VALUES (?, ?) ON CONFLICT DO UPDATE SET records = excluded.records');
   const trim = database.prepare(
     'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
@@ -21,7 +23,7 @@ export function pinsTable(database: Database.Database): PinStore {
       return row && (JSON.parse(row.records) as PinRecord[]);
     },
     save(server, records) {
-      const isNew = read.get(server) === undefined;
+      const isNew = has.get(server) === undefined;
       write.run(server, JSON.stringify(records));
       if (isNew) trim.run(pinnedServersMax);
     },

@@ -72,15 +72,17 @@ export async function readList(
   let isPublic = true;
   let bytes = 0;
   const limits = method === 'tools/list' ? toolLimits : otherLimits;
+  const tooMany = (): never => {
+    throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
+  };
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
     // In one look: a page may be as large as a frame.
     const [array, ttl, scope, next] = membersBytes(page, [LISTS[method], 'ttlMs', 'cacheScope', 'nextCursor']);
-    await eachItem(array, (raw) => {
+    await eachItem(array, tooMany, (raw) => {
       bytes += raw.length;
-      if (items.length >= limits.items)
-        throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
+      if (items.length >= limits.items) tooMany();
       if (raw.length > limits.itemBytes)
         throw broken(server, method, 'item_too_large', 'has an item that is too large', limits.itemBytes, listLess);
       if (bytes > limits.bytes) throw broken(server, method, 'list_too_large', 'is too large', limits.bytes, listLess);
@@ -99,15 +101,17 @@ export async function readList(
 }
 
 /** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
-async function eachItem(array: Buffer | undefined, visit: (raw: Buffer) => void): Promise<void> {
+async function eachItem(array: Buffer | undefined, tooMany: () => never, visit: (raw: Buffer) => void): Promise<void> {
   if (!array) return;
   const bounds: number[] = [];
   if (array.length > turnBytes) await nextTurn();
+  let elements = 0;
   eachElement(array, 0, array.length, 0, (start, end) => {
     if (array[start] === 0x7b) bounds.push(start, end);
-    // No list may have more; one more tells that it does.
-    return bounds.length <= 2 * LIMITS.listItems;
+    // No list may have more, of whatever kind; one more tells that it does.
+    return ++elements <= LIMITS.listItems;
   });
+  if (elements > LIMITS.listItems) tooMany();
   let turnEnd = 0;
   for (let i = 0; i < bounds.length; i += 2) {
     const start = bounds[i] as number;

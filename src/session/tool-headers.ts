@@ -23,24 +23,18 @@ const schemaBytesMax = 1024 * 1024;
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
 
-/** Keywords below which a property is not always there, so that no header could be demanded for it. */
-const conditional = [
-  'items',
-  'prefixItems',
-  'contains',
-  'additionalProperties',
-  'unevaluatedProperties',
-  'unevaluatedItems',
-  'propertyNames',
-  'oneOf',
-  'anyOf',
-  'allOf',
-  'not',
-  'if',
-  'then',
-  'else',
-];
-const conditionalMaps = ['patternProperties', 'dependentSchemas', '$defs', 'definitions'];
+/** What stands below a keyword: properties that may have headers, or a schema, several, or schemas by name. */
+type Kind = 'properties' | 'schemas' | 'map';
+
+/** Below all but the first a property is not always there, so that no header could be demanded for it. */
+const keywords: ReadonlyMap<string, Kind> = new Map<string, Kind>([
+  ['properties', 'properties'],
+  ...[
+    ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+    ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
+  ].map((keyword) => [keyword, 'schemas'] as const),
+  ...['patternProperties', 'dependentSchemas', '$defs', 'definitions'].map((keyword) => [keyword, 'map'] as const),
+]);
 
 /** Takes the raw tool. Nearly all tools have no such annotation and are not parsed at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
@@ -49,32 +43,56 @@ export function scanToolHeaders(tool: Buffer): HeaderScan {
   if (!schema) return { ok: true, mirrored: [] };
   if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
-  const reason = visit(JSON.parse(schema.toString('utf8')), [], true, mirrored);
+  const reason = visit(JSON.parse(schema.toString('utf8')), undefined, true, mirrored);
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
-function visit(node: unknown, path: readonly string[], always: boolean, found: MirroredArgument[]): string | undefined {
+/** Where a node stands. Written out only for what is found: a schema may have tens of thousands of nodes. */
+interface Place {
+  readonly above: Place | undefined;
+  readonly name: string;
+}
+
+function pathOf(place: Place | undefined): string[] {
+  const path: string[] = [];
+  for (let at = place; at; at = at.above) path.push(at.name);
+  return path.reverse();
+}
+
+/** Looks at what a node has, not for what it could have: each could have all the keywords, and most have none. */
+function visit(
+  node: unknown,
+  place: Place | undefined,
+  always: boolean,
+  found: MirroredArgument[],
+): string | undefined {
   if (typeof node !== 'object' || node === null) return undefined;
   const schema = node as Record<string, unknown>;
   if (Object.hasOwn(schema, KEY)) {
-    const fault = always && path.length > 0 ? check(schema, path, found) : 'stands where it cannot always be sent';
+    const path = pathOf(place);
+    const fault = always && place ? check(schema, path, found) : 'stands where it cannot always be sent';
     if (fault) return `${KEY} at ${path.join('.') || 'the root'} ${fault}`;
   }
-  for (const [name, child] of entries(schema.properties)) {
-    const fault = visit(child, [...path, name], always, found);
+  for (const keyword in schema) {
+    const kind = keywords.get(keyword);
+    if (kind === undefined) continue;
+    const fault = visitBelow(schema[keyword], kind, { above: place, name: keyword }, always, found);
     if (fault) return fault;
   }
-  for (const keyword of conditional) {
-    for (const child of Array.isArray(schema[keyword]) ? schema[keyword] : [schema[keyword]]) {
-      const fault = visit(child, [...path, keyword], false, found);
-      if (fault) return fault;
-    }
-  }
-  for (const keyword of conditionalMaps) {
-    for (const [, child] of entries(schema[keyword])) {
-      const fault = visit(child, [...path, keyword], false, found);
-      if (fault) return fault;
-    }
+  return undefined;
+}
+
+function visitBelow(below: unknown, kind: Kind, place: Place, always: boolean, found: MirroredArgument[]) {
+  if (typeof below !== 'object' || below === null) return undefined;
+  const isList = Array.isArray(below);
+  if (kind === 'schemas' && !isList) return visit(below, place, false, found);
+  if (kind !== 'schemas' && isList) return undefined;
+  for (const [name, child] of Object.entries(below)) {
+    const fault =
+      kind === 'properties'
+        ? visit(child, { above: place.above, name }, always, found)
+        : visit(child, place, false, found);
+    if (fault) return fault;
   }
   return undefined;
 }
@@ -93,9 +111,6 @@ function check(
   found.push({ path, header });
   return undefined;
 }
-
-const entries = (value: unknown): [string, unknown][] =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : [];
 
 /**
  * The header values for one call, from its raw arguments. An argument that is absent or null is not mirrored; one that is

@@ -69,6 +69,16 @@ export class Attacked {
     return existsSync(file) ? readFileSync(file, 'latin1') : '';
   }
 
+  /** How much it has received when nothing more is written down: a server may answer before its record is on the disk. */
+  async receivedBytes(name: string): Promise<number> {
+    for (let before = -1; ; ) {
+      const { length } = this.received(name);
+      if (length === before) return length;
+      before = length;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+
   stdioServer(name: string, era: 'legacy' | 'modern', env: Headers = {}): Json {
     return { command: process.execPath, args: [script], env: { RECORD: this.recordOf(name), ERA: era, ...env } };
   }

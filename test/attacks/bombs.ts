@@ -51,7 +51,6 @@ export const schemaBombs = (canary: string): ReadonlyArray<[what: string, isTake
     many(16, () => `{"type":"object","anyOf":[${listed('{}', toolBytes)}]}`),
   ],
   ['an array of two million', false, `{"tools":[${listed('0')}]}`],
-  ['10,000 tools', true, many(10_000, () => '{"type":"object","properties":{"a":{"type":"string"}}}')],
   [
     'patterns without end',
     true,
@@ -77,6 +76,8 @@ export const schemaBombs = (canary: string): ReadonlyArray<[what: string, isTake
     true,
     many(16, () => `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"${'h'.repeat(toolBytes)}"}}}`),
   ],
+  // The last: pins of tools that are gone are kept, and all that follows would have 10,000 of them on top of its own cost.
+  ['10,000 tools', true, many(10_000, () => '{"type":"object","properties":{"a":{"type":"string"}}}')],
 ];
 
 const version = '"io.modelcontextprotocol/protocolVersion":"2026-07-28"';

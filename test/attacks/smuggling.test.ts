@@ -88,9 +88,10 @@ test.each([
   ['a name twice', '"name":"a__echo","name":"b__echo"'],
   ['a name twice, once in escapes', '"name":"a__echo","\\u006eame":"b__echo"'],
 ])('%s: refused, and no server hears of it', async (_what, names) => {
-  const before = [attacked.received('a').length, attacked.received('b').length];
+  const lengths = () => Promise.all(['a', 'b'].map((name) => attacked.receivedBytes(name)));
+  const before = await lengths();
   const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${names},"arguments":{},"_meta":${JSON.stringify(META)}}}`;
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'a__echo' };
   expect((await attacked.send({ key: attacked.ready.key, headers, body })).status).toBe(400);
-  expect([attacked.received('a').length, attacked.received('b').length]).toEqual(before);
+  expect(await lengths()).toEqual(before);
 });

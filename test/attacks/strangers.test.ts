@@ -76,7 +76,8 @@ describe('X10 a role that may call one tool', () => {
   );
 
   test('X10 calls nothing else: each name, method and era is refused, and no server hears of it', async () => {
-    const before = ['open', 'secret', 'vault'].map((name) => attacked.received(name).length);
+    const lengths = () => Promise.all(['open', 'secret', 'vault'].map((name) => attacked.receivedBytes(name)));
+    const before = await lengths();
     const names = ['secret__echo', 'secret__ask', 'vault__ask', 'open__ask', 'open__hidden', 'hidden', 'ask', 'echo'];
     const calls: [string, Json][] = [
       ...names.map((name): [string, Json] => ['tools/call', { name, arguments: {} }]),
@@ -116,7 +117,7 @@ describe('X10 a role that may call one tool', () => {
       if (!isRefused(subscribed)) let_in.push(`subscribe ${place} ${subscribed.text}`);
     }
     expect(let_in).toEqual([]);
-    expect(['open', 'secret', 'vault'].map((name) => attacked.received(name).length)).toEqual(before);
+    expect(await lengths()).toEqual(before);
   });
 
   test('X10 listens to nothing else: what is granted names no resource', async () => {
@@ -200,7 +201,7 @@ describe('X8 states of requests', () => {
 
   test('X8 is refused from another key, endpoint tool or arguments, and when a bit of it is changed', async () => {
     const requestState = await stateOf();
-    const before = attacked.received('vault').length;
+    const before = await attacked.receivedBytes('vault');
     const flipped = (at: number) => {
       const bytes = Buffer.from(requestState, 'base64url');
       bytes[at % bytes.length] = (bytes[at % bytes.length] as number) ^ (1 << (at % 8));
@@ -230,7 +231,7 @@ describe('X8 states of requests', () => {
       const reply = await attacked.modern('tools/call', { ...asked, inputResponses }, who);
       expect([what, isRefused(reply)]).toEqual([what, true]);
     }
-    expect(attacked.received('vault').length).toBe(before);
+    expect(await attacked.receivedBytes('vault')).toBe(before);
   });
 });
 

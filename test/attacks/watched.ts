@@ -17,6 +17,8 @@ export interface Watched {
   readonly grewMiB: number;
   /** How much of that is left when what can be given back was. */
   readonly keptMiB: number;
+  /** How much more is in use, by what the runtime says: without what was freed and stays with the allocator. */
+  readonly heldMiB: number;
   readonly problems: readonly string[];
 }
 
@@ -24,6 +26,7 @@ export class WatchedGateway {
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-watched-'));
   #child!: ChildProcess;
   #rss = 0;
+  #held = 0;
   port = 0;
 
   get pid(): number {
@@ -38,8 +41,8 @@ export class WatchedGateway {
   }
 
   async begin(): Promise<void> {
-    const { rss } = await this.#ask<{ rss: number }>('begin');
-    this.#rss = rss;
+    const { rss, held } = await this.#ask<{ rss: number; held: number }>('begin');
+    [this.#rss, this.#held] = [rss, held];
   }
 
   /** Has the server started anew, and its tools listed: how many there are, or the code of what went wrong. */
@@ -48,9 +51,12 @@ export class WatchedGateway {
   }
 
   async read(): Promise<Watched> {
-    const seen = await this.#ask<{ stallMs: number; rssMax: number; rss: number; problems: string[] }>('read');
-    const { stallMs, rssMax, rss, problems } = seen;
-    return { stallMs, grewMiB: (rssMax - this.#rss) / MiB, keptMiB: (rss - this.#rss) / MiB, problems };
+    const seen = await this.#ask<{ stallMs: number; rssMax: number; rss: number; held: number; problems: string[] }>(
+      'read',
+    );
+    const { stallMs, rssMax, rss, held, problems } = seen;
+    const [grewMiB, keptMiB] = [(rssMax - this.#rss) / MiB, (rss - this.#rss) / MiB];
+    return { stallMs, grewMiB, keptMiB, heldMiB: (held - this.#held) / MiB, problems };
   }
 
   async #ask<T>(word: string): Promise<T> {

@@ -22,6 +22,7 @@ export const key = 'Bearer key-of-ann';
 const keys = new Map<string | undefined, Principal>([
   [key, { id: 'ann', role: undefined, scopes: [] }],
   ['Bearer key-of-bob', { id: 'bob', role: undefined, scopes: [] }],
+  ['Bearer key-of-cyd', { id: 'cyd', role: 'reader', scopes: [] }],
 ]);
 
 export class FakeRouter implements Router {

@@ -130,7 +130,7 @@ describe('X1 Host × Origin', () => {
     const { router, port: at } = await start({
       listen,
       routes: new Map([
-        ['/healthz', { needsKey: false, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) }],
+        ['/healthz', { isForOperators: false, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) }],
       ]),
     });
     for (const path of ['/mcp', '/mcp/alpha', '/mcp/@group', '/healthz', '/none', '*', 'http://localhost/mcp']) {
@@ -163,8 +163,8 @@ describe('X1 Host × Origin', () => {
 
 describe('the guards after it', () => {
   const post = { body, headers: modernHeaders('tools/call', { name: 'x' }) };
-  const route = (needsKey: boolean) => ({
-    needsKey,
+  const route = (isForOperators: boolean) => ({
+    isForOperators,
     answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }),
   });
 
@@ -216,7 +216,7 @@ describe('the guards after it', () => {
     const routes = new Map<string, Route>([
       ['/healthz', route(false)],
       ['/metrics', route(true)],
-      ['/broken', { needsKey: false, answer: () => Promise.reject(new Error('planted')) }],
+      ['/broken', { isForOperators: false, answer: () => Promise.reject(new Error('planted')) }],
     ]);
     const { port: at, problems } = await start({ routes });
     const open = await send(at, { method: 'GET', path: '/healthz?x', key: undefined });
@@ -224,6 +224,8 @@ describe('the guards after it', () => {
     expect((await send(at, { method: 'HEAD', path: '/healthz', key: undefined })).text).toBe('');
     expect((await send(at, { method: 'GET', path: '/metrics', key: undefined })).status).toBe(401);
     expect((await send(at, { method: 'GET', path: '/metrics' })).status).toBe(200);
+    const restricted = await send(at, { method: 'GET', path: '/metrics', key: 'Bearer key-of-cyd' });
+    expect([restricted.status, restricted.text]).toEqual([403, expect.stringContaining('one without a role')]);
     expect((await send(at, { method: 'POST', path: '/healthz', body: '{}' })).status).toBe(405);
     expect((await send(at, { method: 'GET', path: '/broken' })).status).toBe(500);
     expect(problems).toHaveLength(1);

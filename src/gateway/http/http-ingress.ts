@@ -289,7 +289,11 @@ class Ingress implements HttpIngress {
 
   #show(route: Route, request: IncomingMessage, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
-    if (route.needsKey && !this.#options.authenticate(head.authorization)) return REFUSALS.key;
+    if (route.isForOperators) {
+      const principal = this.#options.authenticate(head.authorization);
+      if (!principal) return REFUSALS.key;
+      if (principal.role !== undefined) return REFUSALS.role;
+    }
     answerRoute(route, request.method === 'HEAD', response).catch((error) => this.#failed(response, error));
     return undefined;
   }

@@ -41,6 +41,11 @@ export const REFUSALS = {
     'WWW-Authenticate',
     'Bearer',
   ]),
+  role: refusal(
+    403,
+    ERRORS.denied.rpc,
+    'this page tells of all servers; use the operator’s key, or one without a role',
+  ),
   method: refusal(405, invalid, 'use POST, or GET and DELETE with the session of a legacy client', [
     'Allow',
     'POST, GET, DELETE',

@@ -8,8 +8,8 @@ export interface RouteAnswer {
 }
 
 export interface Route {
-  /** Whether it is shown to holders of a key only. */
-  readonly needsKey: boolean;
+  /** It tells of all servers: shown to nobody without a key, nor to one who by a role may see some of them only. */
+  readonly isForOperators: boolean;
   answer(): RouteAnswer | Promise<RouteAnswer>;
 }
 
