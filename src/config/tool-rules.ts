@@ -41,6 +41,8 @@ export function toolRulesOf(
   { allow, deny, rename }: z.infer<typeof toolRules>,
   wrong: (field: string, what: string) => Error,
 ): ToolRules {
+  // Nearly every server: they share one object that says nothing.
+  if (allow === undefined && deny.length === 0 && Object.keys(rename).length === 0) return noToolRules;
   const taken = new Map<string, string>();
   for (const [tool, shown] of Object.entries(rename)) {
     const other = taken.get(shown);

@@ -5,9 +5,9 @@
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
 import type { KnownFacts, KnownServer } from '../../host/host-interface.js';
-import { findMember, memberBytes, memberText } from '../../wire/json-members.js';
+import { findMember, memberBytes } from '../../wire/json-members.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
-import { offers, type View } from '../views/view.js';
+import type { View } from '../views/view.js';
 import type { ServerFacts } from './server-facts.js';
 
 /** Of each server where there are many, and of all together. */

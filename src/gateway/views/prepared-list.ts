@@ -159,7 +159,7 @@ function shapeOf(raw: Buffer, member: string): Shape {
   let isPlain = raw[0] === OPEN_BRACE;
   // Its name is there and there once: an item is listed by it.
   eachMember(raw, 0, raw.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
-    if (keyIs(raw, keyStart, keyEnd, 'name')) {
+    if (keyIs(raw, keyStart, keyEnd, member)) {
       start = valueStart;
       end = valueEnd;
     } else if (keyIs(raw, keyStart, keyEnd, '_meta')) isPlain = false;
