@@ -29,7 +29,7 @@ import { checkObject } from '../wire/json-check.js';
 import type { Audit, CallWatch } from './audit.js';
 import type { TargetOf } from './call-target.js';
 import { dispatch } from './dispatch.js';
-import { embedder, type HostCallOptions, type ToolResult } from './host-interface.js';
+import { embedder, type HostCallOptions, noCallOptions, type ToolResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface CallerParts {
@@ -175,7 +175,7 @@ class CallUnderWay implements Call {
     this.idempotencyKey = options.idempotencyKey;
     this.onProgress = options.onProgress;
     this.attempt = options.attempt ?? 0;
-    this.relay = relayOf(options);
+    this.relay = options === noCallOptions ? undefined : relayOf(options);
     this.trail = trail;
     this.abandon = abandon;
   }

@@ -131,6 +131,9 @@ export interface KnownServer {
   readonly revision: number;
 }
 
+/** Of a call that has none: known by itself, so that it is not looked through. */
+export const noCallOptions: HostCallOptions = Object.freeze({});
+
 /** What a tool answered. */
 export interface ToolResult {
   /** The result object as the server wrote it. */

@@ -34,6 +34,7 @@ import {
   type HostTool,
   type KnownServer,
   type ListOptions,
+  noCallOptions,
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
@@ -44,8 +45,6 @@ import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from '
 import { type StatusRow, statusRows } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
-
-const noOptions: HostCallOptions = {};
 
 export class Host {
   readonly #parts: HostParts;
@@ -102,7 +101,7 @@ export class Host {
     return name;
   }
 
-  call(server: string, tool: string, args: ToolArguments = {}, options = noOptions): Promise<ToolResult> {
+  call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
     return this.#parts.caller.call(server, tool, args, options);
   }
 

@@ -2,7 +2,7 @@
  * The `tools` rules of a server's entry as a guard: what the operator took out is not there for anybody.
  * Not here: reading the rules (config/tool-rules.ts), roles (allowlist.ts).
  */
-import type { ToolRules } from '../config/tool-rules.js';
+import { noToolRules, type ToolRules } from '../config/tool-rules.js';
 import type { Guard, Verdict } from './allowlist.js';
 
 const any = '*';
@@ -25,6 +25,8 @@ export const toolRulesGuard =
   ({ server, tool }) => {
     if (tool === undefined) return allowed;
     const rules = rulesOf(server);
+    // Nearly every server, with every call.
+    if (rules === noToolRules) return allowed;
     const reason = rules && ruleAgainst(rules, tool);
     return reason === undefined ? allowed : { allow: false, reason, hint };
   };
