@@ -82,7 +82,11 @@ export class Caller {
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
       }),
       throttle(parts.throttle),
-      gate((server) => serverOf(server).breaker, clock),
+      gate(
+        (server) => serverOf(server).breaker,
+        clock,
+        (server) => findServer(server)?.supervisor.current === undefined,
+      ),
       concurrency((server) => serverOf(server).slots),
     )(
       dispatch({

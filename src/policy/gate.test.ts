@@ -118,3 +118,22 @@ test('K1 of a thousand callers at the end of the open time exactly one is the tr
     release = [];
   }
 });
+
+test('a connection that is lost under many calls is one failure, of its supervisor’s: nobody else is refused', async () => {
+  const clock = new FakeClock();
+  const breaker = new Breaker({ ...defaultBreakerPlan, threshold: 3 });
+  let isOver = true;
+  const fails = answering(() => Promise.reject(error('outcome_uncertain', { execution: 'uncertain' })));
+  const send = promised(
+    gate(
+      () => breaker,
+      clock,
+      () => isOver,
+    )(fails),
+  );
+  for (let i = 0; i < 16; i++) await failureOf(send(fakeCall()));
+  expect([breaker.isClosed, breaker.failures]).toEqual([true, 0]);
+  isOver = false;
+  for (let i = 0; i < 3; i++) await failureOf(send(fakeCall()));
+  expect(breaker.isClosed).toBe(false);
+});

@@ -24,8 +24,15 @@ export function speaksAgainstServer(error: unknown): boolean {
   return !isAnswer && !(error.code === 'timeout' && phase === 'queued');
 }
 
+/** What calls in flight end with when the connection they were sent on is lost. */
+const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
+
+/**
+ * `isOver`: the server's connection is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
+ * them counted, everybody else would be refused while the server is restarted.
+ */
 export const gate =
-  (breakerOf: (server: string) => Breaker, clock: Clock): Stage =>
+  (breakerOf: (server: string) => Breaker, clock: Clock, isOver: (server: string) => boolean = () => false): Stage =>
   (next) =>
   (call, done) => {
     const breaker = breakerOf(call.server);
@@ -36,7 +43,9 @@ export const gate =
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
     next(deadlineAtMs === call.deadlineAtMs ? call : withChanges(call, { deadlineAtMs }), (outcome) => {
-      report(breaker, ticket, outcome, call.deadlineAtMs, clock);
+      if (isHostError(outcome) && losses.has(outcome.code) && isOver(call.server))
+        breaker.released(ticket, clock.nowMs());
+      else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
       done(outcome);
     });
   };
