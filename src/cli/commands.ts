@@ -73,7 +73,7 @@ const specs = {
     name: 'why',
     usage: 'SERVER[/TOOL] [--role R] [--json]',
     summary: 'Say who sees a server or a tool, and what a call would meet now.',
-    options: { 'role=': 'of whom; without it, of a caller without a role', ...json, ...dataDir },
+    options: { 'role=': 'of whom; without it, of the operator', ...json, ...dataDir },
     positionals: [1, 1],
   },
   logs: {

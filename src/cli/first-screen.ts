@@ -41,7 +41,7 @@ export const firstLine = ({
   servers,
   key,
 }: Pick<FirstScreen, 'version' | 'url' | 'key'> & { readonly servers: number }): string =>
-  `hostler ${version} serves ${servers} servers ${url === undefined ? 'over stdio' : `at ${url}`}${
+  `hostler ${version} serves ${servers} ${servers === 1 ? 'server' : 'servers'} ${url === undefined ? 'over stdio' : `at ${url}`}${
     key === undefined ? '' : `; the key is in ${key.file}`
   }`;
 
@@ -51,7 +51,7 @@ function serversText(rows: readonly StatusRow[], width: number): string {
     rows.map((row) => [
       `  ${row.name}`,
       stateWord(row.state),
-      row.tools === 0 ? '' : `${row.tools} tools`,
+      row.tools === 0 ? '' : `${row.tools} ${row.tools === 1 ? 'tool' : 'tools'}`,
       noteOf(row),
     ]),
     width,

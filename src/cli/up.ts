@@ -128,7 +128,7 @@ class Run {
     this.#ends.push(() => gateway.close(drainMs));
     this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
     const { isStdio, port } = this.#options;
-    // Over a pipe, a port is only taken when one was asked for: several clients may each have a Hostler of their own.
+    // Over a pipe, a port is only taken when one was asked for: clients with other configurations each have a Hostler of their own.
     // Before anything is started: who finds the port taken has disturbed nobody.
     if (!isStdio || port !== undefined) await gateway.listen();
     await host.open(config);

@@ -1,12 +1,5 @@
 /** What the gateway needs of a Host, and no more. */
-import type {
-  HostCallOptions,
-  HostRequestOptions,
-  KnownServer,
-  ListOptions,
-  ResourceResult,
-  ToolResult,
-} from '../host/host-interface.js';
+import type { HostCallOptions, HostRequestOptions, KnownServer, ToolResult } from '../host/host-interface.js';
 import type { EraAnswer } from '../host/requester.js';
 import type { Principal } from '../policy/call.js';
 import type { JsonText } from '../wire/frame.js';
@@ -31,7 +24,6 @@ export interface Upstreams {
     params: JsonText | undefined,
     options: HostRequestOptions,
   ): Promise<EraAnswer>;
-  read(server: string, uri: string, options: ListOptions): Promise<ResourceResult>;
   /** Holds the server open and tells of each update of the resource until it is given back, over restarts of the server too. */
   subscribe(
     server: string,

@@ -1,6 +1,6 @@
 /**
  * Why somebody sees a tool or does not, and what a call of it would meet now: one pure function over what the host knows.
- * Not here: gathering the facts (host.ts), words for a person (cli/why-text.ts).
+ * Not here: gathering the facts (explain-now.ts), words for a person (cli/why-text.ts).
  *
  * Invariants: asking changes nothing: nothing is charged, started, woken or told; what is said about a call is decided by the
  * same rules that decide about calls, in their order.

@@ -26,7 +26,6 @@ import {
   type Discovered,
   type DiscoverOptions,
   embedder,
-  type HostCallOptions,
   type HostConfig,
   type HostItem,
   type HostOptions,

@@ -3,7 +3,7 @@
  * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
  *
  * Invariants: a question reaches the one request that is surely behind it, or whoever handles the connection as a whole, or
- * nobody (where all requests are of one client, the first that comes will do); when a request ends, its questions end; while one is open the server is not silent, it waits for us.
+ * nobody (where all requests are of one client, the newest of them, or the next that comes, will do); when a request ends, its questions end; while one is open the server is not silent, it waits for us.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';

@@ -10,11 +10,9 @@ import type {
   KnownFacts,
   KnownList,
   KnownServer,
-  ResourceResult,
   ToolResult,
 } from '../../src/host/host-interface.js';
 import type { EraAnswer } from '../../src/host/requester.js';
-import { HostError } from '../../src/kernel/errors.js';
 import type { Principal } from '../../src/policy/call.js';
 import type { ListedItem, ListMethod } from '../../src/session/lists.js';
 import type { Era } from '../../src/wire/channel.js';
@@ -162,10 +160,6 @@ export class FakeUpstreams implements Upstreams {
     return typeof answer === 'string'
       ? { kind: 'result', bytes: Buffer.from(answer), mayHold: 0, era }
       : { kind: 'error', bytes: Buffer.from(answer.error), mayHold: 0, era };
-  }
-
-  read(): Promise<ResourceResult> {
-    return Promise.reject(new HostError('invalid_request', 'the fake reads through request'));
   }
 
   async subscribe(

@@ -8,11 +8,6 @@ import { LineFramer } from '../../wire/line-framer.js';
 
 export const frameBytesMax = 1024 * 1024;
 
-export type Reply =
-  | { readonly id: number; readonly event: unknown }
-  | { readonly id: number; readonly result: unknown }
-  | { readonly id: number; readonly error: Readonly<Record<string, unknown>> };
-
 /** Undefined is what has no place in JSON: a result that is nothing is null. */
 export const frameOf = (value: object): string => `${JSON.stringify(value)}\n`;
 

@@ -85,7 +85,7 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
       requestState,
       onMoved: (to) => route.moveTo(to),
     };
-    // Only these two may be answered by a question.
+    // A completion is never answered by a question.
     const through = method === 'completion/complete' ? { ...parts, bridge: straight } : parts;
     relay(request, { method }, through, (error, place) => exchange.fail(requestFailure(error, place)));
   };
