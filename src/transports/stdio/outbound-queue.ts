@@ -81,9 +81,16 @@ export class OutboundQueue {
     return true;
   }
 
-  /** Gives up: returns every frame that was not completely written, oldest first, and writes no more. */
+  /**
+   * Gives up: returns every frame that was not completely written, oldest first, and writes no more. Of those that still waited,
+   * the requests: nobody waits for our answers and notices, of which there may be some hundred thousand.
+   */
   abandon(): { readonly writing: OutboundFrame[]; readonly queued: OutboundFrame[] } {
-    const queued = this.#queued.slice(this.#first).filter((frame) => !this.#withdrawn.has(frame));
+    const queued: OutboundFrame[] = [];
+    for (let i = this.#first; i < this.#queued.length; i++) {
+      const frame = this.#queued[i] as OutboundFrame;
+      if (frame.kind === 'request' && !this.#withdrawn.has(frame)) queued.push(frame);
+    }
     const left = { writing: this.#inFlight.flat(), queued };
     this.#open = false;
     this.#inFlight = [];
