@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../test/eventually.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { watchConfig } from './watch-config.js';
@@ -67,25 +67,39 @@ test('after the end nothing is told', async () => {
   expect([changes, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test('other files in the folder put nothing off', async () => {
-  writeFileSync(path.join(folder, 'other'), 'x');
-  writeFileSync(file, '{"a":1}');
-  await eventually('the system tells', () => clock.pendingTimers > 0);
-  for (let i = 0; i < 5; i++) {
-    clock.advance(50);
-    writeFileSync(path.join(folder, 'other'), String(i));
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  expect(changes).toBe(1);
-});
+describe('however often something stirs', () => {
+  let stir: (name: string | null) => void;
+  beforeEach(() => {
+    end();
+    const watchFolder = (_folder: string, told: typeof stir) => {
+      stir = told;
+      return { close: () => {} };
+    };
+    end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, watchFolder });
+  });
 
-test('a file that is never quiet is read all the same', async () => {
-  for (let i = 0; i <= 20 && changes === 0; i++) {
-    writeFileSync(file, `{"a":${i}}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    clock.advance(150);
-  }
-  expect(changes).toBe(1);
+  test('other files in the folder put nothing off', () => {
+    stir('other');
+    expect(clock.pendingTimers).toBe(0);
+    writeFileSync(file, '{"a":1}');
+    stir('hostler.json');
+    for (let ms = 50; ms <= 200; ms += 50) {
+      expect(changes).toBe(0);
+      stir('other');
+      clock.advance(50);
+    }
+    expect(changes).toBe(1);
+  });
+
+  test('a file that is never quiet is read all the same, two seconds after it first stirred', () => {
+    for (let ms = 0; ms < 2_100; ms += 150) {
+      expect(changes).toBe(0);
+      writeFileSync(file, `{"a":${ms}}`);
+      stir(ms === 0 ? null : 'hostler.json');
+      clock.advance(150);
+    }
+    expect(changes).toBe(1);
+  });
 });
 
 test('what was saved before the watch began is told', async () => {

@@ -6,9 +6,16 @@
  * Invariants: one save is told once, after the file has been quiet for a moment, but however busy it is not much later than
  * that; a text that is the same as before is no save; other files in its folder cost nothing.
  */
-import { type FSWatcher, lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
+import { lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
 import path from 'node:path';
 import type { Clock } from '../kernel/clock.js';
+
+/** Tells the names that stir in a folder; some systems do not say which. Throws when it cannot be watched. */
+export type WatchFolder = (
+  folder: string,
+  told: (name: string | null) => void,
+  onProblem: (error: unknown) => void,
+) => { close(): void };
 
 export interface WatchOptions {
   readonly file: string;
@@ -18,6 +25,7 @@ export interface WatchOptions {
   readonly onChange: () => void;
   /** It cannot be watched, or not any more. */
   readonly onProblem: (error: unknown) => void;
+  readonly watchFolder?: WatchFolder;
 }
 
 const quietMs = 200;
@@ -33,7 +41,7 @@ export function watchConfig(options: WatchOptions): () => void {
 class ConfigWatch {
   readonly #options: WatchOptions;
   /** By folder. */
-  readonly #watchers = new Map<string, FSWatcher>();
+  readonly #watchers = new Map<string, { close(): void }>();
   /** The names in each folder that lead to the file. */
   #names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   #seen: string | undefined;
@@ -83,19 +91,20 @@ class ConfigWatch {
   }
 
   #watch(folder: string): void {
-    const { onProblem } = this.#options;
+    const { onProblem, watchFolder = watchBySystem } = this.#options;
+    const told = (name: string | null) => {
+      if (name === null || this.#names.get(folder)?.has(name)) this.#stirred();
+    };
     try {
-      const watcher = watch(folder, { persistent: false }, (_event, name) => {
-        // Some systems do not say which.
-        if (name === null || this.#names.get(folder)?.has(name)) this.#stirred();
-      });
-      watcher.on('error', onProblem);
-      this.#watchers.set(folder, watcher);
+      this.#watchers.set(folder, watchFolder(folder, told, onProblem));
     } catch (error) {
       onProblem(error);
     }
   }
 }
+
+const watchBySystem: WatchFolder = (folder, told, onProblem) =>
+  watch(folder, { persistent: false }, (_event, name) => told(name)).on('error', onProblem);
 
 /** Where the path of a file is decided: every link on the way, and the file itself, as folder and name. */
 function placesOf(file: string): Map<string, Set<string>> {
