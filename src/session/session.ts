@@ -5,7 +5,6 @@
  * Invariant: the only requests repeated here are those the server itself refused before doing anything: for an unknown
  * session, or for mismatched headers.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -13,18 +12,17 @@ import type { CauseHandlers } from '../wire/attribution.js';
 import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
-import { memberBytes, memberString } from '../wire/json-members.js';
 import { spliceMeta } from '../wire/meta-splice.js';
 import type { Answer, DeadlineExtension, Peer, PeerHandlers } from '../wire/peer.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
-import { type ListedItem, type ListMethod, readList, type ServerList } from './lists.js';
+import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
-import { nameMember } from './named-by.js';
+import { MirroredHeaders } from './mirrored-headers.js';
 import type { ServerFacts } from './negotiate.js';
 import { callParams, metaEdits, metaMembers, type RelayedWords, withMembers } from './relayed-words.js';
-import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
+import { SessionRenewal } from './session-renewal.js';
 import { MODERN_ERRORS } from './versions.js';
 
 export interface CallOptions extends CauseHandlers {
@@ -73,28 +71,22 @@ export interface SessionParts {
   readonly renew: () => Promise<ServerFacts>;
 }
 
-/** So much of a list of tools is looked through for headers in one turn. */
-const headerSliceBytes = 64 * 1024;
-
 /** A list with nothing in it because the server does not offer it. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
 export class Session {
   readonly server: string;
   readonly startedInMs: number;
-  /** Tools left out of the last list because their header annotations are not allowed, with the reason. */
-  droppedTools: ReadonlyMap<string, string> = new Map();
   readonly #parts: SessionParts;
   readonly #peer: Peer;
   readonly #liveness: Liveness;
-  #mirrored: ReadonlyMap<string, readonly MirroredArgument[]> = new Map();
+  readonly #headers = new MirroredHeaders();
+  readonly #renewal: SessionRenewal;
   readonly #isModern: boolean;
   readonly #isHttp: boolean;
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
   readonly #mirrors: boolean;
   #facts: ServerFacts;
-  #renewing: Promise<void> | undefined;
-  #renewals = 0;
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
@@ -105,6 +97,14 @@ export class Session {
     this.#isModern = parts.facts.era === 'modern';
     this.#isHttp = parts.peer.channel.kind === 'streamable-http';
     this.#mirrors = this.#isModern && this.#isHttp;
+    this.#renewal = new SessionRenewal({
+      server: parts.server,
+      clock: parts.clock,
+      renew: async () => {
+        this.#facts = await parts.renew();
+      },
+      renewed: () => parts.handlers?.renewed?.(),
+    });
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
       owed: () => this.#peer.owed,
       // While it waits for our answer it has nothing to say: some read nothing else until it comes.
@@ -122,6 +122,11 @@ export class Session {
 
   get channel(): Channel {
     return this.#peer.channel;
+  }
+
+  /** Tools left out of the last list because their header annotations are not allowed, with the reason. */
+  get droppedTools(): ReadonlyMap<string, string> {
+    return this.#headers.dropped;
   }
 
   /** Requests that the server still owes an answer to. */
@@ -147,7 +152,7 @@ export class Session {
       const { relay } = options;
       const own = relay ? withMembers(params, relay.members) : params;
       const text = this.#isModern || token !== undefined || relay?.meta ? this.#splice(own, token, relay) : own;
-      return this.#send(method, text, options, token, this.#httpFacts(method, params));
+      return this.#send(method, text, options, token, this.#mirrors ? this.#headers.of(method, params) : undefined);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -205,7 +210,7 @@ export class Session {
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;
-    return method === 'tools/list' && this.#mirrors ? await this.#learnHeaders(list) : list;
+    return method === 'tools/list' && this.#mirrors ? this.#headers.learn(list) : list;
   }
 
   /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
@@ -223,7 +228,7 @@ export class Session {
 
   /** The server forgot our session while nothing was asked: without a new one its announcements would not reach us. */
   renewNow(): void {
-    this.#renew(this.#renewals).catch(() => {});
+    this.#renewal.renew(this.#renewal.count).catch(() => {});
   }
 
   /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
@@ -252,7 +257,8 @@ export class Session {
   #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const token = this.#tokenFor(options);
     const params = this.#callParams(name, args, token, options.relay);
-    return this.#send('tools/call', params, options, token, this.#mirrors ? this.#callFacts(name, args) : undefined);
+    const http = this.#mirrors ? this.#headers.ofCall(name, args) : undefined;
+    return this.#send('tools/call', params, options, token, http);
   }
 
   #callParams(name: string, args: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined) {
@@ -272,7 +278,7 @@ export class Session {
     http: HttpFacts | undefined,
   ): Promise<Answer> {
     this.#liveness.owing();
-    const renewals = this.#renewals;
+    const renewals = this.#renewal.count;
     const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
     const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding, http };
@@ -282,7 +288,7 @@ export class Session {
       // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.
       const isRefused = isHostError(error) && error.details.reason === 'session_expired';
       if (!isRefused || error.details.execution !== 'not_executed') throw error;
-      await this.#renewWithin(options, renewals, method);
+      await this.#renewal.within({ method, deadlineAtMs, signal }, renewals);
       return this.#peer.request(method, params, { ...own, progressToken: token });
     });
   }
@@ -294,92 +300,6 @@ export class Session {
   #splice(params: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined): Buffer {
     const bytes = params === undefined ? undefined : toBuffer(params);
     return spliceMeta(bytes, metaEdits(this.#eraTexts, token, relay));
-  }
-
-  #httpFacts(method: string, params: JsonText | undefined): HttpFacts | undefined {
-    const member = this.#mirrors ? nameMember(method) : undefined;
-    if (member === undefined || params === undefined) return undefined;
-    const bytes = toBuffer(params);
-    const name = memberString(bytes, member);
-    if (name === undefined) return undefined;
-    return method === 'tools/call' ? this.#callFacts(name, memberBytes(bytes, 'arguments')) : { name };
-  }
-
-  #callFacts(name: string, args: JsonText | undefined): HttpFacts {
-    const mirrored = this.#mirrored.get(name);
-    if (!mirrored?.length || args === undefined) return { name };
-    return { name, params: headerValues(mirrored, toBuffer(args)) };
-  }
-
-  /** A tool that asks for headers is parsed: many large ones have a turn each, and the old ones count until all are known. */
-  async #learnHeaders(list: ServerList): Promise<ServerList> {
-    const mirrored = new Map<string, readonly MirroredArgument[]>();
-    const dropped = new Map<string, string>();
-    const items: ListedItem[] = [];
-    let bytes = 0;
-    for (const item of list.items) {
-      const scan = scanToolHeaders(item.raw);
-      if (scan.ok) {
-        mirrored.set(item.key, scan.mirrored);
-        items.push(item);
-      } else dropped.set(item.key, scan.reason);
-      bytes += item.raw.length;
-      if (bytes < headerSliceBytes) continue;
-      bytes = 0;
-      await nextTurn();
-    }
-    this.#mirrored = mirrored;
-    this.droppedTools = dropped;
-    return { ...list, items };
-  }
-
-  // --- staying connected
-
-  /** Waits for the renewal no longer than the caller would; the renewal itself goes on for the others. */
-  #renewWithin({ deadlineAtMs, signal }: CallOptions, seenRenewals: number, method: string): Promise<void> {
-    const { server } = this;
-    const facts = { server, reason: 'session_expired', phase: 'queued', execution: 'not_executed' } as const;
-    return new Promise((resolve, reject) => {
-      const settle = (run: () => void) => {
-        cancelTimer();
-        signal?.removeEventListener('abort', onAbort);
-        run();
-      };
-      const giveUp = (code: 'timeout' | 'cancelled', why: string) =>
-        settle(() =>
-          reject(new HostError(code, `${method} on server '${server}': ${why} while its session was renewed`, facts)),
-        );
-      const onAbort = () => giveUp('cancelled', 'the caller cancelled it');
-      const cancelTimer = this.#parts.clock.at(deadlineAtMs, () => giveUp('timeout', 'its deadline passed'));
-      signal?.addEventListener('abort', onAbort, { once: true });
-      if (signal?.aborted) return onAbort();
-      this.#renew(seenRenewals).then(
-        () => settle(resolve),
-        (cause: unknown) =>
-          settle(() => {
-            // Not the server's fault: whoever renews tokens must hear of it as it is.
-            if (isHostError(cause) && cause.code === 'needs_reauth') return reject(cause);
-            const message = `${method} on server '${server}': its session could not be renewed`;
-            reject(new HostError('transport', message, { ...facts, cause }));
-          }),
-      );
-    });
-  }
-
-  /** Single-flight: everyone whose request was refused for the same lost session waits for one renewal. */
-  #renew(seenRenewals: number): Promise<void> {
-    if (seenRenewals !== this.#renewals) return Promise.resolve();
-    this.#renewing ??= this.#parts
-      .renew()
-      .then((facts) => {
-        this.#facts = facts;
-        this.#renewals++;
-        this.#parts.handlers?.renewed?.();
-      })
-      .finally(() => {
-        this.#renewing = undefined;
-      });
-    return this.#renewing;
   }
 
   #unresponsive(misses: number): HostError {
