@@ -18,12 +18,12 @@ import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import type { Told } from './ghosts.js';
-import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
-import { findMember, memberText } from './json-members.js';
+import { memberText } from './json-members.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
+import { PendingRequests } from './pending-requests.js';
 import { NOTIFICATION } from './rpc-codes.js';
-import { givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
+import { cancelledByServer, givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
 
 export type {
   Answer,
@@ -55,13 +55,9 @@ export class Peer implements ChannelListener {
   readonly #channel: Channel;
   readonly #clock: Clock;
   readonly #handlers: PeerHandlers;
-  readonly #pending = new IdTable<Pending>();
-  /** By a progress token that is not the id of its request. */
-  readonly #byToken = new Map<number, Pending>();
+  readonly #pending = new PendingRequests<Pending>();
   readonly #attribution: Attribution<Pending>;
   readonly #deadlines: Deadlines;
-  /** Of those pending, requests that are meant to stay open. */
-  #standing = 0;
   #nextId = 1;
   readonly #batch = new BatchSize();
   #era: Agreement['era'] | undefined;
@@ -84,7 +80,7 @@ export class Peer implements ChannelListener {
     this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
     this.#attribution = new Attribution<Pending>({
       clock,
-      underway: this.#pending,
+      underway: this.#pending.byId,
       isShared,
       handlers,
       send: (frame) => {
@@ -107,7 +103,7 @@ export class Peer implements ChannelListener {
 
   /** Requests of ours that the server still owes an answer to. */
   get owed(): number {
-    return this.#pending.size - this.#standing;
+    return this.#pending.owed;
   }
 
   /** Requests of the server's own that wait for our answer. */
@@ -152,7 +148,7 @@ export class Peer implements ChannelListener {
   ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Done): void {
     const refusal = this.#refusal(method, options);
     if (refusal) return done(refusal);
-    const { signal, progressToken } = options;
+    const { signal } = options;
     const id = this.#nextId++;
     const frame = requestFrame(id, method, params, options.http);
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
@@ -167,13 +163,11 @@ export class Peer implements ChannelListener {
       askedAtMs: 0,
       wasAsked: false,
     };
-    this.#pending.set(id, pending);
-    if (options.isStanding) this.#standing++;
-    if (progressToken !== undefined) this.#byToken.set(progressToken, pending);
+    this.#pending.add(pending);
     frame.batch = this.#batch.next(this.owed);
     const refusedNow = this.#send(frame);
     if (refusedNow) {
-      this.#forget(id, pending);
+      this.#forget(pending);
       return done(refusedNow);
     }
     if (onAbort) signal?.addEventListener('abort', onAbort, { once: true });
@@ -213,9 +207,9 @@ export class Peer implements ChannelListener {
   }
 
   failed(frame: OutboundFrame, error: HostError): void {
-    const pending = frame.id === undefined ? undefined : this.#pending.get(frame.id);
+    const pending = frame.id === undefined ? undefined : this.#pending.byId.get(frame.id);
     if (pending?.frame !== frame) return;
-    this.#forget(frame.id as number, pending);
+    this.#forget(pending);
     // With a status of HTTP the server has answered, if not in our words: it is done with it.
     const { execution, httpStatus } = error.details;
     if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame, undefined);
@@ -230,10 +224,10 @@ export class Peer implements ChannelListener {
     if (this.#closed) return;
     this.#closed = error;
     this.#deadlines.stop();
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending.byId.values()) {
       // Whoever heard of another's end may have given this one up.
-      if (this.#pending.get(pending.frame.id as number) !== pending) continue;
-      this.#forget(pending.frame.id as number, pending);
+      if (!this.#pending.has(pending)) continue;
+      this.#forget(pending);
       this.#tell(pending, lost(this.#server, error, pending.frame));
     }
     this.#attribution.cancelAll();
@@ -244,7 +238,7 @@ export class Peer implements ChannelListener {
 
   #answered(envelope: Envelope, origin: OutboundFrame | undefined): void {
     const id = envelope.numericId();
-    const pending = this.#pending.get(id);
+    const pending = this.#pending.byId.get(id);
     if (!pending) {
       this.#attribution.answeredLate(id);
       if (id > 0 && id < this.#nextId) this.#counters.late++;
@@ -257,7 +251,7 @@ export class Peer implements ChannelListener {
       return;
     }
     frame.phase = 'answered';
-    this.#forget(id, pending);
+    this.#forget(pending);
     const { mayHold } = envelope;
     const kind = envelope.kind as Answer['kind'];
     const bytes = envelope.payload() as Buffer;
@@ -275,7 +269,7 @@ export class Peer implements ChannelListener {
   }
 
   #progressed(params: Buffer | undefined): void {
-    const pending = params && this.#ownerOf(params);
+    const pending = params && this.#pending.ofProgress(params);
     if (!pending || !params) {
       this.#counters.late++;
       return;
@@ -288,37 +282,17 @@ export class Peer implements ChannelListener {
     this.#guard(() => onProgress?.(params));
   }
 
-  /** Whose progress it is. Our tokens are numbers: `"7"` is nobody's. */
-  #ownerOf(params: Buffer): Pending | undefined {
-    const span = findMember(params, 'progressToken');
-    const token = span && Number(params.toString('latin1', span.start, span.end));
-    if (token === undefined) return undefined;
-    const pending = this.#byToken.get(token) ?? this.#pending.get(token);
-    // What was not written yet the server cannot report on: it guessed the token.
-    return pending?.frame.phase === 'queued' ? undefined : pending;
-  }
-
   /** Ends our own request (how a modern stdio server ends a subscription) or one of the server's. */
   #cancelledByServer(params: Buffer | undefined): boolean {
-    const idText = params && memberText(params, 'requestId');
-    if (idText === undefined) return false;
-    const ours = this.#pending.get(Number(idText));
-    // What was not written yet the server cannot know of: it guessed the id.
-    if (ours && ours.frame.phase !== 'queued') {
-      this.#forget(ours.frame.id as number, ours);
-      this.#channel.withdraw(ours.frame);
-      this.#tell(
-        ours,
-        new HostError('cancelled', `server '${this.#server}' cancelled ${ours.frame.method}`, {
-          server: this.#server,
-          reason: 'by_server',
-          phase: ours.frame.phase,
-          execution: 'uncertain',
-        }),
-      );
-      return true;
+    const ours = params && this.#pending.ofCancel(params);
+    if (!ours) {
+      const idText = params && memberText(params, 'requestId');
+      return idText !== undefined && this.#attribution.cancel(idText);
     }
-    return this.#attribution.cancel(idText);
+    this.#forget(ours);
+    this.#channel.withdraw(ours.frame);
+    this.#tell(ours, cancelledByServer(this.#server, ours.frame));
+    return true;
   }
 
   // --- requests of the server's own
@@ -356,9 +330,8 @@ export class Peer implements ChannelListener {
 
   #giveUp(pending: Pending, code: ErrorCode, why: string): void {
     const { frame } = pending;
-    const id = frame.id as number;
-    if (this.#pending.get(id) !== pending) return;
-    this.#forget(id, pending);
+    if (!this.#pending.has(pending)) return;
+    this.#forget(pending);
     const withdrawal = this.#channel.withdraw(frame);
     if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame, this.#tellCancelled(pending, withdrawal, why));
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
@@ -373,20 +346,18 @@ export class Peer implements ChannelListener {
     return this.#send(notice) ? undefined : notice;
   }
 
-  #forget(id: number, pending: Pending): void {
+  #forget(pending: Pending): void {
     const { options, onAbort } = pending;
-    this.#pending.delete(id);
+    this.#pending.delete(pending);
     if (pending.asks) this.#attribution.ended(pending);
-    if (options.isStanding) this.#standing--;
-    if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
-    if (this.#pending.size === this.#standing) this.onClear?.();
+    if (this.#pending.owed === 0) this.onClear?.();
   }
 
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */
   #expire(nowMs: number): number {
     let earliest = Number.POSITIVE_INFINITY;
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending.byId.values()) {
       if (pending.deadlineAtMs <= nowMs) this.#giveUp(pending, 'timeout', 'no answer by the deadline');
       else if (pending.deadlineAtMs < earliest) earliest = pending.deadlineAtMs;
     }

@@ -83,6 +83,15 @@ export function givenUp(
   });
 }
 
+/** The server itself gave the request up, as a modern one ends a subscription. */
+export const cancelledByServer = (server: string, { method, phase }: OutboundFrame): HostError =>
+  new HostError('cancelled', `server '${server}' cancelled ${method}`, {
+    server,
+    reason: 'by_server',
+    phase,
+    execution: 'uncertain',
+  });
+
 /** The connection ended; without a frame, before the request was accepted at all. */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';

@@ -1,0 +1,66 @@
+/**
+ * The requests a peer is owed an answer to: found by their id, or by the token that a report of progress bears.
+ * Not here: what becomes of them (peer.ts), which of them a question belongs to (attribution.ts).
+ *
+ * Invariant: a server can only mean what was written to it: one that names a request which still waits to be sent guessed.
+ */
+import type { OutboundFrame } from './channel.js';
+import { IdTable } from './id-table.js';
+import { findMember, memberText } from './json-members.js';
+
+export interface Pendable {
+  readonly frame: OutboundFrame;
+  readonly options: { readonly progressToken?: number | undefined; readonly isStanding?: boolean | undefined };
+}
+
+export class PendingRequests<T extends Pendable> {
+  readonly byId = new IdTable<T>();
+  /** By a progress token that is not the id of its request. */
+  readonly #byToken = new Map<number, T>();
+  /** Of them all, requests that are meant to stay open. */
+  #standing = 0;
+
+  get size(): number {
+    return this.byId.size;
+  }
+
+  /** Those that the server owes an answer to. */
+  get owed(): number {
+    return this.byId.size - this.#standing;
+  }
+
+  add(pending: T): void {
+    const { frame, options } = pending;
+    this.byId.set(frame.id as number, pending);
+    if (options.isStanding) this.#standing++;
+    if (options.progressToken !== undefined) this.#byToken.set(options.progressToken, pending);
+  }
+
+  /** It must be in it. */
+  delete({ frame, options }: T): void {
+    this.byId.delete(frame.id as number);
+    if (options.isStanding) this.#standing--;
+    if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
+  }
+
+  /** Whether it is still owed, and no other has its id. */
+  has(pending: T): boolean {
+    return this.byId.get(pending.frame.id as number) === pending;
+  }
+
+  /** Whose progress it is. Our tokens are numbers: `"7"` is nobody's. */
+  ofProgress(params: Buffer): T | undefined {
+    const span = findMember(params, 'progressToken');
+    const token = span && Number(params.toString('latin1', span.start, span.end));
+    return token === undefined ? undefined : written(this.#byToken.get(token) ?? this.byId.get(token));
+  }
+
+  /** Which of ours the server says that it cancels. */
+  ofCancel(params: Buffer): T | undefined {
+    const idText = memberText(params, 'requestId');
+    return idText === undefined ? undefined : written(this.byId.get(Number(idText)));
+  }
+}
+
+const written = <T extends Pendable>(pending: T | undefined): T | undefined =>
+  pending?.frame.phase === 'queued' ? undefined : pending;
