@@ -21,6 +21,9 @@ export const root = fs.realpathSync(fileURLToPath(new URL('..', import.meta.url)
 export const systemPackages = [
   { command: 'bwrap', apt: 'bubblewrap', without: 'tests of sandboxed servers fail' },
   { command: 'perl', apt: 'perl', without: 'tests with quick stub servers fail' },
+  { command: 'nats-server', apt: 'nats-server', without: 'tests of the broker over NATS fail' },
+  { command: 'strace', apt: 'strace', without: 'tests of failing disks fail' },
+  { command: 'nft', apt: 'nftables', without: 'tests of cut networks fail' },
   { command: 'unshare', apt: 'util-linux', without: 'tests that count processes in a namespace fail' },
 ];
 

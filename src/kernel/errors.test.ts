@@ -33,6 +33,8 @@ describe('the table of codes', () => {
       tool_error: [200, -31022, 'no'],
       protocol_error: [502, -32603, 'no'],
       result_too_large: [502, -31023, 'no'],
+      key_conflict: [409, -31024, 'no'],
+      insufficient_storage: [507, -31025, 'later'],
     });
   });
 

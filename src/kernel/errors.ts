@@ -43,6 +43,8 @@ export const ERRORS = {
   tool_error: { http: 200, rpc: -31022, retry: 'no' },
   protocol_error: { http: 502, rpc: -32603, retry: 'no' },
   result_too_large: { http: 502, rpc: -31023, retry: 'no' },
+  key_conflict: { http: 409, rpc: -31024, retry: 'no' },
+  insufficient_storage: { http: 507, rpc: -31025, retry: 'later' },
 } as const satisfies Record<string, ErrorFacts>;
 
 export type ErrorCode = keyof typeof ERRORS;

@@ -9,9 +9,9 @@ import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
 import { isObject, memberBytes, stringOf } from '../../wire/json-members.js';
+import { singleMembers } from '../../wire/unique-members.js';
 import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../exchange.js';
 import { readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
-import { singleMembers } from '../messages/unique-members.js';
 import type { RequestHead } from './request-head.js';
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;

@@ -5,12 +5,12 @@
  */
 import type { JsonText } from '../../wire/frame.js';
 import { memberString, stringOf } from '../../wire/json-members.js';
+import { uniqueMembers } from '../../wire/unique-members.js';
 import type { BridgedRequest } from '../bridge/bridge-ports.js';
 import type { Exchange, RpcFailure } from '../exchange.js';
 import { requestFailure, unknownUri } from '../messages/failures.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { readMeta } from '../messages/request-meta.js';
-import { uniqueMembers } from '../messages/unique-members.js';
 import type { View } from '../views/view.js';
 import { identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
 import { RelayRoute } from './relay-route.js';

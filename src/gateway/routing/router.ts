@@ -11,6 +11,7 @@ import { isListMethod, type ListedItem, type ListMethod } from '../../session/li
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
+import { uniqueMembers } from '../../wire/unique-members.js';
 import type { Bridge } from '../bridge/bridge-ports.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from '../exchange.js';
@@ -18,7 +19,6 @@ import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
 import { Subscriptions } from '../listening/subscriptions.js';
 import { isLogLevel } from '../messages/log-level.js';
-import { uniqueMembers } from '../messages/unique-members.js';
 import type { Upstreams } from '../upstreams.js';
 import { PreparedLists, pageOfCursor } from '../views/prepared-list.js';
 import type { Table } from '../views/table.js';

@@ -3,9 +3,9 @@
  * the ingress and by the router: they are walked once, and the last walk is remembered.
  * Invariant: a request in which one of the members asked for stands twice is refused, never read as if it were not there.
  */
-import { LIMITS } from '../../kernel/limits.js';
-import { keyIs } from '../../wire/json-members.js';
-import { eachMember } from '../../wire/json-scan.js';
+import { LIMITS } from '../kernel/limits.js';
+import { keyIs } from './json-members.js';
+import { eachMember } from './json-scan.js';
 
 /** Where members stand, four numbers each: key from and to, value from and to. */
 interface Walk {

@@ -1,0 +1,258 @@
+/**
+ * What is inside a body: requests of workers, replies and news of hosts. Arguments and results go through as the bytes they
+ * came as; what is around them is checked here, on both sides.
+ * Not here: envelopes, who sent it and how it is kept (ports.ts); the shapes of older workers (older-messages.ts).
+ *
+ * Invariants: a body in which one of our members stands twice is refused; a member that nobody knows is ignored, so that a newer
+ * side may add one; a version that nobody knows is refused by name.
+ */
+import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Era } from '../wire/channel.js';
+import type { JsonText } from '../wire/frame.js';
+import { checkValue } from '../wire/json-check.js';
+import { isObject, stringOf } from '../wire/json-members.js';
+import { eachElement } from '../wire/json-scan.js';
+import { uniqueMembers } from '../wire/unique-members.js';
+import { idPattern } from './ports.js';
+
+export const wireVersion = 1;
+/** Of a name on the wire. */
+const nameCharsMax = 256;
+const deadlineMsMax = 24 * 3_600_000;
+const traceChars = 512;
+
+export interface CallRequest {
+  readonly op: 'call';
+  readonly callKey: string;
+  /** What was left of the caller's time when it was sent. */
+  readonly deadlineMs: number;
+  readonly server: string | undefined;
+  readonly tool: string;
+  /** One JSON object. */
+  readonly args: Buffer;
+  readonly manifestRevision: string | undefined;
+  readonly trace: Trace | undefined;
+  /** The worker wants to hear of progress. */
+  readonly wantsProgress: boolean;
+  /** The key is the caller's own, which may come again within a day. */
+  readonly isCallersKey: boolean;
+}
+
+/** W3C trace context. */
+export interface Trace {
+  readonly traceparent: string;
+  readonly tracestate: string | undefined;
+}
+
+export type Request = CallRequest | { readonly op: 'manifest' };
+
+export interface ManifestTool {
+  readonly server: string;
+  readonly name: string;
+  /** As the server wrote it. */
+  readonly raw: Buffer;
+}
+
+export interface Manifest {
+  /** Of the content: the same tools have the same one at every host. */
+  readonly revision: string;
+  readonly tools: readonly ManifestTool[];
+}
+
+export type Reply =
+  | { readonly kind: 'manifest'; readonly manifest: Manifest }
+  | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }
+  | { readonly kind: 'error'; readonly error: HostError };
+
+export type News =
+  | { readonly kind: 'manifest_changed'; readonly revision: string }
+  | { readonly kind: 'progress'; readonly callKey: string; readonly params: Buffer };
+
+export const manifestRequest = (): Buffer => Buffer.from(`{"v":${wireVersion},"op":"manifest"}`);
+
+export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly args: JsonText }): Buffer {
+  const { callKey, deadlineMs, server, tool, args, manifestRevision, trace, wantsProgress, isCallersKey } = call;
+  const head = JSON.stringify({
+    v: wireVersion,
+    op: 'call',
+    callKey,
+    deadlineMs: Math.ceil(deadlineMs),
+    server,
+    tool,
+    manifestRevision,
+    trace,
+    progress: wantsProgress || undefined,
+    callersKey: isCallersKey || undefined,
+  });
+  return joined(`${head.slice(0, -1)},"arguments":`, args, '}');
+}
+
+/** Throws a HostError that says what is wrong. The bytes are whole JSON, as their envelope was scanned. */
+export function readRequest(body: Buffer): Request {
+  const found = uniqueMembers(body, [
+    ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
+    ...['progress', 'callersKey'],
+  ]);
+  if (found === undefined) throw bad('the request', 'is not one JSON object, or has a member twice');
+  const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey] = found;
+  requireVersion(v);
+  switch (op && stringOf(op)) {
+    case 'manifest':
+      return { op: 'manifest' };
+    case 'call':
+      break;
+    default:
+      throw bad('op', 'must be manifest or call');
+  }
+  const key = text('callKey', callKey, 128);
+  if (!idPattern.test(key)) throw bad('callKey', 'must be letters, digits, dashes and underscores');
+  if (!isObject(args)) throw bad('arguments', 'must be an object');
+  return {
+    op: 'call',
+    callKey: key,
+    deadlineMs: wholeNumber('deadlineMs', deadlineMs, deadlineMsMax),
+    server: server && text('server', server, nameCharsMax),
+    tool: text('tool', tool, nameCharsMax),
+    args,
+    manifestRevision: revision && text('manifestRevision', revision, 128),
+    trace: trace && readTrace(trace),
+    wantsProgress: isTrue(progress),
+    isCallersKey: isTrue(callersKey),
+  };
+}
+
+export const resultReply = (bytes: Buffer, era: Era): readonly JsonText[] => [
+  `{"v":${wireVersion},"era":"${era}","result":`,
+  bytes,
+  '}',
+];
+
+export const errorReply = (error: HostError): readonly JsonText[] => [
+  JSON.stringify({ v: wireVersion, error: error.toJSON() }),
+];
+
+export function manifestReply({ revision, tools }: Manifest): Buffer {
+  const parts: JsonText[] = [`{"v":${wireVersion},"manifest":{"revision":${JSON.stringify(revision)},"tools":[`];
+  tools.forEach(({ server, name, raw }, at) => {
+    parts.push(`${at ? ',' : ''}{"server":${JSON.stringify(server)},"name":${JSON.stringify(name)},"tool":`, raw, '}');
+  });
+  return joined(...parts, ']}}');
+}
+
+/** Throws when it is not one: an answer that cannot be read is not an empty one. */
+export function readReply(body: Buffer): Reply {
+  checkValue(body, 'the reply');
+  const [v, manifest, result, era, error] = uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error']) ?? [];
+  requireVersion(v);
+  if ([manifest, result, error].filter(Boolean).length !== 1)
+    throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
+  if (isObject(error)) return { kind: 'error', error: readError(error) };
+  if (isObject(result)) return { kind: 'result', bytes: result, era: eraOf(era) };
+  if (isObject(manifest)) return { kind: 'manifest', manifest: readManifest(manifest) };
+  throw bad('the reply', 'must have an object in it', 'protocol_error');
+}
+
+const eraOf = (era: Buffer | undefined): Era => (era && stringOf(era) === 'modern' ? 'modern' : 'legacy');
+
+function readManifest(bytes: Buffer): Manifest {
+  const [revision, tools] = uniqueMembers(bytes, ['revision', 'tools']) ?? [];
+  if (tools?.[0] !== 0x5b) throw bad('manifest.tools', 'must be a list', 'protocol_error');
+  const read: ManifestTool[] = [];
+  eachElement(tools, 0, tools.length, 0, (start, end) => {
+    if (read.length >= LIMITS.toolListItems) throw bad('manifest.tools', 'has too many entries', 'protocol_error');
+    const [server, name, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
+    if (!isObject(raw)) throw bad('manifest.tools', 'has an entry without a tool', 'protocol_error');
+    read.push({ server: text('server', server, nameCharsMax), name: text('name', name, nameCharsMax), raw });
+    return undefined;
+  });
+  return { revision: text('revision', revision, 128), tools: read };
+}
+
+/** Of an error's members, only those are taken over that we know, each of its own kind. */
+function readError(bytes: Buffer): HostError {
+  const { code, message, hint, retryable: _, ...rest } = JSON.parse(bytes.toString('utf8')) as Record<string, unknown>;
+  const known: ErrorCode =
+    typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
+  const facts: Record<string, unknown> = {};
+  for (const key of textFacts) if (typeof rest[key] === 'string') facts[key] = line(rest[key]);
+  for (const key of numberFacts) if (Number.isFinite(rest[key])) facts[key] = rest[key];
+  if (rest.execution !== 'not_executed' && rest.execution !== 'uncertain') delete facts.execution;
+  if (typeof hint === 'string') facts.hint = line(hint);
+  return new HostError(known, typeof message === 'string' ? line(message) : known, facts as HostErrorOptions);
+}
+
+const textFacts = [
+  ...(['server', 'tool', 'requestId', 'reason', 'phase', 'execution', 'field', 'role', 'oldHash', 'newHash'] as const),
+  'signal',
+] as const;
+const numberFacts = ['retryAfterMs', 'limit', 'actual', 'exitCode', 'httpStatus', 'rpcCode'] as const;
+const line = (said: unknown) => neutraliseLine(String(said), LIMITS.quotedChars);
+
+export const changedNews = (revision: string): JsonText =>
+  JSON.stringify({ v: wireVersion, news: 'manifest_changed', revision });
+
+export const progressNews = (callKey: string, params: Buffer): readonly JsonText[] => [
+  `{"v":${wireVersion},"news":"progress","callKey":${JSON.stringify(callKey)},"params":`,
+  params,
+  '}',
+];
+
+/** Undefined for what nobody knows: news are not owed. */
+export function readNews(body: Buffer): News | undefined {
+  const [v, news, revision, callKey, params] =
+    uniqueMembers(body, ['v', 'news', 'revision', 'callKey', 'params']) ?? [];
+  if (v?.toString() !== String(wireVersion)) return undefined;
+  const key = callKey && stringOf(callKey);
+  const changed = revision && stringOf(revision);
+  switch (news && stringOf(news)) {
+    case 'manifest_changed':
+      return changed === undefined ? undefined : { kind: 'manifest_changed', revision: changed };
+    case 'progress':
+      return key !== undefined && isObject(params) ? { kind: 'progress', callKey: key, params } : undefined;
+    default:
+      return undefined;
+  }
+}
+
+export function joined(...parts: readonly JsonText[]): Buffer {
+  return Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
+}
+
+function requireVersion(v: Buffer | undefined): void {
+  if (v?.toString() === String(wireVersion)) return;
+  throw bad('v', `must be ${wireVersion}, the version of these messages`);
+}
+
+function text(field: string, value: Buffer | undefined, charsMax: number): string {
+  const read = value && stringOf(value);
+  if (read === undefined || read === '') throw bad(field, 'must be a text');
+  if (read.length > charsMax) throw bad(field, `has more than ${charsMax} characters`);
+  return read;
+}
+
+function wholeNumber(field: string, value: Buffer | undefined, max: number): number {
+  const read = value && value.length <= 16 ? Number(value.toString()) : Number.NaN;
+  if (!Number.isInteger(read) || read < 0 || read > max) throw bad(field, `must be a whole number from 0 to ${max}`);
+  return read;
+}
+
+/** A trace that cannot be read is no reason to refuse the call it came with. */
+function readTrace(bytes: Buffer): Trace | undefined {
+  const [parent, state] = uniqueMembers(bytes, ['traceparent', 'tracestate']) ?? [];
+  const traceparent = parent && stringOf(parent);
+  const tracestate = state && stringOf(state);
+  if (traceparent === undefined || !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(traceparent))
+    return undefined;
+  return { traceparent, tracestate: (tracestate?.length ?? 0) <= traceChars ? tracestate : undefined };
+}
+
+const isTrue = (value: Buffer | undefined): boolean => value?.toString() === 'true';
+
+const bad = (field: string, what: string, code: ErrorCode = 'invalid_request'): HostError =>
+  new HostError(code, `${field}: ${what}`, {
+    field,
+    execution: code === 'protocol_error' ? 'uncertain' : 'not_executed',
+    hint: 'both sides must run versions of Hostler that know each other',
+  });

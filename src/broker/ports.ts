@@ -1,0 +1,129 @@
+/**
+ * The words between whoever carries messages (embedded/, nats/) and whoever uses them (service/ on the host's side, worker/ on
+ * the other). Both engines implement them and pass the same suite (test/contract/broker); what uses them cannot tell which
+ * one it has.
+ * Not here: what is inside a body (messages.ts), how an engine keeps it.
+ *
+ * Invariants: who sent a message is known from a credential and never from the message; what was promised to be held outlives
+ * every process; it is handed out at least once, so whoever acts on it asks a journal first.
+ */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
+import type { HostError } from '../kernel/errors.js';
+import type { JsonText } from '../wire/frame.js';
+
+/** Of mailboxes, ids and roles on the wire: what is a name here is also a path, a subject and a row elsewhere. */
+export const mailboxPattern = /^[a-z0-9][a-z0-9_.-]{0,127}$/;
+export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
+/** Where requests go unless a configuration says otherwise. */
+export const hostMailbox = 'host';
+
+/** As its credential says. */
+export interface Sender {
+  readonly mailbox: string;
+  readonly role: string | undefined;
+}
+
+/** A request of a worker in the hands of a host. It is owed until `ack`; lost with the link, it comes again. */
+export interface Delivery {
+  /** Given once by the worker and kept over every retry: its call key. Unique within the sender's mailbox. */
+  readonly id: string;
+  readonly from: Sender;
+  readonly body: Buffer;
+  /** How often it was handed out, this time included. */
+  readonly deliveries: number;
+  /** On the wall of whoever holds it; undefined: the worker set none. */
+  readonly deadlineAt: Date | undefined;
+  /** Resolves when the reply is held for the worker. Rejects with a HostError; the link goes on all the same. */
+  reply(...parts: readonly JsonText[]): Promise<void>;
+  /** It is over and never comes again. */
+  ack(): void;
+  /** Given back unfinished: it comes again after `delayMs`, here or elsewhere. `reason` stands in its dead letter. */
+  release(delayMs: number, reason: string): void;
+}
+
+export interface HostHandlers {
+  /** Never throws. No more than the link's window are owed at a time. */
+  deliver(delivery: Delivery): void;
+  /** Nobody waits for that request any more. It may be unknown here, or over. */
+  cancelled(from: Sender, id: string): void;
+  /** A worker came, or came back: whoever pushes manifests may look at what it has. */
+  joined?(who: Sender): void;
+}
+
+export interface HostLink {
+  /** Resolves when the link is over: with why, or undefined when it was closed from here. */
+  readonly closed: Promise<HostError | undefined>;
+  /** Not kept: whoever is not there, or does not read, misses it. */
+  tell(mailbox: string, ...parts: readonly JsonText[]): void;
+  /** The same for every worker that is there. */
+  tellAll(...parts: readonly JsonText[]): void;
+  /** Keeps the newest manifest of a role where workers find it with no host about; only where the engine has such a place. */
+  readonly keepManifest?: (role: string | undefined, body: Buffer) => Promise<void>;
+  /** Hands out nothing more; what is owed comes again elsewhere. */
+  close(): Promise<void>;
+}
+
+export interface WorkerHandlers {
+  /** Never throws. The reply counts as taken when it returns; the same one may come twice. */
+  replied(id: string, body: Buffer): void;
+  /** What a host told: progress of a request, or that its manifest changed. */
+  told(body: Buffer): void;
+}
+
+export interface NewRequest {
+  readonly id: string;
+  readonly body: Buffer;
+  /** From now; after it nobody waits, and nobody runs it. */
+  readonly ttlMs: number;
+}
+
+export interface WorkerLink {
+  /** As the credential says; a role of undefined where an engine leaves that to the host. */
+  readonly me: Sender;
+  readonly closed: Promise<HostError | undefined>;
+  /**
+   * Resolves when the request is held. The same id again is the same request, never a second one. Rejects with a HostError:
+   * `not_executed` when it surely is not held, otherwise it may be.
+   */
+  send(request: NewRequest): Promise<void>;
+  cancel(id: string): void;
+  /** What a host kept with `keepManifest`, where there is such a place. */
+  readonly readManifest?: () => Promise<Buffer | undefined>;
+  close(): Promise<void>;
+}
+
+/** Resolves when it is connected, let in and subscribed. `unauthenticated` and `denied` are final: trying again changes nothing. */
+export type OpenHostLink = (handlers: HostHandlers, signal: CancelSignal) => Promise<HostLink>;
+export type OpenWorkerLink = (handlers: WorkerHandlers, signal: CancelSignal) => Promise<WorkerLink>;
+
+/** What the journal of calls is asked before anything is run. */
+export interface CallClaim {
+  readonly mailbox: string;
+  readonly key: string;
+  /** Of server, tool and arguments: the same key with others is a mistake or a trick. */
+  readonly hash: string;
+  /** Until when it must be remembered: past it, the deadline alone refuses it. */
+  readonly rememberUntil: Date;
+  /** Its tool may be run again when a host died over it. */
+  readonly isRepeatable: boolean;
+}
+
+export type Claimed =
+  /** Run it: nobody else will. On disk before this is said. */
+  | { readonly kind: 'mine' }
+  /** It is being run by this process. */
+  | { readonly kind: 'running' }
+  /** It is being run by another host, which lives. */
+  | { readonly kind: 'elsewhere' }
+  | { readonly kind: 'done'; readonly reply: Buffer }
+  /** Whoever began it is gone; it may have run. */
+  | { readonly kind: 'lost' }
+  /** The key was used for something else. */
+  | { readonly kind: 'conflict' };
+
+/** Decides, over restarts and between hosts, who runs a call. Both functions reject with a HostError when they cannot promise that. */
+export interface CallJournal {
+  claim(claim: CallClaim): Promise<Claimed>;
+  /** Resolves when the reply will be found by whoever claims the key again. */
+  finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
+}
