@@ -533,3 +533,56 @@ describe('one worker and the others', () => {
     expect(researcher.errorOf(id).code).toBe('denied');
   });
 });
+
+describe('older words', () => {
+  async function older(options: Partial<BrokerServiceOptions> = {}) {
+    const parts = await setUp({ compat: true, ...options });
+    const replies = new Map<string, unknown>();
+    const link = await parts.broker.openWorker({ mailbox: 'old', role: 'researcher' })(
+      { replied: (id, body) => replies.set(id, JSON.parse(body.toString())), told: () => {} },
+      never,
+    );
+    const ask = async (id: string, body: unknown) => {
+      await link.send({ id, body: Buffer.from(JSON.stringify(body)), ttlMs: 1_000 });
+      await settled();
+      return replies.get(id);
+    };
+    return { ...parts, ask };
+  }
+
+  test('AC-P1 AC-P2 AC-P3 as they were written: flat names, arguments as text, a sentence for an error', async () => {
+    const { ask, host } = await older();
+    host.onCall = ({ tool, args }) => JSON.stringify({ content: [{ type: 'text', text: `${tool} ${args}` }] });
+    expect(await ask('m', { op: 'manifest' })).toEqual({
+      manifest: [
+        { type: 'function', function: { name: 'fetch_url', description: '', parameters: { type: 'object' } } },
+      ],
+    });
+    expect(await ask('a', { op: 'call', tool: 'fetch_url', arguments: '{"mark":7}' })).toEqual({
+      result: { success: true, result: 'fetch_url {"mark":7}' },
+    });
+    const { error } = (await ask('b', { op: 'call', tool: 'nova_screenshot', arguments: '{}' })) as { error: string };
+    expect(error).toMatch(/nova_screenshot.*not allowed/);
+    expect(await ask('c', { op: 'sing' })).toEqual({ error: expect.stringContaining('bad mcp request') });
+    expect(host.calls).toHaveLength(1);
+  });
+
+  test('two servers with the same tool have it under their own names', async () => {
+    const { ask, host } = await older();
+    host.allow(() => true);
+    host.set('other', { tools: ['fetch_url'] });
+    const { manifest } = (await ask('m', { op: 'manifest' })) as { manifest: { function: { name: string } }[] };
+    expect(manifest.map((each) => each.function.name)).toContain('other__fetch_url');
+    await ask('a', { op: 'call', tool: 'other__fetch_url', arguments: '{}' });
+    expect(host.calls.map(({ server, tool }) => [server, tool])).toEqual([['other', 'fetch_url']]);
+  });
+
+  test('without the switch they are refused', async () => {
+    const { worker, host } = await setUp();
+    const operator = await worker('o');
+    const body = Buffer.from('{"op":"call","tool":"fetch_url","arguments":"{}"}');
+    await operator.link?.send({ id: 'k', body, ttlMs: 1_000 });
+    await settled();
+    expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
+  });
+});

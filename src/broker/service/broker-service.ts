@@ -14,7 +14,7 @@ import { changedNews } from '../messages.js';
 import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
 import { BrokeredCall, type CallPorts } from './brokered-call.js';
 import { Manifests, type RoleManifest } from './manifests.js';
-import { type ReplyWords, requestOf, wordsOf } from './reply-words.js';
+import { type ReplyWords, wordsOf } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
 import type { ServiceEvent, ServiceStatus } from './service-events.js';
 import { type DeskLimits, TurnDesk } from './turn-desk.js';
@@ -126,7 +126,7 @@ export class BrokerService implements HostHandlers {
 
   #take(delivery: Delivery, words: ReplyWords): void {
     const { from, id, body } = delivery;
-    const request = requestOf(delivery, words);
+    const request = words.request(delivery);
     if (request.op === 'manifest') {
       const leave = () => this.#desk.leave(from.mailbox, body.length);
       const start = () => void this.#answerManifest(delivery, words).finally(leave);

@@ -115,14 +115,28 @@ export class Manifests {
           if (!host.isAllowed(principal, server, key)) continue;
           const name = renamed(known.definition.tools, key);
           tools.push({ server, name, raw });
+          const target = { server, tool: key };
           const targets = byName.get(name);
-          if (targets) targets.push({ server, tool: key });
-          else byName.set(name, [{ server, tool: key }]);
+          if (targets) targets.push(target);
+          else byName.set(name, [target]);
         }
       }
+    nameTwins(tools, byName);
     const revision = revisionOf(tools);
     const manifest = { revision, tools };
     return { manifest, body: manifestReply(manifest), byName };
+  }
+}
+
+/** What a tool is called where it has no server: its own name, unless another has it too. */
+export const flatName = ({ server, name }: ManifestTool, byName: RoleManifest['byName']): string =>
+  (byName.get(name)?.length ?? 0) > 1 ? `${server}__${name}` : name;
+
+function nameTwins(tools: readonly ManifestTool[], byName: Map<string, Target[]>): void {
+  for (const tool of tools) {
+    const flat = flatName(tool, byName);
+    const target = byName.get(tool.name)?.find(({ server }) => server === tool.server);
+    if (target && !byName.has(flat)) byName.set(flat, [target]);
   }
 }
 
