@@ -10,6 +10,7 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
+import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { UnusableEntry } from './placeholders.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
@@ -136,7 +137,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
@@ -174,7 +175,7 @@ function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
   const hint = 'correct it; until then no call passes';
   const parsed = ceilingEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, hint);
     return nothing;
   }
@@ -222,7 +223,7 @@ function parseTelemetry(input: unknown): HostSettings['telemetry'] {
 function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
-  const { field, what } = firstIssue(at, parsed.error);
+  const { field, what } = firstIssue(parsed.error, at);
   throw invalid(field, what);
 }
 
@@ -277,13 +278,6 @@ function table(path: string, input: unknown): Entries {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw invalid(path, 'must be an object');
   if (Object.keys(input).length > entriesMax) throw invalid(path, `has more than ${entriesMax} entries`);
   return input as Entries;
-}
-
-function firstIssue(at: string, { issues: [issue] }: z.ZodError): { field: string; what: string } {
-  if (issue?.code === 'unrecognized_keys')
-    return { field: `${at}.${shown(String(issue.keys[0]))}`, what: 'is not known' };
-  const text = issue?.message ?? 'is not valid';
-  return { field: [at, ...(issue?.path ?? [])].join('.'), what: text.charAt(0).toLowerCase() + text.slice(1) };
 }
 
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);

@@ -8,6 +8,7 @@
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { firstIssue } from './first-issue.js';
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding. */
@@ -68,14 +69,8 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    if (issue?.code === 'unrecognized_keys')
-      return wrong(
-        `${at}.${neutraliseLine(String(issue.keys[0]), shownChars)}`,
-        'is not known',
-        'known are hash, role, expires',
-      );
-    return wrong([at, ...(issue?.path ?? [])].join('.'), issue?.message ?? 'is not valid', hashHint);
+    const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
+    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
   const { hash, role, expires } = parsed.data;
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
