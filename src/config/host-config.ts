@@ -286,12 +286,12 @@ const shown = (text: string): string => neutraliseLine(text, shownChars);
 const notYet = (field: string): HostError =>
   invalid(field, 'this version does not know it yet', 'take it out; nothing would act on it');
 
-/** What will stand for a variable or a file one day. */
+/** Filled in where a file is read (config-file.ts). What is handed over as an object is taken as it is. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
   invalid(
     `mcpServers.${shown(server)}`,
-    'has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+    'has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
     'fill in the value before the configuration is handed over',
   );
 
