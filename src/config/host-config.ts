@@ -10,6 +10,7 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
+import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { UnusableEntry } from './placeholders.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
@@ -136,7 +137,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
@@ -174,7 +175,7 @@ function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
   const hint = 'correct it; until then no call passes';
   const parsed = ceilingEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, hint);
     return nothing;
   }
@@ -222,7 +223,7 @@ function parseTelemetry(input: unknown): HostSettings['telemetry'] {
 function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
-  const { field, what } = firstIssue(at, parsed.error);
+  const { field, what } = firstIssue(parsed.error, at);
   throw invalid(field, what);
 }
 
@@ -279,25 +280,18 @@ function table(path: string, input: unknown): Entries {
   return input as Entries;
 }
 
-function firstIssue(at: string, { issues: [issue] }: z.ZodError): { field: string; what: string } {
-  if (issue?.code === 'unrecognized_keys')
-    return { field: `${at}.${shown(String(issue.keys[0]))}`, what: 'is not known' };
-  const text = issue?.message ?? 'is not valid';
-  return { field: [at, ...(issue?.path ?? [])].join('.'), what: text.charAt(0).toLowerCase() + text.slice(1) };
-}
-
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
 const notYet = (field: string): HostError =>
   invalid(field, 'this version does not know it yet', 'take it out; nothing would act on it');
 
-/** What will stand for a variable or a file one day. */
+/** Filled in where a file is read (config-file.ts). What is handed over as an object is taken as it is. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
   invalid(
     `mcpServers.${shown(server)}`,
-    'has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+    'has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
     'fill in the value before the configuration is handed over',
   );
 

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { ceilingEntry, roleEntry } from './host-config.js';
-import { keyEntry } from './key-entries.js';
+import { keyEntry } from './keys.js';
 import { listenEntry, logEntry } from './listen-settings.js';
 import { treatment } from './server-definition.js';
 import { http, stdio } from './server-spec.js';

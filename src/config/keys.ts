@@ -8,6 +8,7 @@
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { firstIssue } from './first-issue.js';
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding. */
@@ -26,15 +27,16 @@ export const reservedKeyName = 'embedder';
 const keysMax = 10_000;
 const shownChars = 64;
 const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
-const hexDigest = /^[0-9a-f]{64}$/i;
-/** 32 bytes: the last of 43 characters has two bits to spare. */
-const base64Digest = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?$/;
+/** In hex, or in base64url: of 32 bytes the last of 43 characters has two bits to spare. */
+const writtenHash = /^sha256:(?:[0-9A-Fa-f]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?)$/;
+const hexChars = 64;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const keyEntry = z.strictObject(
+/** What a key opens. The key itself is not in the configuration, only its hash. */
+export const keyEntry = z.strictObject(
   {
-    hash: z.string(wrongHash),
+    hash: z.string(wrongHash).regex(writtenHash, wrongHash),
     role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
     expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
   },
@@ -67,29 +69,19 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    if (issue?.code === 'unrecognized_keys')
-      return wrong(
-        `${at}.${neutraliseLine(String(issue.keys[0]), shownChars)}`,
-        'is not known',
-        'known are hash, role, expires',
-      );
-    return wrong([at, ...(issue?.path ?? [])].join('.'), issue?.message ?? 'is not valid', hashHint);
+    const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
+    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
   const { hash, role, expires } = parsed.data;
-  const digest = digestOf(hash);
-  if (digest === undefined) return wrong(`${at}.hash`, wrongHash, hashHint);
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
-  return Object.freeze({ digest, role, expiresAtMs });
+  return Object.freeze({ digest: digestOf(hash), role, expiresAtMs });
 }
 
-function digestOf(hash: string): string | undefined {
-  const [kind, text, ...rest] = hash.split(':');
-  if (kind !== 'sha256' || text === undefined || rest.length > 0) return undefined;
-  if (hexDigest.test(text)) return Buffer.from(text, 'hex').toString('base64url');
-  return base64Digest.test(text) ? text.slice(0, 43) : undefined;
+function digestOf(hash: string): string {
+  const text = hash.slice('sha256:'.length);
+  return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, 43);
 }
 
 /** A day alone is its first instant in UTC; a time without a zone would mean another instant on each machine. */

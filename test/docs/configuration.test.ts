@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ceilingEntry, hostConfigKeys, parseHostConfig, roleEntry } from '../../src/config/host-config.js';
-import { keyEntry } from '../../src/config/key-entries.js';
+import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';

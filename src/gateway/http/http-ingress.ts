@@ -22,6 +22,7 @@ import type { ExchangeDesk } from './exchange-desk.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
 import { LegacySessions } from './legacy-sessions.js';
+import { LingeringClose } from './lingering-close.js';
 import { MessageIntake } from './message-intake.js';
 import type { Caller } from './modern-ingress.js';
 import { namesModern } from './modern-request.js';
@@ -102,6 +103,7 @@ class Ingress implements HttpIngress {
   readonly #intake: MessageIntake;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  readonly #lingering: LingeringClose;
   /** By the first digit of their status. */
   readonly #answers: Record<number, number> = {};
   #closing: Promise<void> | undefined;
@@ -117,6 +119,7 @@ class Ingress implements HttpIngress {
     this.#routes = options.routes ?? new Map();
     this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
     this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
+    this.#lingering = new LingeringClose(clock, this.#limits);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
     const desk: ExchangeDesk = {
@@ -185,6 +188,7 @@ class Ingress implements HttpIngress {
     this.#open.shutDown('all');
     this.#open.close();
     this.#sessions.endAll();
+    this.#lingering.close();
     for (const socket of this.#sockets) socket.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
@@ -212,7 +216,9 @@ class Ingress implements HttpIngress {
     });
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
-    server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseSocket(error.code, socket));
+    server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      refuseSocket(error.code, socket, this.#lingering),
+    );
     return server;
   }
 
@@ -244,8 +250,10 @@ class Ingress implements HttpIngress {
     head: RequestHead,
     response: ServerResponse,
   ) {
-    const mustClose = !request.complete && !headers.includes('Connection') && isTooMuchToDrain(head);
-    refuse(response, status, failure, mustClose ? [...headers, 'Connection', 'close'] : headers);
+    const isSaid = headers.includes('Connection');
+    const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
+    if (mustClose) this.#lingering.insteadOfCut(request.socket);
+    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers);
   }
 
   #admit(
