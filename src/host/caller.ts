@@ -43,6 +43,8 @@ export interface CallerParts {
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly targetOf: TargetOf;
+  /** Whether nothing can be sent to it, or to the instance of this client, at this instant. */
+  readonly isLost: (managed: ManagedServer | undefined, instance: string | undefined) => boolean;
   /** Throws once the host is closed. */
   readonly mustBeOpen: (server: string) => void;
   readonly clean: (text: string) => string;
@@ -85,7 +87,7 @@ export class Caller {
       gate(
         (server) => serverOf(server).breaker,
         clock,
-        (server) => findServer(server)?.supervisor.current === undefined,
+        ({ server, relay }) => parts.isLost(findServer(server), relay?.instance),
       ),
       concurrency((server) => serverOf(server).slots),
     )(

@@ -5,7 +5,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
 import type { Admission, Breaker, Ticket } from './breaker.js';
-import { type Stage, withChanges } from './call.js';
+import { type Call, type Stage, withChanges } from './call.js';
 
 /** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
 const strikes: ReadonlySet<ErrorCode> = new Set([
@@ -28,11 +28,11 @@ export function speaksAgainstServer(error: unknown): boolean {
 const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
 
 /**
- * `isOver`: the server's connection is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
+ * `isOver`: the connection that such a call goes to is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
  * them counted, everybody else would be refused while the server is restarted.
  */
 export const gate =
-  (breakerOf: (server: string) => Breaker, clock: Clock, isOver: (server: string) => boolean = () => false): Stage =>
+  (breakerOf: (server: string) => Breaker, clock: Clock, isOver: (call: Call) => boolean = () => false): Stage =>
   (next) =>
   (call, done) => {
     const breaker = breakerOf(call.server);
@@ -43,8 +43,7 @@ export const gate =
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
     next(deadlineAtMs === call.deadlineAtMs ? call : withChanges(call, { deadlineAtMs }), (outcome) => {
-      if (isHostError(outcome) && losses.has(outcome.code) && isOver(call.server))
-        breaker.released(ticket, clock.nowMs());
+      if (isHostError(outcome) && losses.has(outcome.code) && isOver(call)) breaker.released(ticket, clock.nowMs());
       else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
       done(outcome);
     });

@@ -28,6 +28,8 @@ const keys = new Map<string | undefined, Principal>([
 export class FakeRouter implements Router {
   readonly handled: Exchange[] = [];
   readonly sessions: ClientSession[] = [];
+  /** Ids of sessions that ended before they were open. */
+  readonly unopened: string[] = [];
   readonly notices: Array<{ client: Client; method: string; params: string | undefined }> = [];
   readonly mirrored = new Map<string, readonly MirroredHeader[]>();
   /** By method; what is not here is answered with an empty result. */
@@ -56,6 +58,10 @@ export class FakeRouter implements Router {
   opened(session: ClientSession): void {
     this.sessions.push(session);
     this.#changed();
+  }
+
+  neverOpened({ id }: Client): void {
+    this.unopened.push(id);
   }
 
   notified(client: Client, method: string, params: Buffer | undefined): void {

@@ -393,6 +393,19 @@ describe('tool calls', () => {
     expect((await gateway.ask(legacy, 'logging/setLevel', '{"level":"loud"}')).failure?.code).toBe(-32602);
   });
 
+  test('of a session that was never opened leave nothing behind when it ends', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = ({ options }) => {
+      options.onServerNotification?.('notifications/message', Buffer.from('{"level":"info","data":1}'));
+      return '{"content":[]}';
+    };
+    const heard = async () => (await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).heard.length;
+    await gateway.ask(legacy, 'logging/setLevel', '{"level":"error"}');
+    expect(await heard()).toBe(0);
+    gateway.router.neverOpened(legacy);
+    expect([gateway.upstreams.endedInstances, await heard()]).toEqual([[legacy.id], 1]);
+  });
+
   test('hand the bridge what a modern client answered, and nothing of a legacy one', async () => {
     const gateway = new FakeGateway(two);
     const params = '{"name":"web__fetch","inputResponses":{"a":{"n":1.0}},"requestState":"s\\u0041"}';

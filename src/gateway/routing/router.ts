@@ -89,12 +89,13 @@ export class GatewayRouter implements Router {
 
   opened(session: ClientSession): void {
     this.#subscriptions.opened(session);
-    const end = () => {
-      this.#levels.forget(session.id);
-      this.#upstreams.endInstance(session.id);
-    };
+    const end = () => this.#forget(session);
     if (session.signal.aborted) end();
     else session.signal.addEventListener('abort', end, { once: true });
+  }
+
+  neverOpened(session: Client): void {
+    this.#forget(session);
   }
 
   /** Servers are told nothing of it: what they were promised of a client goes with each request. */
@@ -196,6 +197,11 @@ export class GatewayRouter implements Router {
       }
     };
     sight.then(guarded, guarded);
+  }
+
+  #forget({ id }: Client): void {
+    this.#levels.forget(id);
+    this.#upstreams.endInstance(id);
   }
 
   #viewOf({ endpoint, principal }: Client) {

@@ -51,7 +51,8 @@ export class Views {
     if (endpoint.kind === 'all') return true;
     // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
     const kept = this.#kept.get(viewKey(endpoint, principal));
-    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision) return true;
+    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision)
+      return kept.view.servers.length > 0;
     return this.#serversOf(endpoint, principal).length > 0;
   }
 
