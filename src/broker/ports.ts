@@ -11,11 +11,10 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { JsonText } from '../wire/frame.js';
 
-/** Of mailboxes, ids and roles on the wire: what is a name here is also a path, a subject and a row elsewhere. */
-export const mailboxPattern = /^[a-z0-9][a-z0-9_.-]{0,127}$/;
+export { hostMailbox, mailboxPattern } from '../config/mailbox-name.js';
+
+/** Of ids on the wire, which are subjects and rows elsewhere. */
 export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
-/** Where requests go unless a configuration says otherwise. */
-export const hostMailbox = 'host';
 
 /** As its credential says. */
 export interface Sender {

@@ -83,6 +83,24 @@ const specs = {
     options: { follow: 'go on showing, until Ctrl-C', ...dataDir },
     positionals: [1, 1],
   },
+  key: {
+    name: 'key',
+    usage:
+      'add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME',
+    summary: 'Make, list and revoke the keys of clients, workers and hosts.',
+    options: {
+      'role=': 'what whoever holds it may use',
+      worker: 'for a worker on another machine: it opens the broker, and nothing else',
+      host: 'for a host that serves the broker of another machine',
+      'mailbox=': 'under which name the broker knows it; by default that of the key',
+      'expires=': 'when it ends, like 2027-01-31 or 2027-01-31T12:00:00Z',
+      nats: 'a key pair for NATS, whose server knows only the public half',
+      'key-file=': 'write the key into this new file instead of printing it',
+      'config=': 'the configuration to change',
+      ...json,
+    },
+    positionals: [1, 2],
+  },
   doctor: {
     name: 'doctor',
     usage: '[--config FILE] [--json]',
@@ -106,6 +124,7 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   reload: async () => (await import('./lifecycle.js')).lifecycle('reload'),
   why: async () => (await import('./why.js')).why,
   logs: async () => (await import('./logs.js')).logs,
+  key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
 };
 

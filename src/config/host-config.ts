@@ -9,6 +9,7 @@
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { parseDuration } from './duration.js';
 import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
@@ -43,15 +44,15 @@ export interface HostSettings {
   readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
+  /** Undefined: nobody on another machine is served. */
+  readonly broker: BrokerSettings | undefined;
 }
 
 /** Every key of the top level. */
 export const hostConfigKeys = [
   ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
-  'telemetry',
+  ...(['broker', 'telemetry'] as const),
 ] as const;
-/** They will come; until something acts on them they are refused, with words of their own. */
-const keysToCome: ReadonlySet<string> = new Set(['broker']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;
@@ -74,7 +75,9 @@ export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) 
   parseWith(input, onProblem, parseServers);
 
 /** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
-export const parseServing = (input: unknown): Pick<HostSettings, 'keys' | 'listen' | 'log'> =>
+export const parseServing = (
+  input: unknown,
+): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'unlistedRole'> =>
   parseWith(
     input,
     () => {},
@@ -85,7 +88,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
-  const { $schema = '', keys = {}, listen = {}, log = {} } = config;
+  const { $schema = '', keys = {}, listen = {}, log = {}, broker } = config;
   if (typeof $schema !== 'string') throw invalid('$schema', 'must be the address of a schema', 'leave it out');
   const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
     onProblem(invalid(field, what, hint));
@@ -114,6 +117,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
+    broker: broker === undefined ? undefined : whole('broker', brokerEntry, table('broker', broker)),
   });
 }
 
@@ -283,9 +287,6 @@ function table(path: string, input: unknown): Entries {
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
-const notYet = (field: string): HostError =>
-  invalid(field, 'this version does not know it yet', 'take it out; nothing would act on it');
-
 /** Filled in where a file is read (config-file.ts). What is handed over as an object is taken as it is. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
@@ -296,9 +297,7 @@ const notReplaced = (server: string): HostError =>
   );
 
 const unknownKey = (key: string): HostError =>
-  keysToCome.has(key)
-    ? notYet(key)
-    : invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
+  invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
 
 function invalid(field: string, what: string, hint = 'correct the configuration and try again'): HostError {
   return new HostError('invalid_spec', `${field === '' ? 'the configuration' : field}: ${what}`, {

@@ -3,6 +3,7 @@
  * Not here: what is not said by types, such as which servers a group may name (host-config.ts).
  */
 import { z } from 'zod';
+import { brokerEntry } from './broker-settings.js';
 import { ceilingEntry, roleEntry } from './host-config.js';
 import { keyEntry } from './keys.js';
 import { listenEntry, logEntry } from './listen-settings.js';
@@ -30,6 +31,7 @@ const hostConfig = z.strictObject({
   keys: z.record(name, keyEntry).optional(),
   listen: listenEntry.optional(),
   log: logEntry.optional(),
+  broker: brokerEntry.optional(),
   telemetry: z.strictObject({ traces: z.boolean().default(false) }).optional(),
 });
 

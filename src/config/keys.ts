@@ -9,14 +9,30 @@ import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { firstIssue } from './first-issue.js';
+import { hostMailbox, mailboxPattern } from './mailbox-name.js';
 
 export interface KeyEntry {
-  /** SHA-256 of the key, in base64url without padding. */
-  readonly digest: string;
+  /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
+  readonly digest: string | undefined;
   readonly role: string | undefined;
   /** By the wall, in ms since 1970. */
   readonly expiresAtMs: number | undefined;
+  /** A worker's, or a host's on another machine: it opens the broker, and nothing else. */
+  readonly mail: MailRights | undefined;
 }
+
+export interface MailRights {
+  readonly mailbox: string;
+  /** Mailboxes that it may send to; `*` for all. */
+  readonly destinations: readonly string[];
+  /** The public half of a key pair, by which NATS knows it. */
+  readonly nkey: string | undefined;
+}
+
+/** A key that opens the gateway. */
+export type ClientKey = KeyEntry & { readonly digest: string };
+export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
+  entry.mail === undefined && entry.digest !== undefined;
 
 /** By name, which is also the id of whoever holds the key. */
 export type Keys = ReadonlyMap<string, KeyEntry>;
@@ -33,12 +49,23 @@ const hexChars = 64;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
+const mailbox = z
+  .string('must be a name')
+  .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
+const destination = z.union([mailbox, z.literal('*')], 'must be a mailbox, or *');
+
 /** What a key opens. The key itself is not in the configuration, only its hash. */
 export const keyEntry = z.strictObject(
   {
-    hash: z.string(wrongHash).regex(writtenHash, wrongHash),
+    hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
     role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
     expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
+    mailbox: mailbox.optional(),
+    destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
+    nkey: z
+      .string('must be a public nkey')
+      .regex(/^U[A-Z2-7]{55}$/, 'must be the public nkey of a user')
+      .optional(),
   },
   'must be an object with a hash',
 );
@@ -54,11 +81,15 @@ export function parseKeys(input: unknown, onProblem: (problem: HostError) => voi
     if (read instanceof HostError) onProblem(read);
     else keys.set(name, read);
   }
-  for (const name of shared(keys)) {
-    keys.delete(name);
-    onProblem(
-      wrong(`keys.${name}.hash`, 'is also that of another key: neither lets anybody in', 'give each its own key'),
-    );
+  const whole = [...keys];
+  for (const [member, name] of [
+    ...shared(whole, ({ digest }) => digest).map((name) => ['hash', name] as const),
+    ...shared(whole, ({ mail }) => mail?.mailbox).map((name) => ['mailbox', name] as const),
+    ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
+  ]) {
+    if (!keys.delete(name)) continue;
+    const what = 'is also that of another key: neither lets anybody in';
+    onProblem(wrong(`keys.${name}.${member}`, what, 'give each its own'));
   }
   return keys;
 }
@@ -72,12 +103,25 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
     return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
-  const { hash, role, expires } = parsed.data;
+  const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
+  const isPair = mailbox !== undefined && nkey !== undefined;
+  if (hash === undefined && !isPair) return wrong(`${at}.hash`, wrongHash, hashHint);
+  if (mailbox === reservedKeyName) return wrong(`${at}.mailbox`, 'is a reserved name', 'call it something else');
+  if (mailbox === undefined && (nkey ?? destinations) !== undefined)
+    return wrong(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
-  return Object.freeze({ digest: digestOf(hash), role, expiresAtMs });
+  const mail = mailbox === undefined ? undefined : mailOf(mailbox, destinations, nkey);
+  return Object.freeze({ digest: hash === undefined ? undefined : digestOf(hash), role, expiresAtMs, mail });
 }
+
+/** A worker sends to the host, and the host to whoever asked. */
+const mailOf = (
+  mailbox: string,
+  destinations: readonly string[] = [mailbox === hostMailbox ? '*' : hostMailbox],
+  nkey: string | undefined,
+): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
 
 function digestOf(hash: string): string {
   const text = hash.slice('sha256:'.length);
@@ -94,9 +138,13 @@ function dateOf(text: string): number {
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-function shared(keys: Keys): string[] {
+/** Names of entries that have the same one. */
+function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {
   const names = new Map<string, string[]>();
-  for (const [name, { digest }] of keys) names.set(digest, [...(names.get(digest) ?? []), name]);
+  for (const [name, entry] of keys) {
+    const value = of(entry);
+    if (value !== undefined) names.set(value, [...(names.get(value) ?? []), name]);
+  }
   return [...names.values()].filter(({ length }) => length > 1).flat();
 }
 

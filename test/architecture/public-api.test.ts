@@ -47,6 +47,7 @@ test('the methods of a host', () => {
       'known',
       'lease',
       'list',
+      'mayRunTwice',
       'meterCalls',
       'names',
       'on',
