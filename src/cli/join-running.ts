@@ -4,36 +4,24 @@
  */
 import { realpathSync } from 'node:fs';
 import { type Clock, sleep } from '../kernel/clock.js';
-import { connectControl } from './control/control-client.js';
+import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-path.js';
+import type { RunningFacts } from './control/running-facts.js';
 import { relayStdio, stdioPath } from './stdio-socket.js';
 import type { UpOptions } from './up-options.js';
-
-export interface RunningFacts {
-  readonly pid: number;
-  readonly url?: string | undefined;
-  readonly config: string;
-}
 
 /** One that starts takes its socket a moment before it serves. */
 const tryEveryMs = 100;
 const triesMax = 100;
-const answerMs = 2_000;
 const aliveMs = 60_000;
 
 /** Who has the data directory, if its configuration is ours. */
-export async function findSame({ dataDir, config }: UpOptions, clock: Clock): Promise<RunningFacts | undefined> {
-  try {
-    const client = await connectControl(controlPath(dataDir));
-    const giveUp = clock.at(clock.nowMs() + answerMs, () => client.close());
-    const facts = (await client.ask('version').finally(() => {
-      giveUp();
-      client.close();
-    })) as RunningFacts;
-    return real(facts.config) === real(config) ? facts : undefined;
-  } catch {
-    return undefined;
-  }
+export async function findSame(
+  { dataDir, config }: UpOptions,
+  clock: Clock,
+): Promise<Partial<RunningFacts> | undefined> {
+  const facts = await askRunning(controlPath(dataDir), clock);
+  return facts?.config !== undefined && real(facts.config) === real(config) ? facts : undefined;
 }
 
 /** Resolves when the client is done with. False: it never served. */

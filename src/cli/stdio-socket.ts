@@ -10,6 +10,7 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { listenPrivately } from './private-socket.js';
 
 const connectionsMax = 64;
 
@@ -20,7 +21,7 @@ export interface StdioSocket {
 }
 
 /** `serve` resolves when the client is done with. */
-export function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
+export async function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => socket.destroy());
@@ -38,13 +39,9 @@ export function openStdioSocket(file: string, serve: (socket: Socket) => Promise
       for (const socket of sockets) socket.destroySoon();
     });
   rmSync(file, { force: true });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    // Others must not get in between the making of the socket and a change of its mode.
-    const before = process.umask(0o177);
-    server.listen(file, () => resolve({ close }));
-    process.umask(before);
-  });
+  const inTheWay = await listenPrivately(server, file);
+  if (inTheWay) throw inTheWay;
+  return { close };
 }
 
 /** Hands a client on to the running Hostler, until both are done. False: nobody answers there. */

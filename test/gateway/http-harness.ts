@@ -12,11 +12,9 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { newId, seededRandom } from '../../src/kernel/random.js';
 import type { Principal } from '../../src/policy/call.js';
+import { META } from '../fakes/messages.js';
 
-export const META = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': {},
-};
+export { META };
 
 export const key = 'Bearer key-of-ann';
 const keys = new Map<string | undefined, Principal>([

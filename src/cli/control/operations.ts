@@ -13,15 +13,7 @@ import type { Principal } from '../../policy/call.js';
 import { loggedKinds } from '../event-line.js';
 import type { ServerLogs } from '../server-logs.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';
-
-export interface RunningFacts {
-  readonly version: string;
-  readonly pid: number;
-  readonly url: string | undefined;
-  readonly dataDir: string;
-  readonly config: string | undefined;
-  readonly startedAt: string;
-}
+import type { RunningFacts } from './running-facts.js';
 
 export interface OperationsParts {
   readonly host: Host;

@@ -10,7 +10,7 @@ import type { Principal } from '../../policy/call.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf } from '../../wire/json-members.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { listenMethod, RPC } from '../../wire/rpc-codes.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
 import type { Bridge } from '../bridge/bridge-ports.js';
 import type { EndpointId } from '../endpoint-id.js';
@@ -159,7 +159,7 @@ export class GatewayRouter implements Router {
         return this.#afterSight(exchange, () =>
           exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts)),
         );
-      case 'subscriptions/listen':
+      case listenMethod:
         return this.#subscriptions.listen(exchange);
       default:
         return exchange.fail({ code: RPC.methodNotFound, message: 'method not found', httpStatus: 404 });
