@@ -39,7 +39,8 @@ export function openStdioSocket(file: string, serve: (socket: Socket) => Promise
     });
   rmSync(file, { force: true });
   return new Promise((resolve, reject) => {
-    server.once('error', reject);
+    // Later on it is told of clients that could not be taken, for want of descriptors say: the others are served all the same.
+    server.on('error', reject);
     // Others must not get in between the making of the socket and a change of its mode.
     const before = process.umask(0o177);
     server.listen(file, () => resolve({ close }));
@@ -58,19 +59,21 @@ export function relayStdio(file: string, input: Readable, output: Writable, sign
       input.pause();
       socket.end();
     };
+    const gone = () => socket.destroy();
     socket.once('connect', () => {
       isConnected = true;
+      // Whoever reads us is gone.
+      output.on('error', gone);
       input.pipe(socket);
       socket.pipe(output, { end: false });
       if (signal.aborted) stop();
       else signal.addEventListener('abort', stop, { once: true });
     });
-    // Whoever reads us is gone.
-    output.on('error', () => socket.destroy());
-    socket.on('error', () => socket.destroy());
+    socket.on('error', gone);
     socket.once('end', stop);
     socket.once('close', () => {
       signal.removeEventListener('abort', stop);
+      output.off('error', gone);
       if (isConnected) stop();
       resolve(isConnected);
     });

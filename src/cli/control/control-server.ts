@@ -99,6 +99,8 @@ function listen(server: Server, file: string): Promise<NodeJS.ErrnoException | u
     const before = process.umask(0o177);
     server.listen(file, () => {
       server.off('error', failed);
+      // A client that could not be taken, for want of descriptors say: the others are served all the same.
+      server.on('error', () => {});
       resolve(undefined);
     });
     process.umask(before);
