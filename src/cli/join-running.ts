@@ -25,13 +25,15 @@ export async function findSame(
 }
 
 /** Resolves when the client is done with. False: it never served. */
-export async function joinRunning({ dataDir }: UpOptions, clock: Clock, signal: AbortSignal): Promise<boolean> {
+export async function joinRunning(options: UpOptions, clock: Clock, signal: AbortSignal): Promise<boolean> {
   // Nothing else does between two tries: stdin is not read yet, and timers of a clock keep no process alive.
   const alive = setInterval(() => {}, aliveMs);
   try {
     for (let tries = 0; tries < triesMax && !signal.aborted; tries++) {
-      if (await relayStdio(stdioPath(dataDir), process.stdin, process.stdout, signal)) return true;
+      if (await relayStdio(stdioPath(options.dataDir), process.stdin, process.stdout, signal)) return true;
       await sleep(clock, tryEveryMs, signal);
+      // It may have been about to end, and not to serve: then its place is free.
+      if (!signal.aborted && !(await findSame(options, clock))) return false;
     }
     return signal.aborted;
   } finally {

@@ -55,19 +55,21 @@ export function relayStdio(file: string, input: Readable, output: Writable, sign
       input.pause();
       socket.end();
     };
+    const gone = () => socket.destroy();
     socket.once('connect', () => {
       isConnected = true;
+      // Whoever reads us is gone.
+      output.on('error', gone);
       input.pipe(socket);
       socket.pipe(output, { end: false });
       if (signal.aborted) stop();
       else signal.addEventListener('abort', stop, { once: true });
     });
-    // Whoever reads us is gone.
-    output.on('error', () => socket.destroy());
-    socket.on('error', () => socket.destroy());
+    socket.on('error', gone);
     socket.once('end', stop);
     socket.once('close', () => {
       signal.removeEventListener('abort', stop);
+      output.off('error', gone);
       if (isConnected) stop();
       resolve(isConnected);
     });

@@ -93,8 +93,13 @@ export class Requester {
     alive.hold();
     try {
       const outcome = await whileHeld(target, () =>
-        admitted(managed, clock, { server, method, principal }, { deadlineAtMs, signal }, (limits) =>
-          this.#ask(managed, target, { server, method, params, options }, asked, limits),
+        admitted(
+          managed,
+          clock,
+          { server, method, principal },
+          { deadlineAtMs, signal },
+          (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
+          () => target.supervisor.current === undefined,
         ),
       );
       if (outcome instanceof HostError) throw outcome;

@@ -26,6 +26,7 @@ export function speaksAgainstServer(error: unknown): boolean {
 
 /** What calls in flight end with when the connection they were sent on is lost. */
 const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
+export const isLoss = (outcome: unknown): boolean => isHostError(outcome) && losses.has(outcome.code);
 
 /**
  * `isOver`: the connection that such a call goes to is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
@@ -43,7 +44,7 @@ export const gate =
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
     const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
     next(deadlineAtMs === call.deadlineAtMs ? call : withChanges(call, { deadlineAtMs }), (outcome) => {
-      if (isHostError(outcome) && losses.has(outcome.code) && isOver(call)) breaker.released(ticket, clock.nowMs());
+      if (isLoss(outcome) && isOver(call)) breaker.released(ticket, clock.nowMs());
       else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
       done(outcome);
     });

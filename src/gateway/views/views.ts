@@ -122,12 +122,13 @@ export class Views {
   }
 
   #states(servers: readonly string[]): string {
-    return servers
-      .map((server) => {
-        const known = this.#upstreams.known(server);
-        return known?.isReady ? '' : (known?.state ?? '');
-      })
-      .join(' ');
+    let states = '';
+    for (const server of servers) {
+      const known = this.#upstreams.known(server);
+      // With its name: others who list the same may see other servers beside it.
+      if (known && !known.isReady) states += `${server} ${known.state} `;
+    }
+    return states;
   }
 
   /** A definition that was read again may rename its tools, whatever its server lists. */
