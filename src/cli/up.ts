@@ -8,8 +8,10 @@
 import './plain-zod.js';
 
 import type { Readable, Writable } from 'node:stream';
+import type { ServedWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
+import { parseKeys } from '../config/keys.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import { Host } from '../host/host.js';
@@ -19,6 +21,7 @@ import { type HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { createRedactor } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { brokerLine } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
 import { type Operations, openControl } from './control/control-server.js';
@@ -68,6 +71,8 @@ class Run {
   #level: LogLevel = 'info';
   #host: Host | undefined;
   #gateway: Gateway | undefined;
+  #workers: ServedWorkers | undefined;
+  #settings: ReturnType<typeof parseServing> | undefined;
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
   readonly #stopped = new AbortController();
@@ -97,6 +102,7 @@ class Run {
     const { config, settings } = this.#readConfig();
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
+    this.#settings = settings;
     this.#level = settings.log.level;
     prepareDataDir(dataDir);
     // First of all: whoever has the socket has the directory.
@@ -133,6 +139,7 @@ class Run {
     if (!isStdio || port !== undefined) await gateway.listen();
     await host.open(config);
     gateway.opened();
+    await this.#serveWorkers(host, settings);
     this.#isServing = true;
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
@@ -148,6 +155,28 @@ class Run {
     );
   }
 
+  /** Loaded by those who have a broker: nobody else waits for it. */
+  async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
+    if (!broker) return;
+    const { serveWorkers } = await import('../broker/serve-workers.js');
+    const workers = await serveWorkers({
+      host,
+      settings: broker,
+      // What is wrong with one was told by the gateway.
+      keys: parseKeys(keys, () => {}),
+      dataDir: this.#options.dataDir,
+      isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
+      clock: systemClock,
+      onEvent: (event) => {
+        const line = brokerLine(event);
+        if (line) this.#say(...line);
+      },
+    });
+    this.#workers = workers;
+    this.#ends.push(() => workers.close());
+    if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
+  }
+
   /** Started by a client over stdio, it serves until the last one that joined is gone. */
   async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
     this.#pipes++;
@@ -158,7 +187,11 @@ class Run {
   announce(): void {
     const { isJson, isStdio, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
-    const ready = { ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir };
+    const broker = this.#workers?.url;
+    const ready = {
+      ...{ ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir },
+      ...(broker === undefined ? {} : { broker }),
+    };
     if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
     else if (isJson) printJson(ready);
     const shown =
@@ -221,6 +254,11 @@ class Run {
       const listen = listenOf(settings.listen, this.#options);
       // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
+      await this.#workers?.rekey(parseKeys(settings.keys, () => {}));
+      const before = this.#settings;
+      this.#settings = settings;
+      if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
+        this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
       this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#level = settings.log.level;

@@ -27,8 +27,10 @@ export const brokerEntry = z.strictObject({
     .regex(/^(?:ws|wss|nats|tls):\/\/[^\s/]+/, 'must begin with ws://, wss://, nats:// or tls://')
     .optional(),
   keyFile: path.optional(),
-  /** Of the NATS engine: `process` takes a server that loses what it acknowledged when the machine loses power. */
-  durability: z.enum(['disk', 'process'], 'must be disk or process').default('disk'),
+  /** Of NATS: `process` takes a server that loses what it acknowledged when its machine loses power. */
+  durability: z.enum(['power', 'process'], 'must be power or process').default('power'),
+  /** Of NATS: copies of every stream in a cluster. */
+  replicas: count(5).default(1),
   /** Messages of the older shape are taken too. */
   compat: z.boolean('must be true or false').default(false),
   limits: z

@@ -101,7 +101,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(parse({}).settings.broker).toBeUndefined();
     expect(parse({ broker: {} }).settings.broker).toMatchObject({
       listen: { host: '127.0.0.1', port: 8384, insecure: false },
-      durability: 'disk',
+      durability: 'power',
       compat: false,
       limits: { connections: 4_096, mailboxMessages: 10_000, callsOfOne: 64 },
     });

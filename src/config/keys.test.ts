@@ -91,8 +91,9 @@ test('a key with a mailbox belongs to a worker or a host: it opens the broker, a
   expect([...keys.values()].map(isClientKey)).toEqual([false, false, false, true]);
 });
 
-test('two keys with one mailbox let nobody in', () => {
+test('two keys of one mailbox let nobody in when they differ; otherwise a key is being changed', () => {
   const other = `sha256:${digest('o', 'hex')}`;
-  const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } });
+  expect(read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } }).keys.size).toBe(2);
+  const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm', role: 'x' } });
   expect([keys.size, problems.map(({ details }) => details.field)]).toEqual([0, ['keys.a.mailbox', 'keys.b.mailbox']]);
 });

@@ -84,7 +84,7 @@ export function parseKeys(input: unknown, onProblem: (problem: HostError) => voi
   const whole = [...keys];
   for (const [member, name] of [
     ...shared(whole, ({ digest }) => digest).map((name) => ['hash', name] as const),
-    ...shared(whole, ({ mail }) => mail?.mailbox).map((name) => ['mailbox', name] as const),
+    ...disputed(whole).map((name) => ['mailbox', name] as const),
     ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
   ]) {
     if (!keys.delete(name)) continue;
@@ -137,6 +137,17 @@ function dateOf(text: string): number {
 }
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
+
+/** Two keys of one mailbox are how a key is changed without a gap. They must say the same of it, or nobody knows whose it is. */
+function disputed(keys: readonly [string, KeyEntry][]): string[] {
+  const rights = new Map<string, Set<string>>();
+  const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
+  for (const [, entry] of keys) {
+    const { mailbox } = entry.mail ?? {};
+    if (mailbox !== undefined) rights.set(mailbox, (rights.get(mailbox) ?? new Set()).add(said(entry)));
+  }
+  return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
+}
 
 /** Names of entries that have the same one. */
 function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {
