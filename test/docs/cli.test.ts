@@ -18,6 +18,10 @@ const examples = [...page.matchAll(/^\$ npx hostler (.+)\n(?:(?!\$ |```)(.+)\n)?
   first,
 }));
 
+/** As a shell reads them, which takes the quotes away. */
+const wordsOf = (line: string): string[] =>
+  (line.match(/'[^']*'|\S+/g) ?? []).map((word) => word.replace(/^'(.*)'$/, '$1'));
+
 const place = new Workplace();
 beforeAll(async () => {
   place.configure({
@@ -46,7 +50,7 @@ test('there is a chapter and an example for every command', () => {
 });
 
 test.each(examples)('$words', async ({ words, first }) => {
-  const argv = words.split(' ').concat(words.startsWith('doctor') ? ['--config', place.config] : []);
+  const argv = wordsOf(words).concat(words.startsWith('doctor') ? ['--config', place.config] : []);
   const { code, stdout } = await new Running(argv, { HOSTLER_DATA_DIR: place.dataDir }).closed;
   expect([code, stdout === '']).toEqual([0, false]);
   // Numbers and times are those of another day.
