@@ -14,8 +14,9 @@ import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
+import { ByteBudget } from './kept-bodies.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
-import { ByteBudget, Postbox } from './postbox.js';
+import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
 import type { Wire } from './wire.js';
 
@@ -46,7 +47,6 @@ export class BrokerCore implements SessionCore {
   readonly #postboxes = new Map<string, Postbox>();
   #connectionNumber = 0;
   #localCount = 0;
-  #arriving = 0;
   #cancelExpiry: Cancel = () => {};
   #cancelSweep: Cancel = () => {};
   #isClosed = false;
@@ -160,11 +160,9 @@ export class BrokerCore implements SessionCore {
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
     const box = this.#postbox(to);
-    this.#arriving++;
     try {
       await box.accept({ to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own });
     } finally {
-      this.#arriving--;
       this.#forgetIdle(box);
     }
   }
