@@ -99,7 +99,7 @@ export class NatsLanes {
     this.#stopTick();
     for (const [mailbox, lane] of [...this.#lanes]) {
       this.close(mailbox);
-      for (const delivery of [...lane.handedOut]) delivery.giveBack(pullAgainMs);
+      for (const delivery of [...lane.handedOut]) delivery.giveBack(0);
     }
   }
 
