@@ -1,6 +1,6 @@
 /**
  * What a browser wants to hear before a page of another site may read our answers (CORS). Only pages of listed origins are told
- * anything; whether a request is let in at all is the guard's business (origin-guard.ts), before this.
+ * anything; whether a request is let in at all is the guard's business (transports/http/origin-guard.ts), before this.
  */
 import type { ServerResponse } from 'node:http';
 import type { RequestHead } from './request-head.js';

@@ -1,0 +1,346 @@
+/**
+ * The broker without a socket: who is connected, which mailboxes there are, and who may send what where.
+ * Not here: one connection (session.ts), one mailbox (postbox.ts), listening (ws-server.ts).
+ *
+ * Invariants: a sender is stamped from its credential; one subscriber per mailbox, the newest; a connection whose key is gone,
+ * over or another's is cut.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import { hostMailbox } from '../ports.js';
+import type { DeadLetter, MailStore } from '../store-port.js';
+import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
+import type { ClientFrame, Deliver } from './client-frames.js';
+import { type Claim, type Credential, Credentials } from './credentials.js';
+import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
+import { type BrokerLimits, brokerLimits } from './limits.js';
+import { ByteBudget, Postbox } from './postbox.js';
+import { notAdmitted, over, Session, type SessionCore } from './session.js';
+import type { Wire } from './wire.js';
+
+export interface BrokerCoreOptions {
+  readonly store: MailStore;
+  readonly clock: Clock;
+  readonly credentials: readonly Credential[];
+  /** Of the host inside this process, which has no key. */
+  readonly hostMailbox?: string;
+  readonly limits?: Partial<BrokerLimits>;
+  readonly onEvent?: (event: BrokerEvent) => void;
+}
+
+/** The wall may be set meanwhile: a key that ends far away is looked at again before. */
+const expiryLookMs = 30_000;
+const sweepMs = 3_600_000;
+
+export class BrokerCore implements SessionCore {
+  readonly clock: Clock;
+  readonly limits: BrokerLimits;
+  readonly #store: MailStore;
+  readonly #onEvent: (event: BrokerEvent) => void;
+  readonly #kept: ByteBudget;
+  readonly #hostMailbox: string;
+  readonly #boot = newId().slice(0, 8);
+  #credentials: Credentials;
+  readonly #sessions = new Set<Session>();
+  readonly #postboxes = new Map<string, Postbox>();
+  #connectionNumber = 0;
+  #localCount = 0;
+  #cancelExpiry: Cancel = () => {};
+  #cancelSweep: Cancel = () => {};
+  #isClosed = false;
+  readonly #counts = { redeliveries: 0, refused: 0, fenced: 0, turnedAway: 0, deadLetters: 0 };
+
+  constructor(options: BrokerCoreOptions) {
+    const { store, clock, credentials, limits, onEvent = () => {} } = options;
+    this.#hostMailbox = options.hostMailbox ?? hostMailbox;
+    this.clock = clock;
+    this.limits = { ...brokerLimits, ...limits };
+    this.#store = store;
+    this.#onEvent = onEvent;
+    this.#kept = new ByteBudget(this.limits.keptBytes);
+    this.#credentials = new Credentials(credentials);
+  }
+
+  /** Before anybody is let in. */
+  async open(): Promise<void> {
+    for (const { mailbox, count, bytes } of await this.#store.sizes())
+      this.#postboxes.set(mailbox, this.#newPostbox(mailbox, { count, bytes }));
+    this.#counts.deadLetters = (await this.#store.deadLetters()).length;
+    this.#watchExpiry();
+    this.#sweepLater();
+  }
+
+  get hasRoom(): boolean {
+    return !this.#isClosed && this.#sessions.size - this.#localCount < this.limits.connections;
+  }
+
+  /** The reader of what the other end of the wire says. A credential is only for connections inside this process. */
+  attach(wire: Wire, local?: Credential): Session {
+    const session = new Session(this, wire, `${this.#boot}-${++this.#connectionNumber}`, local);
+    this.#sessions.add(session);
+    if (local) this.#localCount++;
+    return session;
+  }
+
+  /** From now on these. Whoever could not come in any more as what it is, is cut at once. */
+  rekey(credentials: readonly Credential[]): void {
+    this.#credentials = new Credentials(credentials);
+    this.#tell({ kind: 'rekeyed', cut: this.#cutUnadmitted() });
+    this.#watchExpiry();
+  }
+
+  status(): BrokerStatus {
+    const mailboxes = [...this.#postboxes.values()].map(({ name, count, bytes, held, subscriber }) => ({
+      ...{ mailbox: name, count, bytes, held },
+      isSubscribed: subscriber !== undefined,
+    }));
+    const held = mailboxes.reduce((sum, box) => sum + box.held, 0);
+    const connections = this.#sessions.size - this.#localCount;
+    return { connections, mailboxes, held, ...this.#counts, store: this.#store.state };
+  }
+
+  deadLetters(): Promise<readonly DeadLetter[]> {
+    return this.#store.deadLetters();
+  }
+
+  /** Back into its mailbox, once. False when there is no such dead letter (any more). */
+  async revive(seq: number): Promise<boolean> {
+    const mail = await this.#store.revive(seq);
+    if (!mail) return false;
+    this.#counts.deadLetters--;
+    this.#postbox(mail.to).revived(mail);
+    return true;
+  }
+
+  async dropDead(seq: number): Promise<boolean> {
+    const isDropped = await this.#store.dropDead(seq);
+    if (isDropped) this.#counts.deadLetters--;
+    return isDropped;
+  }
+
+  turnAway(reason: TurnedAway): void {
+    this.#counts.turnedAway++;
+    this.#tell({ kind: 'turned_away', reason });
+  }
+
+  /** Everybody is sent away; what was taken is on disk when it resolves. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelExpiry();
+    this.#cancelSweep();
+    // First, so that whoever waits for a receipt gets it.
+    await this.#store.flush();
+    for (const session of [...this.#sessions]) session.cut('going_away', over('going_away', 'the broker stops'));
+    for (const box of this.#postboxes.values()) box.close();
+    await this.#store.flush();
+  }
+
+  // What sessions ask.
+
+  admit(claim: Claim): Credential | undefined {
+    return this.#isClosed ? undefined : this.#credentials.admit(claim, this.#wallMs());
+  }
+
+  welcomed({ credential, who, epoch }: Session): void {
+    this.#tell({ kind: 'connected', name: credential.name, who, epoch });
+  }
+
+  async deliver(session: Session, { id, type, to, ttlMs, body }: Deliver): Promise<void> {
+    if (this.#isClosed) throw over('going_away', 'the broker stops').with({ execution: 'not_executed' });
+    const { kind, sendsTo } = session.credential;
+    const isAllowed = kind === 'host' ? type === 'reply' : type === 'request' && sendsTo.includes(to);
+    if (!isAllowed) throw notAllowed('this key may not send that there');
+    if (to !== this.#hostMailbox && !this.#credentials.owns(to))
+      throw notAllowed('nobody has that mailbox', 'unknown_mailbox');
+    const sentAtMs = this.#wallMs();
+    const expiresAtMs = ttlMs === undefined ? undefined : sentAtMs + ttlMs;
+    // A copy: the bytes lie in what came over the wire, which is far larger than a small message.
+    const own = Buffer.allocUnsafeSlow(body.length);
+    body.copy(own);
+    const box = this.#postbox(to);
+    try {
+      await box.accept({ to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own });
+    } finally {
+      this.#forgetIdle(box);
+    }
+  }
+
+  handle(session: Session, frame: Exclude<ClientFrame, Deliver | { kind: 'hello' }>): void {
+    switch (frame.kind) {
+      case 'subscribe':
+        return this.#subscribe(session);
+      case 'ack':
+        if (!this.#postboxOf(session)?.ack(frame, session.epoch)) this.#fence(session, frame.seq);
+        return this.#forgetIdle(this.#postboxOf(session));
+      case 'release':
+        if (!this.#postboxOf(session)?.release(frame, session.epoch, frame.delayMs, frame.reason))
+          this.#fence(session, frame.seq);
+        return;
+      case 'tell':
+        return this.#tellWorkers(session, frame.to, frame.body);
+      case 'cancel':
+        return this.#cancel(session, frame.to, frame.id);
+      default:
+        frame satisfies never;
+    }
+  }
+
+  pump(session: Session): void {
+    const box = this.#postboxOf(session);
+    if (box?.subscriber === session) box.pump();
+  }
+
+  ended(session: Session, reason: string): void {
+    this.#leave(session);
+    const { credential, who, epoch, refusedCount } = session;
+    this.#tell({ kind: 'disconnected', name: credential.name, who, epoch, reason, refused: refusedCount });
+    const box = this.#postboxOf(session);
+    box?.unsubscribe(epoch, `connection lost: ${reason}`);
+    this.#forgetIdle(box);
+  }
+
+  turnedAway(session: Session, reason: TurnedAway): void {
+    this.#leave(session);
+    this.turnAway(reason);
+  }
+
+  refused(): void {
+    this.#counts.refused++;
+  }
+
+  #subscribe(session: Session): void {
+    const box = this.#postbox(session.credential.mailbox);
+    const before = box.subscriber;
+    if (before !== session) {
+      if (before instanceof Session) {
+        this.#tell({ kind: 'replaced', mailbox: box.name });
+        before.cut('replaced', over('replaced', 'another connection has the mailbox now'));
+      }
+      // The end of the one before may have made the broker forget an empty mailbox.
+      this.#postboxes.set(box.name, box);
+      session.subscribed();
+      box.subscribe(session);
+    }
+    if (session.isHost) return;
+    for (const host of this.#sessions) if (host.isHost && host.isWelcome) host.send(joinedFrame(session.who));
+  }
+
+  #tellWorkers(session: Session, to: string | undefined, body: Buffer): void {
+    if (!session.isHost) return session.refuse(errorFrame(notAllowed('only a host tells')));
+    if (to === undefined) {
+      for (const each of this.#sessions) if (each.isWelcome && !each.isHost) each.told(body);
+    } else {
+      const there = this.#postboxes.get(to)?.subscriber;
+      if (there instanceof Session) there.told(body);
+    }
+  }
+
+  #cancel(session: Session, to: string, id: string): void {
+    if (session.isHost || !session.credential.sendsTo.includes(to))
+      return session.refuse(errorFrame(notAllowed('this key may not cancel there')));
+    const box = this.#postboxes.get(to);
+    if (!box || box.withdraw(session.who.mailbox, id)) return this.#forgetIdle(box);
+    box.subscriber?.send(cancelledFrame(session.who, id));
+  }
+
+  #fence(session: Session, seq: number): void {
+    this.#counts.fenced++;
+    this.#tell({ kind: 'fenced', mailbox: session.who.mailbox, seq });
+    session.refuse(
+      errorFrame(
+        new HostError('invalid_request', `message ${seq} is not held by this connection`, {
+          reason: 'lease_lost',
+          execution: 'not_executed',
+          hint: 'it comes again to whoever has the mailbox',
+        }),
+      ),
+    );
+  }
+
+  #leave(session: Session): void {
+    if (this.#sessions.delete(session) && session.isLocal) this.#localCount--;
+  }
+
+  #cutUnadmitted(): number {
+    const wallMs = this.#wallMs();
+    const gone = [...this.#sessions].filter(
+      (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
+    );
+    for (const session of gone) session.cut('refused', notAdmitted());
+    return gone.length;
+  }
+
+  #watchExpiry(): void {
+    this.#cancelExpiry();
+    const wallMs = this.#wallMs();
+    const nextMs = this.#credentials.nextExpiryMs(wallMs);
+    if (nextMs === undefined) return;
+    this.#cancelExpiry = this.clock.at(this.clock.nowMs() + Math.min(nextMs - wallMs, expiryLookMs), () => {
+      this.#cutUnadmitted();
+      this.#watchExpiry();
+    });
+  }
+
+  #sweepLater(): void {
+    this.#cancelSweep = this.clock.at(this.clock.nowMs() + sweepMs, () => {
+      void this.#sweep().finally(() => {
+        if (!this.#isClosed) this.#sweepLater();
+      });
+    });
+  }
+
+  async #sweep(): Promise<void> {
+    for (const box of [...this.#postboxes.values()]) {
+      await box.sweep().catch(() => undefined);
+      this.#forgetIdle(box);
+    }
+  }
+
+  #postboxOf(session: Session): Postbox | undefined {
+    return this.#postboxes.get(session.credential.mailbox);
+  }
+
+  #postbox(name: string): Postbox {
+    let box = this.#postboxes.get(name);
+    if (!box) {
+      box = this.#newPostbox(name, { count: 0, bytes: 0 });
+      this.#postboxes.set(name, box);
+    }
+    return box;
+  }
+
+  #newPostbox(name: string, size: { count: number; bytes: number }): Postbox {
+    const { clock, limits } = this;
+    const tell = (event: BrokerEvent) => this.#tell(event);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell });
+  }
+
+  #forgetIdle(box: Postbox | undefined): void {
+    if (box?.isIdle && this.#postboxes.get(box.name) === box) {
+      box.close();
+      this.#postboxes.delete(box.name);
+    }
+  }
+
+  #wallMs(): number {
+    return this.clock.date().getTime();
+  }
+
+  #tell(event: BrokerEvent): void {
+    if (event.kind === 'redelivered') this.#counts.redeliveries++;
+    if (event.kind === 'dead_letter') this.#counts.deadLetters++;
+    try {
+      this.#onEvent(event);
+    } catch {
+      // Whoever listens must not disturb who is served.
+    }
+  }
+}
+
+const notAllowed = (what: string, reason = 'destination'): HostError =>
+  new HostError('denied', what, {
+    reason,
+    execution: 'not_executed',
+    hint: 'see what the broker allows the holder of this key',
+  });

@@ -1,0 +1,136 @@
+/**
+ * Frames of the broker, written by it and read by its clients. A client checks them too: what answers at an address need not be
+ * the broker that was meant.
+ */
+import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { isObject } from '../../wire/json-members.js';
+import { uniqueMembers } from '../../wire/unique-members.js';
+import { joined } from '../messages.js';
+import type { Sender } from '../ports.js';
+import { frameVersion, type Held } from './client-frames.js';
+import { idOf, mailboxOf, scanFrame, textOf, wholeOf } from './frame-members.js';
+
+export interface Message extends Held {
+  readonly id: string;
+  readonly type: 'request' | 'reply';
+  readonly from: Sender;
+  readonly deliveries: number;
+  /** What is left, on its way out; below zero when it is over. Undefined: there is no end. */
+  readonly deadlineMs: number | undefined;
+  readonly body: Buffer;
+}
+
+export type BrokerFrame =
+  | { readonly kind: 'welcome'; readonly mailbox: string; readonly role: string | undefined; readonly epoch: string }
+  | { readonly kind: 'subscribed' }
+  | { readonly kind: 'delivered'; readonly id: string; readonly to: string }
+  | { readonly kind: 'refused'; readonly id: string; readonly to: string; readonly error: HostError }
+  | ({ readonly kind: 'message' } & Message)
+  | { readonly kind: 'cancel'; readonly id: string; readonly from: Sender }
+  | { readonly kind: 'joined'; readonly from: Sender }
+  | { readonly kind: 'told'; readonly body: Buffer }
+  | { readonly kind: 'error'; readonly error: HostError };
+
+const plain = (frame: object): Buffer => Buffer.from(JSON.stringify(frame));
+
+export const welcomeFrame = ({ mailbox, role }: Sender, epoch: string): Buffer =>
+  plain({ kind: 'welcome', v: frameVersion, mailbox, role, epoch });
+export const subscribedFrame = (): Buffer => plain({ kind: 'subscribed' });
+export const deliveredFrame = (id: string, to: string): Buffer => plain({ kind: 'delivered', id, to });
+export const refusedFrame = (id: string, to: string, error: HostError): Buffer =>
+  plain({ kind: 'refused', id, to, error: error.toJSON() });
+export const cancelledFrame = ({ mailbox, role }: Sender, id: string): Buffer =>
+  plain({ kind: 'cancel', id, from: { mailbox, role } });
+export const joinedFrame = ({ mailbox, role }: Sender): Buffer => plain({ kind: 'joined', from: { mailbox, role } });
+export const toldFrame = (body: Buffer): Buffer => joined('{"kind":"told","body":', body, '}');
+export const errorFrame = (error: HostError): Buffer => plain({ kind: 'error', error: error.toJSON() });
+
+export function messageFrame({ body, from, ...head }: Message): Buffer {
+  const { mailbox, role } = from;
+  const text = JSON.stringify({ kind: 'message', ...head, from: { mailbox, role } });
+  return joined(`${text.slice(0, -1)},"body":`, body, '}');
+}
+
+/** Undefined when it is none, or one that nobody here knows. */
+export function readBrokerFrame(bytes: Buffer): BrokerFrame | undefined {
+  const { isWhole, members } = scanFrame(bytes, Number.MAX_SAFE_INTEGER);
+  if (!isWhole) return undefined;
+  const kind = textOf(members.kind);
+  switch (kind) {
+    case 'welcome': {
+      const [mailbox, epoch, role] = [mailboxOf(members.mailbox), textOf(members.epoch), textOf(members.role)];
+      if (mailbox === undefined || epoch === undefined || (members.role && role === undefined)) return undefined;
+      return { kind, mailbox, role, epoch };
+    }
+    case 'subscribed':
+      return { kind };
+    case 'delivered':
+    case 'refused': {
+      const [id, to] = [idOf(members.id), mailboxOf(members.to)];
+      if (id === undefined || to === undefined) return undefined;
+      return kind === 'delivered' ? { kind, id, to } : { kind, id, to, error: readError(members.error) };
+    }
+    case 'message':
+      return readMessage(members);
+    case 'cancel': {
+      const [id, from] = [idOf(members.id), readSender(members.from)];
+      return id !== undefined && from ? { kind, id, from } : undefined;
+    }
+    case 'joined': {
+      const from = readSender(members.from);
+      return from && { kind, from };
+    }
+    case 'told':
+      return isObject(members.body) ? { kind, body: members.body } : undefined;
+    case 'error':
+      return { kind, error: readError(members.error) };
+    default:
+      return undefined;
+  }
+}
+
+function readMessage(members: ReturnType<typeof scanFrame>['members']): BrokerFrame | undefined {
+  const seq = wholeOf(members.seq, 1, Number.MAX_SAFE_INTEGER);
+  const deliveries = wholeOf(members.deliveries, 1, Number.MAX_SAFE_INTEGER);
+  const [lease, id, type, from] = [
+    textOf(members.lease),
+    idOf(members.id),
+    textOf(members.type),
+    readSender(members.from),
+  ] as const;
+  const deadlineMs = wholeOf(members.deadlineMs, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+  const { body } = members;
+  if (seq === undefined || deliveries === undefined || lease === undefined || id === undefined || !from)
+    return undefined;
+  if ((type !== 'request' && type !== 'reply') || !isObject(body)) return undefined;
+  if (members.deadlineMs && deadlineMs === undefined) return undefined;
+  return { kind: 'message', seq, lease, id, type, from, deliveries, deadlineMs, body };
+}
+
+function readSender(bytes: Buffer | undefined): Sender | undefined {
+  const [box, named] = (bytes && uniqueMembers(bytes, ['mailbox', 'role'])) ?? [];
+  const [mailbox, role] = [mailboxOf(box), textOf(named)];
+  return mailbox === undefined || (named && role === undefined) ? undefined : { mailbox, role };
+}
+
+/** Of its members only those that we know, each of its own kind. */
+function readError(bytes: Buffer | undefined): HostError {
+  const read = isObject(bytes) && bytes.length <= errorBytesMax ? (JSON.parse(bytes.toString('utf8')) as Words) : {};
+  const { code, message, hint, reason, field, execution, retryAfterMs, limit } = read;
+  const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
+  const facts: HostErrorOptions = {
+    ...(typeof hint === 'string' && { hint: line(hint) }),
+    ...(typeof reason === 'string' && { reason: line(reason) }),
+    ...(typeof field === 'string' && { field: line(field) }),
+    ...(Number.isFinite(retryAfterMs) && { retryAfterMs: retryAfterMs as number }),
+    ...(Number.isFinite(limit) && { limit: limit as number }),
+    execution: execution === 'not_executed' ? 'not_executed' : 'uncertain',
+  };
+  return new HostError(known, typeof message === 'string' ? line(message) : known, facts);
+}
+
+type Words = Readonly<Record<string, unknown>>;
+const errorBytesMax = 64 * 1024;
+const line = (said: string): string => neutraliseLine(said, LIMITS.quotedChars);

@@ -1,0 +1,56 @@
+/**
+ * The embedded broker: its core and, where workers come from other processes, its port.
+ * Not here: the disk (store/), which whoever opens it also closes, after the broker.
+ */
+import type { DeadLetter } from '../store-port.js';
+import { BrokerCore, type BrokerCoreOptions } from './broker-core.js';
+import type { Credential } from './credentials.js';
+import type { BrokerStatus } from './events.js';
+import { type ListenOptions, listenForSockets, type WsServer } from './ws-server.js';
+
+export interface BrokerOptions extends BrokerCoreOptions {
+  /** Undefined: only whoever is in this process. */
+  readonly listen?: ListenOptions;
+}
+
+export interface Broker {
+  /** For hosts inside this process (host-link.ts). */
+  readonly core: BrokerCore;
+  /** Where workers find it; undefined when it does not listen. */
+  readonly url: string | undefined;
+  rekey(credentials: readonly Credential[]): void;
+  status(): BrokerStatus;
+  deadLetters(): Promise<readonly DeadLetter[]>;
+  revive(seq: number): Promise<boolean>;
+  dropDead(seq: number): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** Throws a HostError when it cannot listen as it should. */
+export async function openBroker({ listen, ...options }: BrokerOptions): Promise<Broker> {
+  const core = new BrokerCore(options);
+  await core.open();
+  const server: WsServer | undefined =
+    listen &&
+    (await listenForSockets({
+      ...listen,
+      clock: options.clock,
+      limits: core.limits,
+      hasRoom: () => core.hasRoom,
+      turnAway: (reason) => core.turnAway(reason),
+      attach: (wire) => core.attach(wire),
+    }));
+  return {
+    core,
+    url: server?.url,
+    rekey: (credentials) => core.rekey(credentials),
+    status: () => core.status(),
+    deadLetters: () => core.deadLetters(),
+    revive: (seq) => core.revive(seq),
+    dropDead: (seq) => core.dropDead(seq),
+    async close() {
+      await core.close();
+      await server?.close();
+    },
+  };
+}

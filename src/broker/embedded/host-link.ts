@@ -1,0 +1,72 @@
+/** A host's link to the embedded broker, over a socket or inside its process. */
+import type { Clock } from '../../kernel/clock.js';
+import type { JsonText } from '../../wire/frame.js';
+import { joined } from '../messages.js';
+import { type Delivery, type HostHandlers, type HostLink, hostMailbox, type OpenHostLink } from '../ports.js';
+import type { BrokerCore } from './broker-core.js';
+import type { Message } from './broker-frames.js';
+import { ackFrame, releaseFrame, tellFrame } from './client-frames.js';
+import type { Credential } from './credentials.js';
+import { type Connect, Link } from './link.js';
+import { localWire } from './local-wire.js';
+import { type ConnectOptions, connectSocket } from './ws-client.js';
+
+export interface LinkSettings extends ConnectOptions {
+  readonly key: string;
+}
+
+export const openHostLink = (settings: LinkSettings): OpenHostLink =>
+  hostLinkOver((reader, signal) => connectSocket(settings, reader, signal), settings.key, settings.clock);
+
+/** Who is in the broker's own process needs no key. */
+export const localHostLink = (core: BrokerCore, mailbox = hostMailbox): OpenHostLink => {
+  const credential: Credential = {
+    ...{ name: 'local', digest: '', mailbox, role: undefined, kind: 'host', sendsTo: [], expiresAtMs: undefined },
+  };
+  const connect: Connect = async (reader) => localWire((wire) => core.attach(wire, credential), reader);
+  return hostLinkOver(connect, '', core.clock);
+};
+
+const hostLinkOver =
+  (connect: Connect, key: string, clock: Clock): OpenHostLink =>
+  async (handlers, signal) => {
+    const link: Link = await Link.open(
+      {
+        ...{ connect, key, clock },
+        onFrame(frame) {
+          if (frame.kind === 'message') take(link, clock, handlers, frame);
+          else if (frame.kind === 'cancel') handlers.cancelled(frame.from, frame.id);
+          else if (frame.kind === 'joined') handlers.joined?.(frame.from);
+        },
+      },
+      signal,
+    );
+    return hostLinkOf(link);
+  };
+
+const hostLinkOf = (link: Link): HostLink => ({
+  closed: link.closed,
+  tell: (mailbox, ...parts) => link.send(tellFrame(mailbox, joined(...parts))),
+  tellAll: (...parts) => link.send(tellFrame(undefined, joined(...parts))),
+  close: () => link.close(),
+});
+
+function take(link: Link, clock: Clock, handlers: HostHandlers, message: Message): void {
+  const { seq, lease, id, from, body, deliveries, deadlineMs } = message;
+  // Replies are for workers; whoever sent one here must not be able to block the mailbox with it.
+  if (message.type !== 'request') return link.send(ackFrame(message));
+  let isOwed = true;
+  const end = (frame: () => Buffer) => {
+    if (isOwed) link.send(frame());
+    isOwed = false;
+  };
+  const delivery: Delivery = {
+    ...{ id, from, body, deliveries },
+    deadlineAt: deadlineMs === undefined ? undefined : new Date(clock.date().getTime() + deadlineMs),
+    reply: (...parts: readonly JsonText[]) =>
+      link.deliver({ kind: 'deliver', id, type: 'reply', to: from.mailbox, ttlMs: undefined, body: joined(...parts) }),
+    ack: () => end(() => ackFrame({ seq, lease })),
+    release: (delayMs, reason) => end(() => releaseFrame({ seq, lease }, delayMs, reason)),
+  };
+  handlers.deliver(delivery);
+}

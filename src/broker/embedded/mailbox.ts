@@ -1,0 +1,188 @@
+/**
+ * One mailbox as a state machine: what waits, what is handed out to whom, what rests after it was given back, and what is dead.
+ * Not here: the disk and the connection (postbox.ts), how many messages a mailbox may hold.
+ *
+ * Invariants: a message has at most one holder, named by an epoch (the connection) and a lease (the handing out), and only
+ * that holder ends it; the end of an epoch that is over changes nothing; of one sender nothing overtakes what was not yet
+ * handed out.
+ */
+import type { Sender } from '../ports.js';
+import type { Held } from './client-frames.js';
+import { FairLines } from './fair-lines.js';
+
+export interface Entry {
+  readonly seq: number;
+  readonly id: string;
+  readonly type: 'request' | 'reply';
+  readonly from: Sender;
+  readonly bytes: number;
+  readonly sentAtMs: number;
+  readonly expiresAtMs: number | undefined;
+  /** So far. */
+  deliveries: number;
+  readonly reasons: string[];
+  state: EntryState;
+  /** Undefined: on disk only. */
+  body: Buffer | undefined;
+  /** The body is counted against a budget. */
+  isKept: boolean;
+}
+
+type EntryState =
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'held'; readonly lease: string }
+  | { readonly kind: 'resting'; readonly dueMs: number };
+
+const waiting: EntryState = { kind: 'waiting' };
+
+export interface MailboxRules {
+  readonly deliveries: number;
+  readonly redeliverMs: { readonly first: number; readonly max: number };
+}
+
+/** Given back, and what came of it. */
+export type Returned = { readonly entry: Entry; readonly isDead: boolean };
+
+export class Mailbox {
+  readonly #rules: MailboxRules;
+  readonly #entries = new Map<number, Entry>();
+  readonly #lines = new FairLines<Entry>();
+  readonly #resting = new Set<Entry>();
+  readonly #held = new Map<number, Entry>();
+  #subscriber: { readonly epoch: string; readonly window: number } | undefined;
+  #leases = 0;
+
+  constructor(rules: MailboxRules) {
+    this.#rules = rules;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+  get heldCount(): number {
+    return this.#held.size;
+  }
+  get epoch(): string | undefined {
+    return this.#subscriber?.epoch;
+  }
+
+  get(seq: number): Entry | undefined {
+    return this.#entries.get(seq);
+  }
+  entries(): IterableIterator<Entry> {
+    return this.#entries.values();
+  }
+
+  /** Nothing when it is here already. */
+  add(entry: Entry): void {
+    if (this.#entries.has(entry.seq)) return;
+    this.#entries.set(entry.seq, entry);
+    this.#wait(entry);
+  }
+
+  /** Whoever had it before is over, with all it held. */
+  subscribe(epoch: string, window: number): void {
+    if (this.#subscriber) throw new Error('the subscriber before must be ended first');
+    this.#subscriber = { epoch, window };
+  }
+
+  /** Undefined when it was not the subscriber (any more): then nothing changes. */
+  unsubscribe(epoch: string, reason: string): readonly Returned[] | undefined {
+    if (this.#subscriber?.epoch !== epoch) return undefined;
+    this.#subscriber = undefined;
+    const held = [...this.#held.values()];
+    return held.map((entry) => this.#giveBack(entry, reason, undefined));
+  }
+
+  /** The next to hand out; undefined when nothing waits, nobody is there, or the window is full. The same until it changes. */
+  next(): Entry | undefined {
+    if (!this.#subscriber || this.#held.size >= this.#subscriber.window) return undefined;
+    return this.#lines.peek();
+  }
+
+  /** To the subscriber. */
+  handOut(entry: Entry): string {
+    const epoch = this.#subscriber?.epoch;
+    if (epoch === undefined || !this.#lines.take(entry.from.mailbox, entry)) throw new Error('it does not wait');
+    const lease = `${epoch}.${++this.#leases}`;
+    entry.state = { kind: 'held', lease };
+    entry.deliveries++;
+    this.#held.set(entry.seq, entry);
+    return lease;
+  }
+
+  /** Undefined when whoever says so does not hold it. */
+  ack(held: Held, epoch: string): Entry | undefined {
+    const entry = this.#heldBy(held, epoch);
+    if (entry) this.forget(entry);
+    return entry;
+  }
+
+  release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | undefined {
+    const entry = this.#heldBy(held, epoch);
+    if (!entry) return undefined;
+    const { first, max } = this.#rules.redeliverMs;
+    const growing = first * 2 ** (entry.deliveries - 1);
+    return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growing), max));
+  }
+
+  /** What never was handed out and nobody wants any more. */
+  withdraw(sender: string, id: string): Entry | undefined {
+    for (const entry of this.#entries.values()) {
+      if (entry.id !== id || entry.from.mailbox !== sender || entry.deliveries > 0) continue;
+      this.forget(entry);
+      return entry;
+    }
+    return undefined;
+  }
+
+  forget(entry: Entry): void {
+    this.#entries.delete(entry.seq);
+    this.#held.delete(entry.seq);
+    this.#resting.delete(entry);
+    if (entry.state.kind === 'waiting') this.#lines.take(entry.from.mailbox, entry);
+  }
+
+  /** What has rested enough waits again. */
+  wake(nowMs: number): void {
+    for (const entry of [...this.#resting]) {
+      if (entry.state.kind === 'resting' && entry.state.dueMs > nowMs) continue;
+      this.#resting.delete(entry);
+      this.#wait(entry);
+    }
+  }
+
+  nextDueMs(): number | undefined {
+    let next: number | undefined;
+    for (const { state } of this.#resting)
+      if (state.kind === 'resting' && (next === undefined || state.dueMs < next)) next = state.dueMs;
+    return next;
+  }
+
+  #wait(entry: Entry): void {
+    entry.state = waiting;
+    this.#lines.add(entry.from.mailbox, entry);
+  }
+
+  #heldBy({ seq, lease }: Held, epoch: string): Entry | undefined {
+    if (this.#subscriber?.epoch !== epoch) return undefined;
+    const entry = this.#held.get(seq);
+    return entry?.state.kind === 'held' && entry.state.lease === lease ? entry : undefined;
+  }
+
+  #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned {
+    this.#held.delete(entry.seq);
+    entry.reasons.push(reason);
+    if (entry.deliveries >= this.#rules.deliveries) {
+      this.#entries.delete(entry.seq);
+      return { entry, isDead: true };
+    }
+    if (dueMs === undefined) {
+      this.#wait(entry);
+    } else {
+      entry.state = { kind: 'resting', dueMs };
+      this.#resting.add(entry);
+    }
+    return { entry, isDead: false };
+  }
+}

@@ -1,0 +1,444 @@
+/**
+ * A mailbox with its disk and its subscriber: takes mail in, hands it out as fast as it is taken, and puts down what becomes
+ * of it.
+ * Not here: who may send and subscribe (broker-core.ts), the order of things (mailbox.ts).
+ *
+ * Invariants: what was accepted is counted until it is acknowledged, dead or stale; without a subscriber no body is in memory;
+ * with one, no more bodies than the budget allows and the one that is next.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import type { Mail, MailStore, NewMail } from '../store-port.js';
+import { messageFrame } from './broker-frames.js';
+import type { Held } from './client-frames.js';
+import type { BrokerEvent } from './events.js';
+import type { BrokerLimits } from './limits.js';
+import { type Entry, Mailbox, type Returned } from './mailbox.js';
+
+/** Bytes that all mailboxes share. */
+export class ByteBudget {
+  #left: number;
+  constructor(bytes: number) {
+    this.#left = bytes;
+  }
+  take(bytes: number): boolean {
+    if (bytes > this.#left) return false;
+    this.#left -= bytes;
+    return true;
+  }
+  giveBack(bytes: number): void {
+    this.#left += bytes;
+  }
+}
+
+export interface Subscriber {
+  readonly epoch: string;
+  readonly window: number;
+  /** Whether so many bytes may be sent to it now. When not, it asks for more by `pump`. */
+  canTake(bytes: number): boolean;
+  send(frame: Buffer): void;
+}
+
+export interface PostboxParts {
+  readonly store: MailStore;
+  readonly clock: Clock;
+  readonly limits: BrokerLimits;
+  readonly kept: ByteBudget;
+  tell(event: BrokerEvent): void;
+}
+
+/** What an envelope adds to a body, at most, besides names. */
+const envelopeBytes = 1_024;
+const readAgainMs = 1_000;
+
+export class Postbox {
+  readonly name: string;
+  readonly #parts: PostboxParts;
+  readonly #mailbox: Mailbox;
+  /** On disk or on its way there. */
+  readonly #ids = new Set<string>();
+  #count: number;
+  #bytes: number;
+  #arriving = 0;
+  #subscriber: Subscriber | undefined;
+  /** Up to here the disk was read; what is put above it is added as it comes, once all was read. */
+  #readThrough = 0;
+  #loading: Promise<void> | undefined;
+  #isLoaded: boolean;
+  #cameMeanwhile = false;
+  #unloads = 0;
+  #isFetching = false;
+  #keptBytes = 0;
+  #wasFull = false;
+  #cancelWake: Cancel | undefined;
+
+  constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
+    this.name = name;
+    this.#parts = parts;
+    this.#mailbox = new Mailbox(parts.limits);
+    this.#count = size.count;
+    this.#bytes = size.bytes;
+    this.#isLoaded = size.count === 0;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+  get bytes(): number {
+    return this.#bytes;
+  }
+  get held(): number {
+    return this.#mailbox.heldCount;
+  }
+  get subscriber(): Subscriber | undefined {
+    return this.#subscriber;
+  }
+  /** Nothing would be lost if nobody remembered it. */
+  get isIdle(): boolean {
+    return this.#count === 0 && this.#arriving === 0 && this.#subscriber === undefined;
+  }
+
+  /** Resolves when it is on disk. */
+  async accept(mail: NewMail): Promise<void> {
+    const key = idKey(mail.from.mailbox, mail.kind, mail.id);
+    const { length } = mail.body;
+    if (this.#isFull(length)) {
+      // The same message again is no new one: whether it is here must be known before it is refused.
+      if (!this.#isLoaded) await this.#load();
+      if (!this.#ids.has(key)) throw this.#full();
+    }
+    this.#arriving++;
+    this.#count++;
+    this.#bytes += length;
+    const isFirst = !this.#ids.has(key);
+    this.#ids.add(key);
+    try {
+      const { seq, isNew } = await this.#parts.store.put(mail);
+      if (isNew) this.#came(seq, mail);
+      else this.#uncount(length);
+    } catch (error) {
+      if (isFirst) this.#ids.delete(key);
+      this.#uncount(length);
+      throw error;
+    } finally {
+      this.#arriving--;
+    }
+  }
+
+  /** A dead one that lives again. */
+  revived(mail: Mail): void {
+    this.#count++;
+    this.#bytes += mail.body.length;
+    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    this.#came(mail.seq, mail);
+  }
+
+  #came(seq: number, mail: NewMail): void {
+    if (!this.#subscriber && this.#loading === undefined) this.#unload();
+    else if (!this.#isLoaded) this.#cameMeanwhile = true;
+    else if (seq > this.#readThrough) {
+      const entry = entryOf({ ...mail, seq, deliveries: 0 });
+      if (this.#subscriber) this.#keep(entry, mail.body);
+      this.#mailbox.add(entry);
+      this.pump();
+    }
+  }
+
+  subscribe(subscriber: Subscriber): void {
+    this.#subscriber = subscriber;
+    this.#mailbox.subscribe(subscriber.epoch, subscriber.window);
+    if (this.#isLoaded) this.pump();
+    else this.#load().catch(() => this.#loadLater());
+  }
+
+  /** False when it was not the subscriber: nothing changes. What it held comes again. */
+  unsubscribe(epoch: string, reason: string): boolean {
+    const returned = this.#mailbox.unsubscribe(epoch, reason);
+    if (!returned) return false;
+    this.#subscriber = undefined;
+    for (const each of returned) this.#returned(each, reason);
+    this.#unload();
+    return true;
+  }
+
+  /** False when whoever says so does not hold it. */
+  ack(held: Held, epoch: string): boolean {
+    const entry = this.#mailbox.ack(held, epoch);
+    if (!entry) return false;
+    this.#parts.store.remove(entry.seq);
+    this.#gone(entry);
+    this.pump();
+    return true;
+  }
+
+  release(held: Held, epoch: string, delayMs: number, reason: string): boolean {
+    const returned = this.#mailbox.release(held, epoch, delayMs, reason, this.#parts.clock.nowMs());
+    if (!returned) return false;
+    this.#returned(returned, reason);
+    this.#armWake();
+    this.pump();
+    return true;
+  }
+
+  /** Whether it was still waiting, and is gone now. */
+  withdraw(sender: string, id: string): boolean {
+    const entry = this.#ids.has(idKey(sender, 'request', id)) ? this.#mailbox.withdraw(sender, id) : undefined;
+    if (!entry) return false;
+    this.#parts.store.remove(entry.seq);
+    this.#gone(entry);
+    return true;
+  }
+
+  /** Hands out what there is, as long as it is taken. */
+  pump(): void {
+    while (this.#subscriber && !this.#isFetching) {
+      const entry = this.#mailbox.next();
+      if (!entry) return;
+      if (this.#isStale(entry)) {
+        this.#drop(entry);
+        continue;
+      }
+      if (!this.#subscriber.canTake(entry.bytes + envelopeBytes)) return;
+      const { body } = entry;
+      if (!body) return void this.#fetch(entry);
+      this.#handOut(entry, body, this.#subscriber);
+    }
+  }
+
+  /** Drops what nobody can want any more. From the oldest, and no further than the first that is young. */
+  async sweep(): Promise<void> {
+    const { store, limits } = this.#parts;
+    const wallMs = this.#parts.clock.date().getTime();
+    if (this.#isLoaded) {
+      for (const entry of [...this.#mailbox.entries()])
+        if (entry.state.kind !== 'held' && this.#isStale(entry)) this.#drop(entry);
+      return;
+    }
+    for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
+      const page = await store.read(this.name, after, limits.page);
+      const last = page.at(-1);
+      if (!last || this.#subscriber || this.#loading !== undefined) return;
+      for (const mail of page) if (this.#isStale(mail)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
+      if (last.sentAtMs > wallMs - limits.staleMs) return;
+      after = last.seq;
+    }
+  }
+
+  close(): void {
+    this.#cancelWake?.();
+  }
+
+  #handOut(entry: Entry, body: Buffer, subscriber: Subscriber): void {
+    const { store, clock } = this.#parts;
+    const lease = this.#mailbox.handOut(entry);
+    this.#unkeep(entry);
+    store.handedOut(entry.seq);
+    const { seq, id, type, from, deliveries, expiresAtMs } = entry;
+    const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
+    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, deadlineMs, body }));
+  }
+
+  #load(): Promise<void> {
+    this.#loading ??= this.#readAll().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  #loadLater(): void {
+    const { clock } = this.#parts;
+    clock.at(clock.nowMs() + readAgainMs, () => {
+      if (this.#subscriber && !this.#isLoaded) this.#load().catch(() => this.#loadLater());
+    });
+  }
+
+  async #readAll(): Promise<void> {
+    const { store, limits } = this.#parts;
+    while (!this.#isLoaded) {
+      this.#cameMeanwhile = false;
+      const unloads = this.#unloads;
+      let page: readonly Mail[];
+      try {
+        page = await store.read(this.name, this.#readThrough, limits.page);
+      } catch (error) {
+        this.#problem(error);
+        throw error;
+      }
+      // It was given up meanwhile, and begins again.
+      if (unloads !== this.#unloads) continue;
+      for (const mail of page) this.#found(mail);
+      this.#readThrough = page.at(-1)?.seq ?? this.#readThrough;
+      this.#isLoaded = page.length === 0 && !this.#cameMeanwhile;
+      this.pump();
+    }
+    this.#recount();
+  }
+
+  #found(mail: Mail): void {
+    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    if (this.#mailbox.get(mail.seq)) return;
+    const entry = entryOf(mail);
+    if (entry.deliveries >= this.#parts.limits.deliveries) {
+      entry.reasons.push(`handed out ${entry.deliveries} times before the broker started again`);
+      this.#bury(entry);
+      return;
+    }
+    if (this.#subscriber) this.#keep(entry, mail.body);
+    this.#mailbox.add(entry);
+  }
+
+  /** What the disk turned out not to hold (any more) is not counted. */
+  #recount(): void {
+    if (this.#arriving > 0) return;
+    let bytes = 0;
+    for (const entry of this.#mailbox.entries()) bytes += entry.bytes;
+    this.#count = this.#mailbox.size;
+    this.#bytes = bytes;
+  }
+
+  /** Bodies are read in pages: who waits behind is wanted next, as often as not. */
+  #fetch(entry: Entry): void {
+    const { store, limits } = this.#parts;
+    this.#isFetching = true;
+    store.read(this.name, entry.seq - 1, limits.page).then(
+      (page) => {
+        this.#isFetching = false;
+        for (const { seq, body } of page) {
+          const found = this.#mailbox.get(seq);
+          if (found === entry) found.body ??= body;
+          else if (found?.state.kind === 'waiting' && !found.body) this.#keep(found, body);
+        }
+        if (page[0]?.seq !== entry.seq && this.#mailbox.get(entry.seq) === entry) {
+          this.#mailbox.forget(entry);
+          this.#gone(entry);
+          this.#parts.tell({ kind: 'unreadable', ...this.#about(entry) });
+        }
+        this.pump();
+      },
+      (error: unknown) => {
+        this.#problem(error);
+        const { clock } = this.#parts;
+        clock.at(clock.nowMs() + readAgainMs, () => {
+          this.#isFetching = false;
+          this.pump();
+        });
+      },
+    );
+  }
+
+  /** Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. */
+  #unload(): void {
+    if (this.#count === 0) return;
+    this.#isLoaded = false;
+    this.#readThrough = 0;
+    this.#unloads++;
+    for (const entry of [...this.#mailbox.entries()]) {
+      this.#unkeep(entry);
+      if (entry.deliveries === 0) this.#mailbox.forget(entry);
+    }
+    this.#ids.clear();
+  }
+
+  #keep(entry: Entry, body: Buffer): void {
+    const { kept, limits } = this.#parts;
+    if (this.#keptBytes + entry.bytes > limits.keptBytesOfOne || !kept.take(entry.bytes)) return;
+    this.#keptBytes += entry.bytes;
+    entry.isKept = true;
+    entry.body = body;
+  }
+
+  #unkeep(entry: Entry): void {
+    if (entry.isKept) {
+      this.#keptBytes -= entry.bytes;
+      this.#parts.kept.giveBack(entry.bytes);
+    }
+    entry.isKept = false;
+    entry.body = undefined;
+  }
+
+  #returned({ entry, isDead }: Returned, reason: string): void {
+    if (isDead) this.#bury(entry);
+    else this.#parts.tell({ kind: 'redelivered', ...this.#about(entry), reason, deliveries: entry.deliveries });
+  }
+
+  #bury(entry: Entry): void {
+    const { store, tell } = this.#parts;
+    store.bury(entry.seq, entry.reasons);
+    this.#gone(entry);
+    tell({ kind: 'dead_letter', ...this.#about(entry), reasons: entry.reasons });
+  }
+
+  #drop(entry: Entry): void {
+    this.#mailbox.forget(entry);
+    this.#parts.store.remove(entry.seq);
+    this.#gone(entry);
+    this.#parts.tell({ kind: 'dropped', ...this.#about(entry) });
+  }
+
+  #gone(entry: Entry): void {
+    this.#unkeep(entry);
+    this.#ids.delete(idKey(entry.from.mailbox, entry.type, entry.id));
+    this.#uncount(entry.bytes);
+  }
+
+  #uncount(bytes: number): void {
+    this.#count--;
+    this.#bytes -= bytes;
+    this.#wasFull = false;
+  }
+
+  #isFull(bytes: number): boolean {
+    const { mailboxMessages, mailboxBytes } = this.#parts.limits;
+    return this.#count >= mailboxMessages || this.#bytes + bytes > mailboxBytes;
+  }
+
+  #full(): HostError {
+    if (!this.#wasFull)
+      this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count: this.#count, bytes: this.#bytes });
+    this.#wasFull = true;
+    return new HostError('overloaded', `mailbox '${this.name}' is full`, {
+      reason: 'mailbox_full',
+      execution: 'not_executed',
+      limit: this.#parts.limits.mailboxMessages,
+      hint: 'try again when some of what waits there has been taken',
+    });
+  }
+
+  #isStale({ expiresAtMs, sentAtMs, ...mail }: Entry | Mail): boolean {
+    const isReply = ('type' in mail ? mail.type : mail.kind) === 'reply';
+    const endMs = expiresAtMs ?? (isReply ? sentAtMs : undefined);
+    return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+  }
+
+  #armWake(): void {
+    this.#cancelWake?.();
+    const dueMs = this.#mailbox.nextDueMs();
+    if (dueMs === undefined) return;
+    this.#cancelWake = this.#parts.clock.at(dueMs, () => {
+      this.#mailbox.wake(this.#parts.clock.nowMs());
+      this.#armWake();
+      this.pump();
+    });
+  }
+
+  #about({ seq, id, from }: Entry) {
+    return { mailbox: this.name, seq, id, from };
+  }
+
+  #problem(error: unknown): void {
+    const known = isHostError(error)
+      ? error
+      : new HostError('insufficient_storage', `mailbox '${this.name}' cannot be read`, { cause: error });
+    this.#parts.tell({ kind: 'problem', error: known });
+  }
+}
+
+const idKey = (sender: string, kind: string, id: string): string => `${sender} ${kind} ${id}`;
+
+const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
+  ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
+  reasons: [],
+  state: { kind: 'waiting' },
+  body: undefined,
+  isKept: false,
+});

@@ -1,0 +1,102 @@
+/**
+ * Connects to a broker over a WebSocket.
+ * Invariants: a key is never sent in the clear to another machine, unless somebody said in so many words that it may be; a
+ * certificate is always checked.
+ */
+import { readFileSync } from 'node:fs';
+import { WebSocket } from 'ws';
+import { isLoopback } from '../../config/listen-settings.js';
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { brokerLimits, frameBytesMax } from './limits.js';
+import type { Wire, WireReader } from './wire.js';
+import { WsWire } from './ws-wire.js';
+
+export interface ConnectOptions {
+  readonly url: string;
+  readonly clock: Clock;
+  /** A file with the certificates that the broker's may be signed by. Undefined: those of this machine. */
+  readonly tls?: { readonly ca: string };
+  /** Sends the key in the clear, also to other machines. */
+  readonly insecure?: boolean;
+  readonly limits?: { readonly pingMs: number; readonly pongMs: number };
+}
+
+const handshakeMs = 10_000;
+
+export function connectSocket(options: ConnectOptions, reader: WireReader, signal: CancelSignal): Promise<Wire> {
+  const { clock, limits = brokerLimits } = options;
+  const url = checkedUrl(options);
+  const ca = options.tls && readCa(options.tls.ca);
+  if (signal.aborted) return Promise.reject(notConnected(url, 'cancelled'));
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(url, {
+      ...{ perMessageDeflate: false, maxPayload: frameBytesMax, followRedirects: false },
+      ...(ca && { ca }),
+    });
+    let failure: HostError | undefined;
+    const giveUp = (reason: string) => {
+      failure ??= notConnected(url, reason);
+      socket.terminate();
+    };
+    const onAbort = () => giveUp('cancelled');
+    const cancelLimit = clock.at(clock.nowMs() + handshakeMs, () => giveUp('handshake_timeout'));
+    const settled = () => {
+      cancelLimit();
+      signal.removeEventListener('abort', onAbort);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    socket.once('unexpected-response', (_request, response) => {
+      failure = notConnected(url, 'refused', { httpStatus: response.statusCode ?? 0 });
+      response.destroy();
+      socket.terminate();
+    });
+    socket.once('error', (cause: Error & { code?: string }) => {
+      settled();
+      reject(failure ?? notConnected(url, cause.code ?? 'handshake', { cause }));
+    });
+    socket.once('open', () => {
+      settled();
+      const wire = new WsWire(socket, clock, limits);
+      wire.readBy(reader);
+      resolve(wire);
+    });
+  });
+}
+
+/** What is shown of it holds no user, query or fragment. */
+function checkedUrl({ url, insecure = false }: ConnectOptions): URL {
+  const parsed = URL.parse?.(url) ?? (URL.canParse(url) ? new URL(url) : undefined);
+  if (!parsed || (parsed.protocol !== 'ws:' && parsed.protocol !== 'wss:'))
+    throw wrongUrl('must begin with ws:// or wss://');
+  if (parsed.username !== '' || parsed.password !== '' || parsed.hash !== '' || parsed.search !== '')
+    throw wrongUrl('must have no user, query or fragment');
+  if (parsed.protocol === 'ws:' && !isLoopback(parsed.hostname) && !insecure)
+    throw wrongUrl('would send the key in the clear to another machine', 'use wss://');
+  return parsed;
+}
+
+function readCa(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    throw new HostError('invalid_spec', `the file of certificates ${file} cannot be read`, {
+      field: 'tls.ca',
+      execution: 'not_executed',
+      hint: 'give a file in PEM, readable for Hostler',
+      cause,
+    });
+  }
+}
+
+const wrongUrl = (what: string, hint = 'give the address that the broker shows when it starts'): HostError =>
+  new HostError('invalid_spec', `the address of the broker ${what}`, { field: 'url', execution: 'not_executed', hint });
+
+const notConnected = (url: URL, reason: string, facts: { httpStatus?: number; cause?: unknown } = {}): HostError =>
+  new HostError('connect_failed', `the broker at ${url.host} cannot be reached`, {
+    reason,
+    execution: 'not_executed',
+    hint: 'see that it runs and listens there',
+    ...facts,
+  });

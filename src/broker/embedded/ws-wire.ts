@@ -1,0 +1,92 @@
+/**
+ * A WebSocket as a wire, on either side. Its limits are set where it is made (ws-server.ts, ws-client.ts).
+ */
+import type { RawData, WebSocket } from 'ws';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { Heartbeat } from './heartbeat.js';
+import { type CloseReason, closeReasons, type Wire, type WireReader } from './wire.js';
+
+/** For the last words and the answer to them. */
+const goodbyeMs = 1_000;
+const reasonOf = new Map<number, CloseReason>(
+  Object.entries(closeReasons).map(([reason, code]) => [code, reason as CloseReason]),
+);
+const noFrame = Buffer.alloc(0);
+
+export class WsWire implements Wire {
+  readonly #socket: WebSocket;
+  readonly #clock: Clock;
+  readonly #heartbeat: Heartbeat;
+  #reader: WireReader | undefined;
+  #lost: CloseReason | undefined;
+  #cancelGoodbye: Cancel = () => {};
+
+  constructor(
+    socket: WebSocket,
+    clock: Clock,
+    { pingMs, pongMs }: { readonly pingMs: number; readonly pongMs: number },
+  ) {
+    this.#socket = socket;
+    this.#clock = clock;
+    this.#heartbeat = new Heartbeat({
+      ...{ clock, pingMs, pongMs },
+      ping: () => socket.ping(),
+      lost: () => this.#end('silent'),
+    });
+    // What a WebSocket says of its end follows as `close`.
+    socket.on('error', () => undefined);
+    socket.on('ping', () => this.#heard());
+    socket.on('pong', () => this.#heard());
+    socket.on('message', (data: RawData, isBinary: boolean) => {
+      this.#heard();
+      this.#reader?.frame(isBinary || !Buffer.isBuffer(data) ? noFrame : data);
+    });
+    socket.on('close', (code: number) => {
+      this.#heartbeat.stop();
+      this.#cancelGoodbye();
+      this.#reader?.ended(this.#lost ?? reasonOf.get(code) ?? `closed with ${code}`);
+    });
+  }
+
+  /** Once, before anything can have come. */
+  readBy(reader: WireReader): void {
+    this.#reader = reader;
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount;
+  }
+
+  send(frame: Buffer, flushed?: () => void): void {
+    this.#socket.send(frame, { binary: false }, flushed && (() => flushed()));
+  }
+
+  pause(): void {
+    this.#heartbeat.stop();
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#heartbeat.resume();
+    this.#reader?.heard();
+    this.#socket.resume();
+  }
+
+  close(why: CloseReason): void {
+    // Who does not read has no use for a last word.
+    if (why === 'silent' || why === 'slow_consumer') return this.#end(why);
+    this.#socket.resume();
+    this.#socket.close(closeReasons[why], why);
+    this.#cancelGoodbye = this.#clock.at(this.#clock.nowMs() + goodbyeMs, () => this.#socket.terminate());
+  }
+
+  #heard(): void {
+    this.#heartbeat.heard();
+    this.#reader?.heard();
+  }
+
+  #end(why: CloseReason): void {
+    this.#lost = why;
+    this.#socket.terminate();
+  }
+}

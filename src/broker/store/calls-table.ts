@@ -1,0 +1,160 @@
+/**
+ * The journal of calls as a table: which key was begun, by which start of the process, and what was replied.
+ * Not here: transactions (mail-file.ts), what a call is and whether it may be repeated (service/).
+ *
+ * Invariants: a key is given to one who runs it, and to nobody else while its row is there; a row goes only after its time, and
+ * never while this process runs its call; at the bound new keys are refused and none is forgotten for them; the first reply stays.
+ */
+import type Database from 'libsql';
+import { HostError } from '../../kernel/errors.js';
+import type { CallClaim, Claimed } from '../ports.js';
+import { callSum, type SummedCall } from './mail-checksum.js';
+import { fullError, type StoreLimits } from './store-words.js';
+
+export const callsSchema = `
+  CREATE TABLE IF NOT EXISTS calls (
+    mailbox TEXT NOT NULL, call_key TEXT NOT NULL, hash TEXT NOT NULL, boot INTEGER NOT NULL,
+    remember_until INTEGER NOT NULL, is_done INTEGER NOT NULL, sum INTEGER NOT NULL, reply BLOB);
+  CREATE UNIQUE INDEX IF NOT EXISTS calls_key ON calls (mailbox, call_key);
+  CREATE INDEX IF NOT EXISTS calls_until ON calls (remember_until);
+`;
+
+/** What a row takes beside its texts and its reply, about. */
+const rowBytes = 256;
+/** Forgotten in one go, so that nobody waits for it long. */
+const forgetCount = 1_000;
+
+const sizeOf = `(${rowBytes} + length(mailbox) + length(call_key) + length(hash) + coalesce(length(reply), 0))`;
+
+interface CallRow extends SummedCall {
+  readonly is_done: number;
+  readonly sum: number;
+  readonly reply: Buffer | null;
+}
+
+export class CallsTable {
+  readonly #database: Database.Database;
+  readonly #limits: StoreLimits;
+  readonly #boot: number;
+  readonly #onProblem: (error: HostError) => void;
+  #count = 0;
+  #bytes = 0;
+  readonly #insert: Database.Statement;
+  readonly #find: Database.Statement;
+  readonly #update: Database.Statement;
+  readonly #expired: Database.Statement;
+  readonly #remove: Database.Statement;
+
+  /** `boot` names this start of the process among all others. */
+  constructor(database: Database.Database, limits: StoreLimits, boot: number, onProblem: (error: HostError) => void) {
+    this.#database = database;
+    this.#limits = limits;
+    this.#boot = boot;
+    this.#onProblem = onProblem;
+    this.#insert = database.prepare('INSERT INTO calls VALUES (?, ?, ?, ?, ?, 0, ?, NULL) ON CONFLICT DO NOTHING');
+    this.#find = database.prepare('SELECT * FROM calls WHERE mailbox = ? AND call_key = ?');
+    this.#update = database.prepare(
+      'UPDATE calls SET boot = ?, remember_until = ?, is_done = ?, sum = ?, reply = ? WHERE mailbox = ? AND call_key = ?',
+    );
+    this.#expired = database.prepare(
+      `SELECT rowid AS at, ${sizeOf} AS bytes FROM calls WHERE remember_until < ? AND (is_done = 1 OR boot <> ?) LIMIT ?`,
+    );
+    this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
+  }
+
+  load(): void {
+    const [found] = this.#database
+      .prepare(`SELECT count(*) AS count, coalesce(sum(${sizeOf}), 0) AS bytes FROM calls`)
+      .all([]) as [{ count: number; bytes: number }];
+    this.#count = found.count;
+    this.#bytes = found.bytes;
+  }
+
+  claim(claim: CallClaim, mayGrow: boolean, nowMs: number): Claimed {
+    // Most are new: those are not looked for first.
+    if (mayGrow && this.#hasRoom() && this.#begin(claim)) return { kind: 'mine' };
+    const found = this.#rowOf(claim.mailbox, claim.key);
+    if (found === undefined) return this.#beginInsteadOfOthers(claim, mayGrow, nowMs);
+    if (found === 'damaged') return { kind: 'lost' };
+    if (found.hash !== claim.hash) return { kind: 'conflict' };
+    const until = Math.max(found.remember_until, claim.rememberUntil.getTime());
+    if (mayGrow && until > found.remember_until) this.#write({ ...found, remember_until: until });
+    if (found.reply !== null) return { kind: 'done', reply: found.reply };
+    if (found.boot === this.#boot) return { kind: 'running' };
+    if (!claim.isRepeatable) return { kind: 'lost' };
+    if (!mayGrow) throw fullError('disk_full', 'the disk of the broker is full');
+    this.#write({ ...found, boot: this.#boot, remember_until: until });
+    return { kind: 'mine' };
+  }
+
+  finish(mailbox: string, key: string, reply: Buffer): void {
+    const found = this.#rowOf(mailbox, key, 'quiet');
+    if (found === undefined)
+      throw new HostError('expired', 'the key of the call was forgotten: its time is over', {
+        reason: 'unknown_key',
+        hint: 'a call is claimed before it is finished',
+      });
+    if (found === 'damaged') {
+      // What it was is not known any more; that it is over now is.
+      const row = this.#find.get([mailbox, key]) as CallRow;
+      this.#bytes -= row.reply?.length ?? 0;
+      this.#write({ ...row, mailbox, call_key: key, boot: this.#boot, reply });
+    } else if (found.reply === null) this.#write({ ...found, reply });
+    else return;
+    this.#bytes += reply.length;
+  }
+
+  /** Forgets what may be forgotten, a bounded number. */
+  forget(nowMs: number): void {
+    for (const { at, bytes } of this.#expired.all([nowMs, this.#boot, forgetCount]) as {
+      at: number;
+      bytes: number;
+    }[]) {
+      this.#remove.run([at]);
+      this.#count -= 1;
+      this.#bytes -= bytes;
+    }
+  }
+
+  #beginInsteadOfOthers(claim: CallClaim, mayGrow: boolean, nowMs: number): Claimed {
+    if (!mayGrow) throw fullError('disk_full', 'the disk of the broker is full');
+    this.forget(nowMs);
+    if (this.#hasRoom() && this.#begin(claim)) return { kind: 'mine' };
+    const { callCount, callBytes } = this.#limits;
+    throw fullError('journal_limit', `the journal of calls is full: ${callCount} keys or ${callBytes} bytes`);
+  }
+
+  /** False when there is such a key. */
+  #begin({ mailbox, key, hash, rememberUntil }: CallClaim): boolean {
+    const until = rememberUntil.getTime();
+    const row = { mailbox, call_key: key, hash, boot: this.#boot, remember_until: until, reply: null };
+    if (this.#insert.run([mailbox, key, hash, this.#boot, until, callSum(row)]).changes === 0) return false;
+    this.#count += 1;
+    this.#bytes += rowBytes + mailbox.length + key.length + hash.length;
+    return true;
+  }
+
+  #hasRoom(): boolean {
+    return this.#count < this.#limits.callCount && this.#bytes < this.#limits.callBytes;
+  }
+
+  #write(row: SummedCall): void {
+    const { mailbox, call_key, boot, remember_until, reply } = row;
+    this.#update.run([boot, remember_until, reply === null ? 0 : 1, callSum(row), reply, mailbox, call_key]);
+  }
+
+  #rowOf(mailbox: string, key: string, how?: 'quiet'): CallRow | 'damaged' | undefined {
+    const row = this.#find.get([mailbox, key]) as CallRow | undefined;
+    if (row === undefined) return undefined;
+    if (callSum(row) === row.sum && row.is_done === (row.reply === null ? 0 : 1)) return row;
+    if (how !== 'quiet')
+      this.#onProblem(
+        new HostError('protocol_error', 'a row of the journal of calls is damaged: its call counts as lost', {
+          reason: 'damaged_call',
+          execution: 'uncertain',
+          hint: 'see to the disk of the broker',
+        }),
+      );
+    return 'damaged';
+  }
+}

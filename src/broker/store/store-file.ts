@@ -1,0 +1,165 @@
+/**
+ * The file of the store: opened for one writer, with its tables; set aside when it is damaged; moved when its disk failed.
+ * Not here: the tables (mail-table.ts, calls-table.ts), the lock of the folder, which is held before this is called.
+ *
+ * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. After a failed sync
+ * nothing is synced any more: SQLite would, when it closes a file in its place, so the file is moved from its place first. The log
+ * of such a file is copied before it is written to again: the system may believe that parts of it are on disk, and they are not.
+ */
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readSync,
+  renameSync,
+  statSync,
+} from 'node:fs';
+import path from 'node:path';
+import Database from 'libsql';
+import { setAside } from '../../host/set-aside.js';
+import { HostError } from '../../kernel/errors.js';
+
+const fileName = 'broker.db';
+/** Where the file is after a failed sync, until it is opened again. */
+const failedName = 'broker.db-failed';
+/** Raised with every change of the tables; an unknown one is not touched. */
+const schemaVersion = 1;
+/** The header of an SQLite file: how it begins, and where our version is in it. */
+const headerBytes = 100;
+const magic = Buffer.from('SQLite format 3\0');
+const versionAt = 60;
+/** Files up to this are looked through before they are used; larger ones would take too long, and their rows have sums. */
+const checkedBytesMax = 256 * 1024 * 1024;
+
+/** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
+export function openStoreFile(
+  folder: string,
+  schema: string,
+  onProblem: (error: HostError) => void,
+): Database.Database {
+  const file = path.join(folder, fileName);
+  try {
+    bringBack(folder);
+    return prepare(file, schema);
+  } catch (error) {
+    if (!isDamage(error)) {
+      if (sqliteCode(error).startsWith('SQLITE_IOERR')) moveFailed(folder);
+      throw unusable(error);
+    }
+    const aside = path.basename(setAside(file));
+    onProblem(
+      new HostError('invalid_spec', `the store in ${fileName} could not be read and was set aside`, {
+        field: 'stateDir',
+        reason: 'unusable_store',
+        hint: `messages and keys of calls in it are not served; ${aside} holds what was there`,
+        cause: error,
+      }),
+    );
+    return prepare(file, schema);
+  }
+}
+
+/** Nothing of it is closed in its place any more. Only the name changes: where even that fails, so does any write. */
+export function moveFailed(folder: string): void {
+  try {
+    renameSync(path.join(folder, fileName), path.join(folder, failedName));
+  } catch {
+    // The disk takes no change of any kind.
+  }
+}
+
+export const isFull = (error: unknown): boolean => sqliteCode(error) === 'SQLITE_FULL';
+
+const sqliteCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '');
+
+function bringBack(folder: string): void {
+  const failed = path.join(folder, failedName);
+  if (!existsSync(failed)) return;
+  const log = path.join(folder, `${fileName}-wal`);
+  if (existsSync(log)) {
+    const copy = `${log}-copy`;
+    copyFileSync(log, copy);
+    chmodSync(copy, 0o600);
+    sync(copy);
+    renameSync(copy, log);
+  }
+  renameSync(failed, path.join(folder, fileName));
+  sync(folder);
+}
+
+function sync(file: string): void {
+  const descriptor = openSync(file, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function prepare(file: string, schema: string): Database.Database {
+  // Made by us before SQLite makes it, so that it is never readable by others; its log takes over its rights.
+  const descriptor = openSync(file, 'a+', 0o600);
+  try {
+    checkHeader(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+  chmodSync(file, 0o600);
+  const database = new Database(file);
+  const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
+  pragma('busy_timeout = 0');
+  // Before the first look at it: the index of the log is then in memory, and no third file can run full.
+  pragma('locking_mode = EXCLUSIVE');
+  const [{ user_version: found }] = pragma('user_version') as [{ user_version: number }];
+  if (found > schemaVersion) throw unknownVersion(found);
+  pragma('journal_mode = WAL');
+  pragma('synchronous = FULL');
+  // Done by us: SQLite does not tell when its own writing of the log into the file fails, and would try again.
+  pragma('wal_autocheckpoint = 0');
+  pragma('cache_size = -16384');
+  if (statSync(file).size <= checkedBytesMax) {
+    const [verdict] = pragma('quick_check(1)');
+    if (verdict?.quick_check !== 'ok') throw new Unreadable(String(verdict?.quick_check));
+  }
+  // The version is written last: a file that has it has the tables.
+  if (found !== schemaVersion) database.exec(`BEGIN; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT;`);
+  return database;
+}
+
+/** What can be told without SQLite is: it does not let go of a file it has opened. */
+function checkHeader(descriptor: number): void {
+  const header = Buffer.alloc(headerBytes);
+  const found = readSync(descriptor, header, 0, headerBytes, 0);
+  if (found === 0) return;
+  if (found < headerBytes || !header.subarray(0, magic.length).equals(magic))
+    throw new Unreadable('not an SQLite file');
+  const version = header.readUInt32BE(versionAt);
+  if (version > schemaVersion) throw unknownVersion(version);
+}
+
+/** Not our store, or one that we do not know how to read. */
+class Unreadable extends Error {}
+
+const unknownVersion = (found: number) =>
+  new Unreadable(`a store of version ${found}, this Hostler knows ${schemaVersion}`);
+
+const isDamage = (error: unknown): boolean =>
+  error instanceof Unreadable || ['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(sqliteCode(error));
+
+const unusable = (cause: unknown): HostError =>
+  isFull(cause) || (cause as NodeJS.ErrnoException).code === 'ENOSPC'
+    ? new HostError('insufficient_storage', `the store in ${fileName} cannot be opened: the disk is full`, {
+        field: 'stateDir',
+        reason: 'disk_full',
+        hint: 'make room on the disk of the broker',
+        cause,
+      })
+    : new HostError('invalid_spec', `the store in ${fileName} cannot be used`, {
+        field: 'stateDir',
+        reason: 'store_unusable',
+        hint: 'see that Hostler may read and write it, and that its disk works',
+        cause,
+      });
