@@ -30,7 +30,7 @@ export interface Snapshot {
   readonly manifest: ManifestIndex | undefined;
 }
 
-/** `refused` is final: the credential does not count. */
+/** `refused` is final: the credential does not count, or the address is none. */
 export type LinkState = 'connecting' | 'ready' | 'reconnecting' | 'refused' | 'closed';
 
 export interface LinkKeeperParts {
@@ -268,8 +268,9 @@ export class LinkKeeper {
   }
 }
 
-/** Trying again with the same credential changes nothing. */
-const isFinal = ({ code }: HostError): boolean => code === 'unauthenticated' || code === 'denied';
+/** Trying again with the same credential, or the same address, changes nothing. */
+const isFinal = ({ code }: HostError): boolean =>
+  code === 'unauthenticated' || code === 'denied' || code === 'invalid_spec';
 
 const slowToOpen = (): HostError =>
   new HostError('connect_failed', `the broker did not let us in within ${openMs / 1_000} s`, {
