@@ -36,12 +36,6 @@ async function bundled(name, format, options) {
 
 const up = await bundled('up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
-  plugins: [
-    {
-      name: 'the broker stays outside, with its thread',
-      resolveDynamicImport: (id) => (id.startsWith('../broker/') ? { id, external: true } : undefined),
-    },
-  ],
 });
 const main = await bundled('main.js', 'esm', {
   external: isOutside,

@@ -61,6 +61,8 @@ interface Engine {
 
 type EngineOptions = Required<Pick<ServeWorkersOptions, 'settings' | 'keys' | 'dataDir' | 'clock' | 'onEvent'>>;
 
+export type ServeWorkers = typeof serveWorkers;
+
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
   const { host, settings, clock = systemClock, onEvent = () => {}, isRolelessAllowed } = options;
   const engine = await engineOf({ ...options, clock, onEvent });

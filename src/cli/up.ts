@@ -8,7 +8,7 @@
 import './plain-zod.js';
 
 import type { Readable, Writable } from 'node:stream';
-import type { ServedWorkers } from '../broker/serve-workers.js';
+import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
@@ -40,9 +40,14 @@ import { contentOf, watchConfig } from './watch-config.js';
 const drainMs = 10_000;
 const unreadLogBytesMax = 1024 * 1024;
 
-export async function up(words: Words): Promise<number> {
+/** What not every start needs. Asked for from outside the bundle, which cannot import. */
+export interface LaterParts {
+  readonly serveWorkers: () => Promise<ServeWorkers>;
+}
+
+export async function up(words: Words, later: LaterParts): Promise<number> {
   const options = upOptions(words, process.env, process.cwd());
-  const run = new Run(options);
+  const run = new Run(options, later);
   const stopped = run.untilStopped();
   try {
     if (await run.joined()) return EXIT.done;
@@ -63,6 +68,7 @@ const isInUse = (error: unknown): boolean => isHostError(error) && error.details
 
 class Run {
   readonly #options: UpOptions;
+  readonly #later: LaterParts;
   readonly #redactor = createRedactor();
   readonly #startedAt = systemClock.date().toISOString();
   /** What ends each thing that was begun, the newest last. */
@@ -81,8 +87,9 @@ class Run {
   #isServing = false;
   #isEnding = false;
 
-  constructor(options: UpOptions) {
+  constructor(options: UpOptions, later: LaterParts) {
     this.#options = options;
+    this.#later = later;
   }
 
   /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
@@ -158,7 +165,7 @@ class Run {
   /** Loaded by those who have a broker: nobody else waits for it. */
   async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
     if (!broker) return;
-    const { serveWorkers } = await import('../broker/serve-workers.js');
+    const serveWorkers = await this.#later.serveWorkers();
     const workers = await serveWorkers({
       host,
       settings: broker,
