@@ -83,6 +83,26 @@ const specs = {
     options: { follow: 'go on showing, until Ctrl-C', ...dataDir },
     positionals: [1, 1],
   },
+  broker: {
+    name: 'broker',
+    usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--json]',
+    summary: 'Run the broker alone, for hosts and workers on other machines.',
+    options: {
+      'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+      'host=': 'address to listen at, 127.0.0.1 unless the configuration says otherwise',
+      'port=': 'port to listen at, 8384 unless the configuration says otherwise; 0 for any',
+      'data-dir=': 'where messages are kept, hostler in your data folder',
+      json: 'print one line of JSON when it serves',
+    },
+    positionals: [0, 0],
+  },
+  letters: {
+    name: 'letters',
+    usage: '[list [--json] | replay NUMBER | drop NUMBER]',
+    summary: 'Show messages of the broker that could not be delivered; send one again, or drop it.',
+    options: { ...json, ...dataDir },
+    positionals: [0, 2],
+  },
   key: {
     name: 'key',
     usage:
@@ -124,6 +144,8 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   reload: async () => (await import('./lifecycle.js')).lifecycle('reload'),
   why: async () => (await import('./why.js')).why,
   logs: async () => (await import('./logs.js')).logs,
+  broker: async () => (await import('./broker.js')).broker,
+  letters: async () => (await import('./letters.js')).letters,
   key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
 };

@@ -25,6 +25,7 @@ import { brokerLine } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
 import { type Operations, openControl } from './control/control-server.js';
+import { letterOperations } from './control/letter-operations.js';
 import { createOperations } from './control/operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
@@ -139,7 +140,10 @@ class Run {
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#ends.push(() => gateway.close(drainMs));
-    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
+    this.#operations = {
+      ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
+      ...letterOperations(() => this.#workers?.deadLetters),
+    };
     const { isStdio, port } = this.#options;
     // Over a pipe, a port is only taken when one was asked for: clients with other configurations each have a Hostler of their own.
     // Before anything is started: who finds the port taken has disturbed nobody.
