@@ -488,6 +488,22 @@ describe('liveness', () => {
     expect(channel.closes).toBe(1);
   });
 
+  test('a server that reads nothing of what it is sent is silent, one that reads some of it is not', async () => {
+    const { clock, session, channel, until } = await open('legacy', false, () => undefined);
+    channel.held = true;
+    const calls = [1, 2, 3].map(() => session.callTool('x', '{}', until()));
+    for (const call of calls) call.catch(() => {});
+    for (let i = 0; i < 3; i++) {
+      await clock.advanceAsync(i === 0 ? 105 : 10);
+      channel.flushOne();
+    }
+    await clock.advanceAsync(15);
+    expect([channel.closes, session.owed]).toEqual([0, 4]);
+    await clock.advanceAsync(30);
+    expect(channel.closes).toBe(1);
+    await expect(calls[2]).rejects.toMatchObject({ code: 'transport', details: { reason: 'unresponsive' } });
+  });
+
   test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {
     const { clock, session, channel, until } = await open('legacy', false, ({ method }) =>
       method === 'ping' ? { error: { code: -32601, message: 'no ping here' } } : undefined,

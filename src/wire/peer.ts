@@ -106,6 +106,15 @@ export class Peer implements ChannelListener {
     return this.#pending.owed;
   }
 
+  /** Of what is owed, the requests that the server cannot have read as a whole. */
+  unread(): OutboundFrame[] {
+    const frames: OutboundFrame[] = [];
+    this.#pending.byId.forEach(({ frame }) => {
+      if (frame.phase === 'queued' || frame.phase === 'writing') frames.push(frame);
+    });
+    return frames;
+  }
+
   /** Requests of the server's own that wait for our answer. */
   get asks(): number {
     return this.#attribution.asks;

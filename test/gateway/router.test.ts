@@ -393,6 +393,24 @@ describe('tool calls', () => {
     expect((await gateway.ask(legacy, 'logging/setLevel', '{"level":"loud"}')).failure?.code).toBe(-32602);
   });
 
+  test.each([
+    ['tools/call', '{"name":"late__tool"}'],
+    ['prompts/get', '{"name":"late__prompt"}'],
+    ['tools/list', '{}'],
+  ])('that waited are answered whatever goes wrong meanwhile: %s', async (method, params) => {
+    const gateway = new FakeGateway({ ...two, late: { tools: [], capabilities: null } });
+    const { promise, resolve } = deferred();
+    gateway.upstreams.sight = promise;
+    const exchange = gateway.send(legacy, method, params);
+    gateway.upstreams.set('late', { tools: ['tool'], prompts: ['prompt'] });
+    gateway.upstreams.known = () => {
+      throw new Error('broken');
+    };
+    resolve();
+    expect((await exchange.ended).failure).toMatchObject({ code: -32603 });
+    expect(gateway.problems).toMatchObject([{ message: 'broken' }]);
+  });
+
   test('of a session that was never opened leave nothing behind when it ends', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = ({ options }) => {

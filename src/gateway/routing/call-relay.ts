@@ -53,14 +53,26 @@ export function relayCall(exchange: Exchange, parts: RelayParts): void {
   const sight = view.sight();
   if (!sight) return exchange.fail(unknownTool(name));
   sight.then(
-    () => {
+    guarded(exchange, parts, () => {
       const found = parts.views.of(client.endpoint, client.principal).findTool(name);
       if (found) send(exchange, found, args, members, parts);
       else exchange.fail(unknownTool(name));
-    },
+    }),
     () => exchange.fail(unknownTool(name)),
   );
 }
+
+/** For a tick of its own, in which nobody else would catch a mistake of ours: it would be the end of the process. */
+export const guarded =
+  (exchange: Exchange, { onProblem }: RelayParts, run: () => void): (() => void) =>
+  () => {
+    try {
+      run();
+    } catch (error) {
+      onProblem(error);
+      exchange.fail({ code: RPC.internalError, message: 'internal error' });
+    }
+  };
 
 function send(
   exchange: Exchange,
