@@ -14,7 +14,7 @@ import type { StoreState } from '../store-port.js';
 import { CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
-import { isFull, moveFailed, openStoreFile } from './store-file.js';
+import { isFull, moveFailed, openStoreFile, sync } from './store-file.js';
 import { type Answer, fullError, isAnswered, type Operation, refusal, type StoreLimits } from './store-words.js';
 
 /** What even a small transaction writes: whole pages. */
@@ -69,6 +69,8 @@ export class MailFile {
     if (!this.#reserve.make()) this.#state = 'full';
     // What an earlier process left in the log is made part of the file before anything is added to it.
     this.#writeLogIntoFile('TRUNCATE');
+    // SQLite does this too, for a log it made, and does not mind when it fails.
+    sync(this.#folder);
     if (damaged.length === 0) return;
     this.#transaction(() => {
       for (const seq of damaged) this.#mail.setAside(seq, nowMs);

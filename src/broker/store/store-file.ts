@@ -32,7 +32,7 @@ const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;
 /** Files up to this are looked through before they are used; larger ones would take too long, and their rows have sums. */
-const checkedBytesMax = 256 * 1024 * 1024;
+const checkedBytesMax = 128 * 1024 * 1024;
 
 /** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
 export function openStoreFile(
@@ -90,7 +90,8 @@ function bringBack(folder: string): void {
   sync(folder);
 }
 
-function sync(file: string): void {
+/** Also of a folder: the names in it are not on disk before. */
+export function sync(file: string): void {
   const descriptor = openSync(file, 'r');
   try {
     fsyncSync(descriptor);
@@ -120,13 +121,24 @@ function prepare(file: string, schema: string): Database.Database {
   // Done by us: SQLite does not tell when its own writing of the log into the file fails, and would try again.
   pragma('wal_autocheckpoint = 0');
   pragma('cache_size = -16384');
-  if (statSync(file).size <= checkedBytesMax) {
-    const [verdict] = pragma('quick_check(1)');
-    if (verdict?.quick_check !== 'ok') throw new Unreadable(String(verdict?.quick_check));
-  }
+  if (statSync(file).size <= checkedBytesMax) check(database);
   // The version is written last: a file that has it has the tables.
   if (found !== schemaVersion) database.exec(`BEGIN; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT;`);
   return database;
+}
+
+/** An index that does not fit its table is made anew: the rows are what counts. */
+function check(database: Database.Database): void {
+  const verdict = () =>
+    String(
+      (database.prepare('PRAGMA integrity_check(1)').all([]) as [{ integrity_check: unknown }])[0].integrity_check,
+    );
+  const found = verdict();
+  if (found === 'ok') return;
+  if (!/index/.test(found)) throw new Unreadable(found);
+  database.exec('REINDEX');
+  const left = verdict();
+  if (left !== 'ok') throw new Unreadable(left);
 }
 
 /** What can be told without SQLite is: it does not let go of a file it has opened. */
