@@ -90,16 +90,17 @@ async function call() {
       rememberUntil: new Date(baseMs + 24 * 3_600_000),
       isRepeatable: false,
     });
-  await Promise.all(
-    order.map(async (key) => {
+  const one = async () => {
+    for (let key = order.pop(); key !== undefined; key = order.pop()) {
       const answer = await claim(key, 'hash');
       say('C', key, answer.kind === 'done' ? `done:${answer.reply}` : answer.kind);
       say('C', key, `other:${(await claim(key, 'other')).kind}`);
-      if (answer.kind !== 'mine') return;
+      if (answer.kind !== 'mine') continue;
       say('E', key);
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 20));
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
       await store.journal.finish('w1', key, Buffer.from(`reply-of-${key}`));
       say('F', key);
-    }),
-  );
+    }
+  };
+  await Promise.all([one(), one(), one(), one()]);
 }
