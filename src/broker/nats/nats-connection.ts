@@ -21,6 +21,7 @@ interface NatsClient {
   readonly info?: { readonly max_payload: number; readonly version: string; readonly jetstream?: boolean } | undefined;
   closed(): Promise<unknown>;
   close(): Promise<void>;
+  isClosed(): boolean;
   flush(): Promise<void>;
   publish(subject: string, payload?: Uint8Array | string, options?: { reply?: string }): void;
   subscribe(
@@ -75,6 +76,8 @@ export class NatsConnection {
   #stopTimer: Cancel | undefined;
   #isClosing = false;
   #lost: HostError | undefined;
+  #denial: HostError | undefined;
+  #refused: unknown;
 
   constructor(client: NatsClient, clock: Clock, inbox: string) {
     this.#client = client;
@@ -87,14 +90,15 @@ export class NatsConnection {
     void this.#watch();
   }
 
-  /** A new subject below our own inbox. */
-  inbox(name: string): string {
-    return `${this.#inbox}.${name}`;
+  /** A subject below our own inbox that nobody had before. */
+  newInbox(): string {
+    return `${this.#inbox}.n${this.#nextNumber++}`;
   }
 
   /** Returns its end. */
   subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
-    const callback = (error: Error | null, message: NatsMessage) => void (error === null && heard(message));
+    const callback = (error: Error | null, message: NatsMessage) =>
+      error === null ? heard(message) : this.#deaf(error);
     const subscription = this.#client.subscribe(subject, { callback });
     return () => subscription.unsubscribe();
   }
@@ -155,15 +159,30 @@ export class NatsConnection {
     return said.success === true;
   }
 
-  flush(): Promise<void> {
-    return this.#client.flush();
+  /** Resolves when the server has seen everything said so far. Rejects with why it did not. */
+  async flush(): Promise<void> {
+    // The client leaves a flush unanswered when it is closed meanwhile.
+    await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
+    if (this.#denial === undefined && !this.#client.isClosed()) return;
+    throw (await this.closed) ?? gone();
   }
 
   async close(): Promise<void> {
     this.#isClosing = true;
-    await this.#client.flush().catch(() => {});
+    await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
     await this.#client.close().catch(() => {});
     await this.closed;
+  }
+
+  /** What must be heard may not be: whoever uses this must not wait for it. */
+  #deaf(cause: Error): void {
+    if (this.#isClosing || this.#denial !== undefined) return;
+    this.#denial = new HostError('denied', 'the NATS server does not let this key hear what it must', {
+      ...unsent,
+      hint: "look at the mailbox of the key in the server's configuration",
+      cause,
+    });
+    void this.#client.close().catch(() => {});
   }
 
   #answered(message: NatsMessage): void {
@@ -195,14 +214,13 @@ export class NatsConnection {
   }
 
   #ended(why: unknown): HostError | undefined {
-    this.#lost = this.#isClosing ? gone() : lossOf(why, this.#refused);
+    this.#lost = this.#isClosing ? gone() : (this.#denial ?? lossOf(why, this.#refused));
     this.#stopTimer?.();
     for (const { reject } of this.#waiting.values()) reject(this.#lost);
     this.#waiting.clear();
     return this.#isClosing ? undefined : this.#lost;
   }
 
-  #refused: unknown;
   /** What the server says aside: that a key is no longer good, or that a subject is not ours. */
   async #watch(): Promise<void> {
     for await (const { type, error } of this.#client.status()) {
@@ -225,7 +243,7 @@ export async function connectNats(
   { url, key, clock, name }: NatsAddress,
   signal: CancelSignal,
 ): Promise<NatsConnection> {
-  const { connect, nkeyAuthenticator, createInbox } = await loadClient();
+  const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
   const isSeed = key?.startsWith('SU') ?? false;
   const colon = key?.indexOf(':') ?? -1;
   if (key !== undefined && !isSeed && colon < 1)
@@ -255,7 +273,7 @@ export async function connectNats(
   throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
 }
 
-async function loadClient() {
+export async function loadNatsClient() {
   try {
     return await import('@nats-io/transport-node');
   } catch (cause) {

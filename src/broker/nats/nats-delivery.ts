@@ -89,7 +89,8 @@ export class NatsDelivery implements Delivery {
     return this.#isSettled;
   }
 
-  async reply(...parts: readonly JsonText[]): Promise<void> {
+  // Bound, as whoever is handed a delivery may take its functions off it.
+  readonly reply = async (...parts: readonly JsonText[]): Promise<void> => {
     const [first] = parts;
     const body = parts.length === 1 && first !== undefined ? toBuffer(first) : joined(...parts);
     const { journal, connection, names, from, now, sweep } = this.#parts;
@@ -107,20 +108,18 @@ export class NatsDelivery implements Delivery {
     if (receipt.kind === 'there') return;
     const endMs = Math.max(now().getTime(), this.deadlineAt?.getTime() ?? now().getTime() + endlessMs);
     sweep({ stream: names.replyStream, seq: receipt.seq }, new Date(endMs + mailGraceMs));
-  }
+  };
 
-  ack(): void {
-    this.#settle('+ACK');
-  }
+  readonly ack = (): void => this.#settle('+ACK');
 
-  release(delayMs: number, reason: string): void {
+  readonly release = (delayMs: number, reason: string): void => {
     if (this.#isSettled) return;
     const { connection, allNames, from } = this.#parts;
     // Not waited for: a reason that is lost stands in the dead letter as a delivery without one.
     if (this.fault === undefined)
       connection.tell(allNames.reason(from.mailbox, this.id), `${this.deliveries}: ${reason.slice(0, reasonChars)}`);
     this.giveBack(delayMs);
-  }
+  };
 
   /** As if it had not been handed out here. */
   giveBack(delayMs: number): void {

@@ -74,8 +74,8 @@ export function namesOf(prefix: string = defaultPrefix): Names {
     account: upper,
     // Bounded by the mailboxes of a configuration: nobody asks for the names of others.
     of(mailbox) {
-      let names = known.get(mailbox);
-      if (names === undefined) known.set(mailbox, (names = mailboxNames(prefix, upper, mailbox)));
+      const names = known.get(mailbox) ?? mailboxNames(prefix, upper, mailbox);
+      known.set(mailbox, names);
       return names;
     },
     dead: (mailbox, id) => `${prefix}.dead.${token(mailbox)}.${id}`,

@@ -78,6 +78,7 @@ class NatsWorkerLink implements WorkerLink {
     // Held already: the same request.
     if (receipt.kind !== 'full') return;
     throw new HostError('overloaded', `mailbox '${this.#names.mailbox}' is full: ${receipt.why}`, {
+      reason: 'mailbox_full',
       execution: 'not_executed',
       hint: 'wait until requests that are under way are answered',
     });
