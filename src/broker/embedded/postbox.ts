@@ -12,32 +12,10 @@ import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
 import type { BrokerEvent } from './events.js';
+import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
-import { type Entry, Mailbox, type Returned } from './mailbox.js';
-
-/** Bytes that all mailboxes share. */
-export class ByteBudget {
-  #left: number;
-  constructor(bytes: number) {
-    this.#left = bytes;
-  }
-  take(bytes: number): boolean {
-    if (bytes > this.#left) return false;
-    this.#left -= bytes;
-    return true;
-  }
-  giveBack(bytes: number): void {
-    this.#left += bytes;
-  }
-}
-
-export interface Subscriber {
-  readonly epoch: string;
-  readonly window: number;
-  /** Whether so many bytes may be sent to it now. When not, it asks for more by `pump`. */
-  canTake(bytes: number): boolean;
-  send(frame: Buffer): void;
-}
+import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
+import type { Subscriber } from './subscriber.js';
 
 export interface PostboxParts {
   readonly store: MailStore;
@@ -55,6 +33,7 @@ export class Postbox {
   readonly name: string;
   readonly #parts: PostboxParts;
   readonly #mailbox: Mailbox;
+  readonly #kept: KeptBodies;
   /** On disk or on its way there. */
   readonly #ids = new Set<string>();
   #count: number;
@@ -68,7 +47,6 @@ export class Postbox {
   #cameMeanwhile = false;
   #unloads = 0;
   #isFetching = false;
-  #keptBytes = 0;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
 
@@ -76,6 +54,7 @@ export class Postbox {
     this.name = name;
     this.#parts = parts;
     this.#mailbox = new Mailbox(parts.limits);
+    this.#kept = new KeptBodies(parts.kept, parts.limits.keptBytesOfOne);
     this.#count = size.count;
     this.#bytes = size.bytes;
     this.#isLoaded = size.count === 0;
@@ -138,7 +117,7 @@ export class Postbox {
     else if (!this.#isLoaded) this.#cameMeanwhile = true;
     else if (seq > this.#readThrough) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
-      if (this.#subscriber) this.#keep(entry, mail.body);
+      if (this.#subscriber) this.#kept.keep(entry, mail.body);
       this.#mailbox.add(entry);
       this.pump();
     }
@@ -231,7 +210,7 @@ export class Postbox {
   #handOut(entry: Entry, body: Buffer, subscriber: Subscriber): void {
     const { store, clock } = this.#parts;
     const lease = this.#mailbox.handOut(entry);
-    this.#unkeep(entry);
+    this.#kept.drop(entry);
     store.handedOut(entry.seq);
     const { seq, id, type, from, deliveries, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
@@ -283,7 +262,7 @@ export class Postbox {
       this.#bury(entry);
       return;
     }
-    if (this.#subscriber) this.#keep(entry, mail.body);
+    if (this.#subscriber) this.#kept.keep(entry, mail.body);
     this.#mailbox.add(entry);
   }
 
@@ -306,7 +285,7 @@ export class Postbox {
         for (const { seq, body } of page) {
           const found = this.#mailbox.get(seq);
           if (found === entry) found.body ??= body;
-          else if (found?.state.kind === 'waiting' && !found.body) this.#keep(found, body);
+          else if (found?.state.kind === 'waiting' && !found.body) this.#kept.keep(found, body);
         }
         if (page[0]?.seq !== entry.seq && this.#mailbox.get(entry.seq) === entry) {
           this.#mailbox.forget(entry);
@@ -333,27 +312,10 @@ export class Postbox {
     this.#readThrough = 0;
     this.#unloads++;
     for (const entry of [...this.#mailbox.entries()]) {
-      this.#unkeep(entry);
+      this.#kept.drop(entry);
       if (entry.deliveries === 0) this.#mailbox.forget(entry);
     }
     this.#ids.clear();
-  }
-
-  #keep(entry: Entry, body: Buffer): void {
-    const { kept, limits } = this.#parts;
-    if (this.#keptBytes + entry.bytes > limits.keptBytesOfOne || !kept.take(entry.bytes)) return;
-    this.#keptBytes += entry.bytes;
-    entry.isKept = true;
-    entry.body = body;
-  }
-
-  #unkeep(entry: Entry): void {
-    if (entry.isKept) {
-      this.#keptBytes -= entry.bytes;
-      this.#parts.kept.giveBack(entry.bytes);
-    }
-    entry.isKept = false;
-    entry.body = undefined;
   }
 
   #returned({ entry, isDead }: Returned, reason: string): void {
@@ -376,7 +338,7 @@ export class Postbox {
   }
 
   #gone(entry: Entry): void {
-    this.#unkeep(entry);
+    this.#kept.drop(entry);
     this.#ids.delete(idKey(entry.from.mailbox, entry.type, entry.id));
     this.#uncount(entry.bytes);
   }
@@ -434,11 +396,3 @@ export class Postbox {
 }
 
 const idKey = (sender: string, kind: string, id: string): string => `${sender} ${kind} ${id}`;
-
-const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
-  ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
-  reasons: [],
-  state: { kind: 'waiting' },
-  body: undefined,
-  isKept: false,
-});

@@ -14,7 +14,7 @@ import type { Claim, Credential } from './credentials.js';
 import type { TurnedAway } from './events.js';
 import { workerValuesMax } from './frame-members.js';
 import type { BrokerLimits } from './limits.js';
-import type { Subscriber } from './postbox.js';
+import type { Subscriber } from './subscriber.js';
 import { TokenBucket } from './token-bucket.js';
 import type { CloseReason, Wire, WireReader } from './wire.js';
 
