@@ -128,6 +128,18 @@ const specs = {
     options: { 'config=': 'the configuration to look at', ...json, 'data-dir=': 'the data directory to look at' },
     positionals: [0, 0],
   },
+  worker: {
+    name: 'worker',
+    usage: '--broker URL [--key-file FILE] [--timeout 60s] [--json]',
+    summary: 'Serve the tools of a Hostler on another machine to one client over stdin and stdout.',
+    options: {
+      'broker=': 'address of the broker: wss://host/..., or nats://host:4222/mailbox',
+      'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
+      'timeout=': 'how long a call may take whose client does not ask for progress, like 60s',
+      json: 'print one line of JSON to stderr when its tools are known',
+    },
+    positionals: [0, 0],
+  },
 } as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof specs;
@@ -148,6 +160,7 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   letters: async () => (await import('./letters.js')).letters,
   key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
+  worker: async () => (await import('./worker.js')).worker,
 };
 
 export const loadCommand = async (name: CommandName): Promise<Command> => ({

@@ -90,14 +90,15 @@ export class NatsConnection {
     void this.#watch();
   }
 
-  /** A new subject below our own inbox. */
-  inbox(name: string): string {
-    return `${this.#inbox}.${name}`;
+  /** A subject below our own inbox that nobody had before. */
+  newInbox(): string {
+    return `${this.#inbox}.n${this.#nextNumber++}`;
   }
 
   /** Returns its end. */
   subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
-    const callback = (error: Error | null, message: NatsMessage) => (error === null ? heard(message) : this.#deaf(error));
+    const callback = (error: Error | null, message: NatsMessage) =>
+      error === null ? heard(message) : this.#deaf(error);
     const subscription = this.#client.subscribe(subject, { callback });
     return () => subscription.unsubscribe();
   }

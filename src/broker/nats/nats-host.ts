@@ -15,7 +15,14 @@ import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
 import { namesOf } from './nats-names.js';
-import { ensureMailbox, ensureShared, messageBytesMax, type StreamPlan, streamDefaults } from './nats-streams.js';
+import {
+  ensureMailbox,
+  ensureShared,
+  messageBytesMax,
+  readDepth,
+  type StreamPlan,
+  streamDefaults,
+} from './nats-streams.js';
 import { NatsSweeper, type Sweep } from './nats-sweeper.js';
 
 export interface NatsHostOptions extends Partial<StreamPlan> {
@@ -38,6 +45,8 @@ export interface NatsHost {
   readonly journal: CallJournal;
   /** Resolves when the new ones are served; those that are not in it any more are not from this moment on. */
   replaceCredentials(credentials: ReadonlyMap<string, NatsCredential>): Promise<void>;
+  /** Requests that wait or are owed, of each mailbox. */
+  depths(): Promise<readonly { readonly mailbox: string; readonly count: number; readonly bytes: number }[]>;
   deadLetters(): Promise<readonly NatsDeadLetter[]>;
   /** Puts one back into its queue, as if new. False: it is not there. */
   reviveDead(seq: number): Promise<boolean>;
@@ -178,6 +187,10 @@ export function natsHost(options: NatsHostOptions): NatsHost {
         if (body !== undefined) await putManifest(opened, mailbox, body);
         else await opened.api(`STREAM.PURGE.${names.manifestStream}`, { filter: names.of(mailbox).manifest });
       }
+    },
+    async depths() {
+      const opened = await connection();
+      return Promise.all([...credentials.keys()].map((mailbox) => readDepth(opened, names.of(mailbox))));
     },
     deadLetters: () => deadLetters.list(),
     reviveDead: (seq) => deadLetters.revive(seq),

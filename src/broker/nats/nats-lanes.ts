@@ -29,6 +29,8 @@ const pullMs = 30_000;
 /** After it, a pull that said nothing of its end is taken for over. */
 const pullSlackMs = 2_000;
 const pullAgainMs = 1_000;
+/** What was handed out comes again after this. At once, a server that finds nobody waiting may forget that it was handed out. */
+const handOverMs = 200;
 
 interface Pull {
   left: number;
@@ -76,7 +78,7 @@ export class NatsLanes {
 
   open(names: MailboxNames, make: Lane['make']): void {
     const { connection } = this.#parts;
-    const lane = new Lane(names, connection.inbox(`p.${names.requestStream}`), make);
+    const lane = new Lane(names, connection.newInbox(), make);
     this.#lanes.set(names.mailbox, lane);
     lane.end = connection.subscribe(`${lane.inbox}.*`, (message) => this.#came(lane, message));
     this.#pull(lane);
@@ -99,7 +101,7 @@ export class NatsLanes {
     this.#stopTick();
     for (const [mailbox, lane] of [...this.#lanes]) {
       this.close(mailbox);
-      for (const delivery of [...lane.handedOut]) delivery.giveBack(0);
+      for (const delivery of [...lane.handedOut]) delivery.giveBack(handOverMs);
     }
   }
 

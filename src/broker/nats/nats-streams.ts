@@ -130,6 +130,14 @@ export async function ensureMailbox(connection: NatsConnection, names: MailboxNa
   ]);
 }
 
+export async function readDepth(
+  connection: NatsConnection,
+  { mailbox, requestStream }: MailboxNames,
+): Promise<{ readonly mailbox: string; readonly count: number; readonly bytes: number }> {
+  const info = await connection.api<{ state?: { messages: number; bytes: number } }>(`STREAM.INFO.${requestStream}`);
+  return { mailbox, count: info.state?.messages ?? 0, bytes: info.state?.bytes ?? 0 };
+}
+
 const common = (plan: StreamPlan) => ({
   retention: 'limits',
   storage: 'file',
