@@ -16,6 +16,8 @@ const connectionsMax = 64;
 export const stdioPath = (dataDir: string): string => path.join(path.resolve(dataDir), 'stdio.sock');
 
 export interface StdioSocket {
+  /** Takes nobody on any more; who is there is served. */
+  stop(): void;
   close(): Promise<void>;
 }
 
@@ -43,7 +45,7 @@ export function openStdioSocket(file: string, serve: (socket: Socket) => Promise
     server.on('error', reject);
     // Others must not get in between the making of the socket and a change of its mode.
     const before = process.umask(0o177);
-    server.listen(file, () => resolve({ close }));
+    server.listen(file, () => resolve({ stop: () => void server.close(), close }));
     process.umask(before);
   });
 }
