@@ -17,6 +17,8 @@ const connectionsMax = 64;
 export const stdioPath = (dataDir: string): string => path.join(path.resolve(dataDir), 'stdio.sock');
 
 export interface StdioSocket {
+  /** Takes nobody on any more; who is there is served. */
+  stop(): void;
   close(): Promise<void>;
 }
 
@@ -41,7 +43,7 @@ export async function openStdioSocket(file: string, serve: (socket: Socket) => P
   rmSync(file, { force: true });
   const inTheWay = await listenPrivately(server, file);
   if (inTheWay) throw inTheWay;
-  return { close };
+  return { stop: () => void server.close(), close };
 }
 
 /** Hands a client on to the running Hostler, until both are done. False: nobody answers there. */

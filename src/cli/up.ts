@@ -154,6 +154,8 @@ class Run {
     this.#isServing = true;
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
+    // First: whoever comes while the others are finished is better off waiting for its place than taken on and cut off.
+    this.#ends.push(() => pipes.stop());
     if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
     this.#ends.push(
       watchConfig({
