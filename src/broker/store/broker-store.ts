@@ -17,6 +17,7 @@ import type { DeadLetter, Mail, MailboxSize, MailStore, NewMail, StoreState } fr
 import { type FromThread, pack, type StoreThreadData, type ToThread, unpack } from './store-messages.js';
 import {
   type Answer,
+  closedError,
   errorOf,
   failedError,
   isAnswered,
@@ -45,13 +46,14 @@ export interface BrokerStore {
 }
 
 /** Folders whose store is open here, or failed here; the latter are not opened again by this process. */
-const taken = new Set<string>();
+const taken = new Map<string, 'open' | 'failed'>();
 
 /** Rejects with a HostError: `in_use` when another process, or this one, has the folder. */
 export async function openBrokerStore(options: BrokerStoreOptions): Promise<BrokerStore> {
   const folder = makeFolder(options.folder);
+  if (taken.get(folder) === 'failed') throw failedError('it failed in this process before', 'not_executed');
   if (taken.has(folder)) throw inUse(undefined);
-  taken.add(folder);
+  taken.set(folder, 'open');
   const asker = new StoreAsker(folder, options);
   try {
     await asker.opened;
@@ -211,6 +213,7 @@ class StoreAsker {
   #failed(cause: string): void {
     if (this.#state === 'failed') return;
     this.#failure = cause;
+    taken.set(this.#folder, 'failed');
     this.#cancelTidy();
     // The thread keeps the lock until the process ends, and the process need not stay for it.
     this.#thread.unref();
@@ -227,7 +230,7 @@ class StoreAsker {
   }
 
   #gone(execution: 'uncertain' | 'not_executed'): HostError {
-    return failedError(this.#failure ?? 'it was closed', execution);
+    return this.#failure === undefined ? closedError() : failedError(this.#failure, execution);
   }
 
   #tidyLater(): void {

@@ -98,14 +98,15 @@ export class MailFile {
     }
   }
 
-  /** The log becomes part of the file. Nothing after this. */
-  close(): void {
-    if (this.#state === 'failed') return;
+  /** The log becomes part of the file. Nothing after this. Returns why it could not be, when it could not. */
+  close(): unknown {
+    if (this.#state === 'failed') return undefined;
     try {
       this.#writeLogIntoFile('TRUNCATE');
       this.#database.close();
+      return undefined;
     } catch (error) {
-      this.#fail(error);
+      return this.#fail(error);
     }
   }
 

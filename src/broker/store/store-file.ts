@@ -27,6 +27,8 @@ const fileName = 'broker.db';
 const failedName = 'broker.db-failed';
 /** Raised with every change of the tables; an unknown one is not touched. */
 const schemaVersion = 1;
+/** Whoever had the folder before us gave back its lock; SQLite gives back the file a moment later, with the thread. */
+const leavingMs = 1_000;
 /** The header of an SQLite file: how it begins, and where our version is in it. */
 const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
@@ -117,7 +119,7 @@ function prepare(file: string, schema: string, hasFailed: boolean): Database.Dat
   chmodSync(file, 0o600);
   const database = new Database(file);
   const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
-  pragma('busy_timeout = 0');
+  pragma(`busy_timeout = ${leavingMs}`);
   // Before the first look at it: the index of the log is then in memory, and no third file can run full.
   pragma('locking_mode = EXCLUSIVE');
   const [{ user_version: found }] = pragma('user_version') as [{ user_version: number }];

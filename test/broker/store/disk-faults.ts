@@ -62,7 +62,7 @@ export async function runWithFault({ call, error, nth, isFirst }: Fault, puts = 
       receipts: said.of('R').length,
       states: said.of('S'),
       refusals: said.of('X'),
-      promisedAfter: later.filter((line) => /^(R |flushed|finished)/.test(line)).length,
+      promisedAfter: later.filter((line) => /^(R |flushed|finished|opened)/.test(line)).length,
       syncedAfter: after.filter((line) => /sync/.test(line)).length,
       writtenAfter: after.filter((line) => /pwrite64|ftruncate/.test(line)).length,
       lost: [...before, ...said.of('R')].filter((receipt) => !heldNow.has(receipt)).length,

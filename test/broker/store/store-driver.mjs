@@ -18,18 +18,17 @@ const clock = what === 'call' ? { ...systemClock, date: () => new Date(atMs) } :
 const say = (...words) => writeSync(1, `${words.join(' ')}\n`);
 const refused = ({ code, details = {} }) => say('X', code, details.reason, details.execution);
 
-let store;
-try {
-  store = await openBrokerStore({
+const open = () =>
+  openBrokerStore({
     folder,
     clock,
     onProblem: ({ details }) => say('P', details.reason),
     onState: (state) => say('S', state),
   });
-} catch (error) {
+const store = await open().catch((error) => {
   refused(error);
   process.exit(3);
-}
+});
 say('opened');
 
 if (what === 'put' || what === 'work') await put();
@@ -61,6 +60,8 @@ async function put() {
   // Nothing is promised any more, whatever is asked.
   await store.mail.flush().then(() => say('flushed'), refused);
   await store.journal.finish('w1', 'k', Buffer.from('r')).then(() => say('finished'), refused);
+  await store.close();
+  await open().then(() => say('opened'), refused);
 }
 
 async function remove(seq) {
