@@ -35,8 +35,8 @@ export interface ScriptedCall {
 }
 
 export interface ScriptedHostOptions {
-  /** `server/tool`, each; or by the role that asks. */
-  readonly tools?: readonly string[] | ((role: string | undefined) => readonly string[]);
+  /** `server/tool`, each; or by who asks. */
+  readonly tools?: readonly string[] | ((who: Sender) => readonly string[]);
   readonly isOlder?: boolean;
   readonly era?: Era;
 }
@@ -45,7 +45,7 @@ export class ScriptedHost {
   readonly #open: OpenHostLink;
   readonly #options: ScriptedHostOptions;
   #link: HostLink | undefined;
-  #tools: (role: string | undefined) => readonly string[];
+  #tools: (who: Sender) => readonly string[];
   #version = 0;
   /** Outcomes by mailbox and key: a key runs once. */
   readonly #journal = new Map<string, Promise<readonly JsonText[]>>();
@@ -79,8 +79,8 @@ export class ScriptedHost {
     );
   }
 
-  revision(role?: string): string {
-    return `r${this.#version}-${this.#tools(role).length}`;
+  revision(who: Sender = nobody): string {
+    return `r${this.#version}-${this.#tools(who).length}`;
   }
 
   /** Other tools from now on; workers are told unless it is kept from them. */
@@ -117,7 +117,7 @@ export class ScriptedHost {
     const { body, from, id, deliveries } = delivery;
     const older = this.#options.isOlder ? readOlderRequest(body) : undefined;
     const request = older ? undefined : readRequest(body);
-    if ((older ?? request)?.op === 'manifest') return this.#manifest(from.role);
+    if ((older ?? request)?.op === 'manifest') return this.#manifest(from);
     const key = `${from.mailbox}/${id}`;
     const known = this.#journal.get(key);
     if (known !== undefined) return known;
@@ -140,15 +140,17 @@ export class ScriptedHost {
     }
   }
 
-  #manifest(role: string | undefined): readonly JsonText[] {
+  #manifest(who: Sender): readonly JsonText[] {
     this.manifestsAsked++;
     const said = this.onManifest?.();
     if (isHostError(said)) return this.#options.isOlder ? [olderErrorReply(said)] : errorReply(said);
     if (said !== undefined) return [said as JsonText];
-    const manifest: Manifest = { revision: this.revision(role), tools: this.#tools(role).map(toolOf) };
+    const manifest: Manifest = { revision: this.revision(who), tools: this.#tools(who).map(toolOf) };
     return [this.#options.isOlder ? olderManifestReply(manifest.tools) : manifestReply(manifest)];
   }
 }
+
+const nobody: Sender = { mailbox: '', role: undefined };
 
 function toolOf(path: string): Manifest['tools'][number] {
   const [server = '', name = ''] = path.split('/');

@@ -194,6 +194,7 @@ export class LinkKeeper {
       const over = (error: HostError | undefined) => {
         goOn();
         learner.end();
+        asks.lost(link, error ?? linkOver());
         resolve(error);
       };
       this.#open = { link, learner, over };

@@ -16,7 +16,9 @@ import type { Dialect } from './dialect.js';
 const askMs = 10_000;
 
 interface Asked {
+  readonly link: WorkerLink;
   answered(body: Buffer): void;
+  failed(error: HostError): void;
 }
 
 export class ManifestAsks {
@@ -35,6 +37,11 @@ export class ManifestAsks {
     return this.#read(kept ?? (await this.#request(link)));
   }
 
+  /** What was asked over it is not answered any more. */
+  lost(link: WorkerLink, error: HostError): void {
+    for (const asked of [...this.#asked.values()]) if (asked.link === link) asked.failed(error);
+  }
+
   /** Whether the reply was one to a question of ours. */
   take(id: string, body: Buffer): boolean {
     const asked = this.#asked.get(id);
@@ -51,9 +58,8 @@ export class ManifestAsks {
         if (this.#asked.delete(id)) settle();
       };
       const failed = (error: HostError) => end(() => reject(error));
-      this.#asked.set(id, { answered: (body) => end(() => resolve(body)) });
+      this.#asked.set(id, { link, failed, answered: (body) => end(() => resolve(body)) });
       cancel = this.#clock.at(this.#clock.nowMs() + askMs, () => failed(unanswered()));
-      link.closed.then((error) => failed(error ?? linkOver()), failed);
       link.send({ id, body: this.#dialect.manifestRequest(), ttlMs: askMs }).catch(failed);
     });
   }
@@ -79,6 +85,3 @@ const unanswered = (): HostError =>
     reason: 'no_host',
     hint: 'see whether the host is connected to the broker',
   });
-
-const linkOver = (): HostError =>
-  new HostError('transport', 'the connection was closed', { execution: 'not_executed' });

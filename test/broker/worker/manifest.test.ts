@@ -9,7 +9,7 @@ const dialects: [string, RigOptions][] = [
   ['in our words', {}],
   ['in the older ones', { compat: true }],
 ];
-const roles = (role: string | undefined) =>
+const roles = ({ role }: { role: string | undefined }) =>
   role === 'researcher' ? ['web/fetch_url'] : ['web/fetch_url', 'nova/nova_screenshot', 'nova/nova_click'];
 
 describe('the first manifest', () => {
