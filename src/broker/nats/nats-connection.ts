@@ -67,6 +67,8 @@ export class NatsConnection {
   readonly closed: Promise<HostError | undefined>;
   readonly maxPayload: number;
   readonly version: string;
+  /** Whether the server keeps anything at all. */
+  readonly hasJetStream: boolean;
   readonly #client: NatsClient;
   readonly #clock: Clock;
   readonly #inbox: string;
@@ -85,6 +87,7 @@ export class NatsConnection {
     this.#inbox = inbox;
     this.maxPayload = client.info?.max_payload ?? 0;
     this.version = client.info?.version ?? '0.0.0';
+    this.hasJetStream = client.info?.jetstream === true;
     client.subscribe(`${inbox}.a.*`, { callback: (_error, message) => this.#answered(message) });
     this.closed = client.closed().then((why) => this.#ended(why));
     void this.#watch();
@@ -143,8 +146,12 @@ export class NatsConnection {
   }
 
   /** The newest message of a subject, read past the stream's own queue. */
-  async read(stream: string, subject: string): Promise<{ readonly seq: number; readonly body: Buffer } | undefined> {
-    const { headers, data } = await this.ask(`$JS.API.DIRECT.GET.${stream}.${subject}`);
+  async read(
+    stream: string,
+    subject: string,
+    withinMs?: number,
+  ): Promise<{ readonly seq: number; readonly body: Buffer } | undefined> {
+    const { headers, data } = await this.ask(`$JS.API.DIRECT.GET.${stream}.${subject}`, '', withinMs);
     if (headers?.code === 404) return undefined;
     if (headers === undefined || headers.code >= 300)
       throw new HostError('transport', `stream '${stream}' cannot be read: ${headers?.description || 'no header'}`, {

@@ -146,7 +146,8 @@ const common = (plan: StreamPlan) => ({
 });
 
 /** A server does not tell clients how often it syncs its files, and up to 2.9 it cannot be told to do so at every write. */
-function requireServer({ maxPayload, version }: NatsConnection, plan: StreamPlan): void {
+function requireServer({ maxPayload, version, hasJetStream }: NatsConnection, plan: StreamPlan): void {
+  if (!hasJetStream) throw unsafe('the NATS server keeps no messages', 'switch JetStream on in its configuration');
   const [major = 0, minor = 0] = version.split('.').map(Number);
   if (major < 2 || (major === 2 && minor < 9))
     throw unsafe(`the NATS server is ${version}`, 'use 2.9 or newer, which refuses a second message of the same key');
