@@ -18,7 +18,14 @@ export interface NatsMessage {
   readonly headers?: { readonly code: number; readonly description: string; get(name: string): string } | undefined;
 }
 interface NatsClient {
-  readonly info?: { readonly max_payload: number; readonly version: string; readonly jetstream?: boolean } | undefined;
+  readonly info?:
+    | {
+        readonly server_id: string;
+        readonly max_payload: number;
+        readonly version: string;
+        readonly jetstream?: boolean;
+      }
+    | undefined;
   closed(): Promise<unknown>;
   close(): Promise<void>;
   isClosed(): boolean;
@@ -67,6 +74,7 @@ export class NatsConnection {
   readonly closed: Promise<HostError | undefined>;
   readonly maxPayload: number;
   readonly version: string;
+  readonly serverId: string;
   /** Whether the server keeps anything at all. */
   readonly hasJetStream: boolean;
   readonly #client: NatsClient;
@@ -87,6 +95,7 @@ export class NatsConnection {
     this.#inbox = inbox;
     this.maxPayload = client.info?.max_payload ?? 0;
     this.version = client.info?.version ?? '0.0.0';
+    this.serverId = client.info?.server_id ?? '';
     this.hasJetStream = client.info?.jetstream === true;
     client.subscribe(`${inbox}.a.*`, { callback: (_error, message) => this.#answered(message) });
     this.closed = client.closed().then((why) => this.#ended(why));

@@ -1,4 +1,6 @@
 /** What a host looks at before it trusts a NATS server. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
@@ -36,6 +38,24 @@ test('B13 a server that may lose what it acknowledged is refused, unless that is
     hint: expect.stringContaining("durability: 'process'"),
   });
   await opening({ durability: 'process' });
+});
+
+test('B13 a server that says on its monitoring port that it syncs every write is taken, and no other', async () => {
+  const client = await connect({ servers: server.url });
+  const serverId = client.info?.server_id;
+  await client.close();
+  let varz: unknown = { server_id: serverId, jetstream: { config: { sync_always: true } } };
+  const monitor = createServer((_request, response) => response.end(JSON.stringify(varz)));
+  monitor.listen(0, '127.0.0.1');
+  await once(monitor, 'listening');
+  const monitorUrl = `http://127.0.0.1:${(monitor.address() as { port: number }).port}`;
+  await opening({ monitorUrl });
+  varz = { server_id: serverId, jetstream: { config: { sync_interval: 120_000_000_000 } } };
+  await expect(opening({ monitorUrl })).rejects.toMatchObject({ code: 'invalid_spec' });
+  varz = { server_id: 'another', jetstream: { config: { sync_always: true } } };
+  await expect(opening({ monitorUrl })).rejects.toMatchObject({ details: { field: 'monitorUrl' } });
+  monitor.close();
+  monitor.closeAllConnections();
 });
 
 test('B13 a stream that keeps messages in memory is refused, whatever is accepted', async () => {
