@@ -7,6 +7,7 @@
  */
 import './plain-zod.js';
 
+import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
@@ -178,6 +179,7 @@ class Run {
       // What is wrong with one was told by the gateway.
       keys: parseKeys(keys, () => {}),
       dataDir: this.#options.dataDir,
+      folder: path.dirname(path.resolve(this.#options.config)),
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
