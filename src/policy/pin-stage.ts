@@ -45,13 +45,12 @@ export function quarantine(facts: PinFacts, server: string, tool: string): HostE
 }
 
 /** Asked at each call, so that a list or a change of the configuration counts from the next call on. */
-export const pinned =
-  (facts: PinFacts): Stage =>
-  (next) =>
-  (call, done) => {
+export const pinned = (facts: PinFacts): Stage => ({
+  enter: (next, back) => (call) => {
     const error = quarantine(facts, call.server, call.tool);
-    return error ? done(error) : next(call, done);
-  };
+    return error ? back(call, error) : next(call);
+  },
+});
 
 const stories: Readonly<Record<PinRefusal, string>> = {
   changed: 'differs from the definition that was approved',
