@@ -119,9 +119,15 @@ export class Caller {
     // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
     alive.hold();
     const promise = new Promise<ToolResult>(takeSettlers);
-    const call = new CallUnderWay(this.#id, number, options, server, tool, text, clock.nowMs(), watch);
-    if (text instanceof HostError) this.#over(call, text);
-    else this.#enter(call);
+    const reject = rejectLast;
+    try {
+      const call = new CallUnderWay(this.#id, number, options, server, tool, text, clock.nowMs(), watch);
+      if (text instanceof HostError) this.#over(call, text);
+      else this.#enter(call);
+    } catch (error) {
+      // What an embedder handed in, or a mistake of ours in telling it: it comes out of the promise all the same.
+      reject(error as Error);
+    }
     return promise;
   }
 

@@ -26,6 +26,7 @@ export function speaksAgainstServer(error: unknown): boolean {
 
 /** What calls in flight end with when the connection they were sent on is lost. */
 const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
+const isLoss = (error: Error): boolean => isHostError(error) && losses.has(error.code);
 
 /**
  * `isOver`: the server's connection is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
@@ -53,8 +54,7 @@ export const gate = (
     if (breaker && ticket) {
       // What its caller allowed it, again.
       if (ticket.callUntilMs !== undefined) call.deadlineAtMs = ticket.callUntilMs;
-      if (isHostError(outcome) && losses.has(outcome.code) && isOver(call.server))
-        breaker.released(ticket, clock.nowMs());
+      if (outcome instanceof Error && isLoss(outcome) && isOver(call.server)) breaker.released(ticket, clock.nowMs());
       else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
     }
     back(call, outcome);
