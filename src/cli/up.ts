@@ -8,6 +8,7 @@
 import './plain-zod.js';
 
 import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
@@ -134,6 +135,8 @@ class Run {
     await host.open(config);
     gateway.opened();
     this.#isServing = true;
+    // Who is waiting already is answered before the rest is set up: one turn to be let in, one to be heard.
+    for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
     if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);

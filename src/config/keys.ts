@@ -7,6 +7,7 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 
 export interface KeyEntry {
@@ -32,13 +33,15 @@ const base64Digest = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?$/;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const keyEntry = z.strictObject(
-  {
-    hash: z.string(wrongHash),
-    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-  },
-  'must be an object with a hash',
+const keyEntry = madeOnce(() =>
+  z.strictObject(
+    {
+      hash: z.string(wrongHash),
+      role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
+      expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
+    },
+    'must be an object with a hash',
+  ),
 );
 
 /** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
@@ -65,7 +68,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (!keyName.test(name))
     return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
-  const parsed = keyEntry.safeParse(entry);
+  const parsed = keyEntry().safeParse(entry);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     if (issue?.code === 'unrecognized_keys')
