@@ -107,7 +107,7 @@ function readSettings(file: string) {
       reason: 'config',
       hint: 'take it out of this configuration; it belongs to that of the host',
     });
-  return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry.parse({})) };
+  return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
 }
 
 function untilSignal(): Promise<void> {

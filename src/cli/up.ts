@@ -9,6 +9,7 @@ import './plain-zod.js';
 
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
@@ -153,6 +154,8 @@ class Run {
     gateway.opened();
     await this.#serveWorkers(host, settings);
     this.#isServing = true;
+    // Who is waiting already is answered before the rest is set up: one turn to be let in, one to be heard.
+    for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
     // First: whoever comes while the others are finished is better off waiting for its place than taken on and cut off.

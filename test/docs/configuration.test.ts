@@ -63,11 +63,11 @@ test('roles and budgets', () => {
 });
 
 test('the broker', () => {
-  expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry, 'broker.')));
+  expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry(), 'broker.')));
 });
 
 test('keys, and where and how much', () => {
-  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry, 'keys.<name>.')));
+  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry(), 'keys.<name>.')));
   expect(tableOf('Listen and log')).toEqual(new Map([...keysOf(listenEntry, 'listen.'), ...keysOf(logEntry, 'log.')]));
 });
 
