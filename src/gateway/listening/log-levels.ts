@@ -15,7 +15,7 @@ const wishesMax = 10_000;
 interface Wish {
   readonly level: LogLevel;
   readonly principal: Principal;
-  readonly servers: readonly string[];
+  readonly servers: ReadonlySet<string>;
 }
 
 export class LogLevels {
@@ -33,7 +33,7 @@ export class LogLevels {
   }
 
   set(session: string, level: LogLevel, principal: Principal, servers: readonly string[]): void {
-    setBounded(this.#wishes, session, { level, principal, servers }, wishesMax);
+    setBounded(this.#wishes, session, { level, principal, servers: new Set(servers) }, wishesMax);
     for (const server of servers) this.#tell(server);
   }
 
@@ -66,7 +66,7 @@ export class LogLevels {
   #mostTalkative(server: string): Wish | undefined {
     let found: Wish | undefined;
     for (const wish of this.#wishes.values()) {
-      if (!wish.servers.includes(server)) continue;
+      if (!wish.servers.has(server)) continue;
       if (!found || isMoreTalkative(wish.level, found.level)) found = wish;
     }
     return found;
