@@ -24,6 +24,9 @@ export class LogLevels {
   /** What each server was told while it was ready. */
   readonly #told = new Map<string, LogLevel>();
 
+  /** Sessions that see the same hand in the same list. */
+  readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
+
   constructor(upstreams: Upstreams) {
     this.#upstreams = upstreams;
   }
@@ -33,7 +36,7 @@ export class LogLevels {
   }
 
   set(session: string, level: LogLevel, principal: Principal, servers: readonly string[]): void {
-    setBounded(this.#wishes, session, { level, principal, servers: new Set(servers) }, wishesMax);
+    setBounded(this.#wishes, session, { level, principal, servers: this.#asSet(servers) }, wishesMax);
     for (const server of servers) this.#tell(server);
   }
 
@@ -61,6 +64,12 @@ export class LogLevels {
     this.#upstreams.request(server, 'logging/setLevel', params, { principal: wish.principal }).catch(() => {
       this.#told.delete(server);
     });
+  }
+
+  #asSet(servers: readonly string[]): ReadonlySet<string> {
+    const set = this.#sets.get(servers) ?? new Set(servers);
+    this.#sets.set(servers, set);
+    return set;
   }
 
   #mostTalkative(server: string): Wish | undefined {
