@@ -16,7 +16,18 @@ const [inFlight = 8, count = 1_000_000, bytes = 200] = numbers.map(Number);
 const [keys = 0, atMs = Date.now(), baseMs = atMs] = numbers.map(Number);
 /** Of `call`: a wall that shows whatever the test says. */
 const clock = what === 'call' ? { ...systemClock, date: () => new Date(atMs) } : systemClock;
-const say = (...words) => writeSync(1, `${words.join(' ')}\n`);
+/** Said when this returns. A pipe that is full is waited for: nothing else may happen meanwhile. */
+const say = (...words) => {
+  const line = Buffer.from(`${words.join(' ')}\n`);
+  for (let at = 0; at < line.length; ) {
+    try {
+      at += writeSync(1, line, at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    }
+  }
+};
 const refused = ({ code, details = {} }) => say('X', code, details.reason, details.execution);
 
 const open = () =>
