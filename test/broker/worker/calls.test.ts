@@ -297,7 +297,9 @@ describe('what is known of a call that failed', () => {
     const call = watched(tools.execute('nova', 'click', {}));
     await settle();
     await tools.close();
+    await settle();
     expect(call.outcome).toBe('cancelled uncertain');
+    expect(host.cancelled).toEqual([`${mailbox}/${host.ran[0]?.key}`]);
     expect(await outcomeOf(tools.execute('nova', 'click', {}))).toBe('cancelled not_executed');
     expect(tools.status()).toMatchObject({ state: 'closed', inFlight: 0 });
   });
