@@ -12,9 +12,11 @@ import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
 import type { BrokerEvent } from './events.js';
+import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
 import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
+import { hasRoom, isCrowded, mailboxFull } from './mailbox-room.js';
 import type { Subscriber } from './subscriber.js';
 
 export interface PostboxParts {
@@ -35,7 +37,7 @@ export class Postbox {
   readonly #mailbox: Mailbox;
   readonly #kept: KeptBodies;
   /** On disk or on its way there. */
-  readonly #ids = new Set<string>();
+  readonly #ids = new HeldIds();
   #count: number;
   #bytes: number;
   #arriving = 0;
@@ -79,24 +81,27 @@ export class Postbox {
 
   /** Resolves when it is on disk. */
   async accept(mail: NewMail): Promise<void> {
-    const key = idKey(mail.from.mailbox, mail.kind, mail.id);
+    const { kind, id } = mail;
+    const sender = mail.from.mailbox;
     const { length } = mail.body;
-    if (this.#isFull(length)) {
-      // The same message again is no new one: whether it is here must be known before it is refused.
+    const { limits, store } = this.#parts;
+    if (isCrowded(this, length, limits)) {
+      // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#isLoaded) await this.#load();
-      if (!this.#ids.has(key)) throw this.#full();
+      const isHeld = this.#ids.has(sender, kind, id);
+      if (!isHeld && !hasRoom(this, mail, this.#ids.countOf(sender), limits)) throw this.#full();
     }
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
-    const isFirst = !this.#ids.has(key);
-    this.#ids.add(key);
+    const isFirst = !this.#ids.has(sender, kind, id);
+    this.#ids.add(sender, kind, id);
     try {
-      const { seq, isNew } = await this.#parts.store.put(mail);
+      const { seq, isNew } = await store.put(mail);
       if (isNew) this.#came(seq, mail);
       else this.#uncount(length);
     } catch (error) {
-      if (isFirst) this.#ids.delete(key);
+      if (isFirst) this.#ids.delete(sender, kind, id);
       this.#uncount(length);
       throw error;
     } finally {
@@ -108,12 +113,13 @@ export class Postbox {
   revived(mail: Mail): void {
     this.#count++;
     this.#bytes += mail.body.length;
-    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
     this.#came(mail.seq, mail);
   }
 
   #came(seq: number, mail: NewMail): void {
-    if (!this.#subscriber && this.#loading === undefined) this.#unload();
+    // Of a crowded one it must be known whose it is full of.
+    if (!this.#subscriber && this.#loading === undefined && !isCrowded(this, 0, this.#parts.limits)) this.#unload();
     else if (!this.#isLoaded) this.#cameMeanwhile = true;
     else if (seq > this.#readThrough) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
@@ -161,7 +167,7 @@ export class Postbox {
 
   /** Whether it was still waiting, and is gone now. */
   withdraw(sender: string, id: string): boolean {
-    const entry = this.#ids.has(idKey(sender, 'request', id)) ? this.#mailbox.withdraw(sender, id) : undefined;
+    const entry = this.#ids.has(sender, 'request', id) ? this.#mailbox.withdraw(sender, id) : undefined;
     if (!entry) return false;
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
@@ -173,7 +179,7 @@ export class Postbox {
     while (this.#subscriber && !this.#isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      if (this.#isStale(entry)) {
+      if (this.#isStale(entry, entry.type)) {
         this.#drop(entry);
         continue;
       }
@@ -190,14 +196,15 @@ export class Postbox {
     const wallMs = this.#parts.clock.date().getTime();
     if (this.#isLoaded) {
       for (const entry of [...this.#mailbox.entries()])
-        if (entry.state.kind !== 'held' && this.#isStale(entry)) this.#drop(entry);
+        if (entry.state.kind !== 'held' && this.#isStale(entry, entry.type)) this.#drop(entry);
       return;
     }
     for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
       const page = await store.read(this.name, after, limits.page);
       const last = page.at(-1);
       if (!last || this.#subscriber || this.#loading !== undefined) return;
-      for (const mail of page) if (this.#isStale(mail)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
+      for (const mail of page)
+        if (this.#isStale(mail, mail.kind)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
       if (last.sentAtMs > wallMs - limits.staleMs) return;
       after = last.seq;
     }
@@ -254,7 +261,7 @@ export class Postbox {
   }
 
   #found(mail: Mail): void {
-    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
     if (this.#mailbox.get(mail.seq)) return;
     const entry = entryOf(mail);
     if (entry.deliveries >= this.#parts.limits.deliveries) {
@@ -339,36 +346,25 @@ export class Postbox {
 
   #gone(entry: Entry): void {
     this.#kept.drop(entry);
-    this.#ids.delete(idKey(entry.from.mailbox, entry.type, entry.id));
+    this.#ids.delete(entry.from.mailbox, entry.type, entry.id);
     this.#uncount(entry.bytes);
   }
 
   #uncount(bytes: number): void {
     this.#count--;
     this.#bytes -= bytes;
-    this.#wasFull = false;
-  }
-
-  #isFull(bytes: number): boolean {
-    const { mailboxMessages, mailboxBytes } = this.#parts.limits;
-    return this.#count >= mailboxMessages || this.#bytes + bytes > mailboxBytes;
+    if (this.#wasFull) this.#wasFull = isCrowded(this, 0, this.#parts.limits);
   }
 
   #full(): HostError {
-    if (!this.#wasFull)
-      this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count: this.#count, bytes: this.#bytes });
+    const { count, bytes } = this;
+    if (!this.#wasFull) this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count, bytes });
     this.#wasFull = true;
-    return new HostError('overloaded', `mailbox '${this.name}' is full`, {
-      reason: 'mailbox_full',
-      execution: 'not_executed',
-      limit: this.#parts.limits.mailboxMessages,
-      hint: 'try again when some of what waits there has been taken',
-    });
+    return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 
-  #isStale({ expiresAtMs, sentAtMs, ...mail }: Entry | Mail): boolean {
-    const isReply = ('type' in mail ? mail.type : mail.kind) === 'reply';
-    const endMs = expiresAtMs ?? (isReply ? sentAtMs : undefined);
+  #isStale(mail: { readonly expiresAtMs: number | undefined; readonly sentAtMs: number }, kind: Mail['kind']): boolean {
+    const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
     return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
   }
 
@@ -394,5 +390,3 @@ export class Postbox {
     this.#parts.tell({ kind: 'problem', error: known });
   }
 }
-
-const idKey = (sender: string, kind: string, id: string): string => `${sender} ${kind} ${id}`;
