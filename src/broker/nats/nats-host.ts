@@ -10,7 +10,7 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
-import { connectNats, type NatsConnection } from './nats-connection.js';
+import { bufferOf, connectNats, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
@@ -88,7 +88,9 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       await opened.close();
       throw error;
     }
-    opened.subscribe(names.host(boot), ({ reply }) => reply && opened.tell(reply, boot));
+    opened.subscribe(names.host(boot), ({ reply, data }) => {
+      if (reply) opened.tell(reply, journal.stateOf(bufferOf(data).toString('latin1')));
+    });
     return opened;
   };
 
