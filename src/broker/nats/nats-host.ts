@@ -72,6 +72,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   let credentials = checked(options.credentials);
   let connecting: Promise<NatsConnection> | undefined;
   let link: NatsHostLink | undefined;
+  let isClosed = false;
   /** The newest manifest of each role that has a mailbox. */
   const manifests = new Map<string | undefined, Buffer>();
   // Never a reason to connect: what is not removed now goes by its age.
@@ -94,7 +95,8 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     return opened;
   };
 
-  const connection = (): Promise<NatsConnection> => {
+  const connection = async (): Promise<NatsConnection> => {
+    if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
     if (connecting === undefined) {
       const opening = connect();
       connecting = opening;
@@ -134,7 +136,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     await Promise.all(mine.map(([mailbox]) => putManifest(opened, mailbox, body)));
   };
 
-  const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep });
+  const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
   const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
 
   return {
@@ -198,6 +200,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     reviveDead: (seq) => deadLetters.revive(seq),
     dropDead: (seq) => deadLetters.drop(seq),
     async close() {
+      isClosed = true;
       sweeper.stop();
       await link?.close();
       const opened = await connecting?.catch(() => undefined);

@@ -10,7 +10,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { CallClaim, CallJournal, Claimed } from '../ports.js';
-import { bufferOf, type NatsConnection } from './nats-connection.js';
+import { bufferOf, type NatsConnection, type Receipt } from './nats-connection.js';
 import { checkId, type Names } from './nats-names.js';
 import { messageBytesMax } from './nats-streams.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -25,6 +25,8 @@ export interface JournalParts {
   readonly boot: string;
   readonly clock: Clock;
   readonly sweep: (what: Sweep, until: Date) => void;
+  /** This host ends: nothing more is waited for. */
+  readonly isClosed: () => boolean;
 }
 
 /** A host that does not answer within this is taken for dead. Wrong, it costs an `outcome_uncertain`, never a second run. */
@@ -36,6 +38,9 @@ const roundsMax = 5;
 /** A request under way when its key is forgotten could run anew: it is remembered for so much longer. */
 const graceMs = 120_000;
 
+/** How long a result waits for the server to come back, and how often it is tried. */
+const recordMs = 30_000;
+const recordAgainMs = 250;
 const unconfirmedMax = 10_000;
 
 /** `over`: it ended without a result, or nobody knows. `never`: it was not run. */
@@ -121,17 +126,33 @@ export class NatsJournal implements CallJournal {
     const name = nameOf(mailbox, key);
     const running = this.#running.get(name);
     const names = this.#parts.names.of(mailbox);
-    // Over here whatever comes of it: a claim of ours without a result is one whose outcome nobody can tell.
-    this.#running.delete(name);
-    if (reply.length > messageBytesMax) throw tooLarge(reply.length);
-    const connection = await this.#parts.connection();
-    const receipt = await connection.keep(names.records + key, reply);
-    if (receipt.kind === 'full') throw full(mailbox, receipt.why);
-    if (receipt.kind === 'there') return;
-    this.#finished.set(name, reply);
-    if (running === undefined) return;
-    this.#parts.sweep({ stream: names.replyStream, seq: receipt.seq }, running.until);
-    this.#parts.sweep({ stream: names.claimStream, seq: running.seq }, running.until);
+    try {
+      if (reply.length > messageBytesMax) throw tooLarge(reply.length);
+      const receipt = await this.#keepRecord(names.records + key, reply);
+      if (receipt.kind === 'full') throw full(mailbox, receipt.why);
+      if (receipt.kind === 'there') return;
+      this.#finished.set(name, reply);
+      if (running === undefined) return;
+      this.#parts.sweep({ stream: names.replyStream, seq: receipt.seq }, running.until);
+      this.#parts.sweep({ stream: names.claimStream, seq: running.seq }, running.until);
+    } finally {
+      // Over here whatever came of it: a claim of ours without a result is one whose outcome nobody can tell.
+      this.#running.delete(name);
+    }
+  }
+
+  /** A result is worth waiting for a server that is gone for a moment: without it nobody could tell what happened. */
+  async #keepRecord(subject: string, reply: Buffer): Promise<Receipt> {
+    const { clock, connection, isClosed } = this.#parts;
+    const untilMs = clock.nowMs() + recordMs;
+    for (;;) {
+      try {
+        return await (await connection()).keep(subject, reply);
+      } catch (error) {
+        if (isClosed() || clock.nowMs() >= untilMs) throw error;
+      }
+      await sleep(clock, recordAgainMs);
+    }
   }
 
   /** Whether this reply is in the stream as the result of its call. Asked once for each result. */

@@ -130,6 +130,17 @@ describe('one key', () => {
     await way.close();
   });
 
+  test('D-40 a result whose server is away waits for it, and is found then', async () => {
+    const [a, b] = [hostNamed('a'), hostNamed('b')];
+    await a.journal.claim(claimOf('k'));
+    await server.kill();
+    const finishing = a.journal.finish('w1', 'k', Buffer.from('{}'));
+    await server.start();
+    await finishing;
+    const again = await eventually('the other host', () => b.journal.claim(claimOf('k')).catch(() => undefined));
+    expect(again).toEqual({ kind: 'done', reply: Buffer.from('{}') });
+  });
+
   test('D-40 a call that ended without a result is lost, though its host lives', async () => {
     const [a, b] = [hostNamed('a'), hostNamed('b')];
     await a.journal.claim(claimOf('k'));
