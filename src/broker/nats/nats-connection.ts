@@ -18,7 +18,14 @@ export interface NatsMessage {
   readonly headers?: { readonly code: number; readonly description: string; get(name: string): string } | undefined;
 }
 interface NatsClient {
-  readonly info?: { readonly max_payload: number; readonly version: string; readonly jetstream?: boolean } | undefined;
+  readonly info?:
+    | {
+        readonly server_id: string;
+        readonly max_payload: number;
+        readonly version: string;
+        readonly jetstream?: boolean;
+      }
+    | undefined;
   closed(): Promise<unknown>;
   close(): Promise<void>;
   isClosed(): boolean;
@@ -67,6 +74,9 @@ export class NatsConnection {
   readonly closed: Promise<HostError | undefined>;
   readonly maxPayload: number;
   readonly version: string;
+  readonly serverId: string;
+  /** Whether the server keeps anything at all. */
+  readonly hasJetStream: boolean;
   readonly #client: NatsClient;
   readonly #clock: Clock;
   readonly #inbox: string;
@@ -85,6 +95,8 @@ export class NatsConnection {
     this.#inbox = inbox;
     this.maxPayload = client.info?.max_payload ?? 0;
     this.version = client.info?.version ?? '0.0.0';
+    this.serverId = client.info?.server_id ?? '';
+    this.hasJetStream = client.info?.jetstream === true;
     client.subscribe(`${inbox}.a.*`, { callback: (_error, message) => this.#answered(message) });
     this.closed = client.closed().then((why) => this.#ended(why));
     void this.#watch();
@@ -143,8 +155,12 @@ export class NatsConnection {
   }
 
   /** The newest message of a subject, read past the stream's own queue. */
-  async read(stream: string, subject: string): Promise<{ readonly seq: number; readonly body: Buffer } | undefined> {
-    const { headers, data } = await this.ask(`$JS.API.DIRECT.GET.${stream}.${subject}`);
+  async read(
+    stream: string,
+    subject: string,
+    withinMs?: number,
+  ): Promise<{ readonly seq: number; readonly body: Buffer } | undefined> {
+    const { headers, data } = await this.ask(`$JS.API.DIRECT.GET.${stream}.${subject}`, '', withinMs);
     if (headers?.code === 404) return undefined;
     if (headers === undefined || headers.code >= 300)
       throw new HostError('transport', `stream '${stream}' cannot be read: ${headers?.description || 'no header'}`, {

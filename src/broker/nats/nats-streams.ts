@@ -6,6 +6,7 @@
  */
 import { HostError } from '../../kernel/errors.js';
 import type { NatsConnection } from './nats-connection.js';
+import { syncsEveryWrite } from './nats-monitor.js';
 import { hostsConsumer, type MailboxNames, type Names, workerConsumer } from './nats-names.js';
 
 /** `power`: what was acknowledged outlives a loss of power. `process`: it outlives the death of the server's process. */
@@ -13,6 +14,8 @@ export type Durability = 'power' | 'process';
 
 export interface StreamPlan {
   readonly durability: Durability;
+  /** `http://host:8222`, where the server says whether it syncs every write. */
+  readonly monitorUrl: string | undefined;
   /** Copies of every stream, in a cluster. */
   readonly replicas: number;
   /** After so long without a word of its host, a request is handed out again. */
@@ -28,6 +31,7 @@ const MiB = 1024 * 1024;
 
 export const streamDefaults: StreamPlan = {
   durability: 'power',
+  monitorUrl: undefined,
   replicas: 1,
   ackWaitMs: 30_000,
   requestsMax: 10_000,
@@ -54,7 +58,7 @@ interface ApiError {
 }
 
 export async function ensureShared(connection: NatsConnection, names: Names, plan: StreamPlan): Promise<void> {
-  requireServer(connection, plan);
+  await requireServer(connection, plan);
   const { prefix } = names;
   await ensureStream(connection, names.deadStream, {
     ...common(plan),
@@ -145,9 +149,11 @@ const common = (plan: StreamPlan) => ({
   max_msg_size: messageBytesMax + headBytes,
 });
 
-/** A server does not tell clients how often it syncs its files, and up to 2.9 it cannot be told to do so at every write. */
-function requireServer({ maxPayload, version }: NatsConnection, plan: StreamPlan): void {
+/** Up to 2.9 a server cannot be told to sync at every write, and no server tells its clients whether it does. */
+async function requireServer(connection: NatsConnection, plan: StreamPlan): Promise<void> {
+  const { maxPayload, version, hasJetStream, serverId } = connection;
   const [major = 0, minor = 0] = version.split('.').map(Number);
+  if (!hasJetStream) throw unsafe('the NATS server keeps no messages', 'switch JetStream on in its configuration');
   if (major < 2 || (major === 2 && minor < 9))
     throw unsafe(`the NATS server is ${version}`, 'use 2.9 or newer, which refuses a second message of the same key');
   if (maxPayload < messageBytesMax + headBytes)
@@ -155,11 +161,12 @@ function requireServer({ maxPayload, version }: NatsConnection, plan: StreamPlan
       `the NATS server takes messages of ${maxPayload} bytes`,
       `set max_payload: ${messageBytesMax + headBytes} in its configuration`,
     );
-  if (plan.durability === 'power' && plan.replicas < 3)
-    throw unsafe(
-      `a NATS server ${version} may lose what it acknowledged when its machine loses power`,
-      "use replicas: 3 or more in a cluster, or accept it with durability: 'process'",
-    );
+  if (plan.durability !== 'power' || plan.replicas >= 3) return;
+  if (plan.monitorUrl !== undefined && (await syncsEveryWrite(plan.monitorUrl, serverId))) return;
+  throw unsafe(
+    `the NATS server ${version} may lose what it acknowledged when its machine loses power`,
+    "use replicas: 3 in a cluster, or sync_interval: always with monitorUrl, or accept it with durability: 'process'",
+  );
 }
 
 async function ensureStream(connection: NatsConnection, name: string, wanted: Config): Promise<void> {

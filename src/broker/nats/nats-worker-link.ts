@@ -14,6 +14,9 @@ import { requestHead } from './nats-delivery.js';
 import { checkId, type MailboxNames, type Names, namesOf } from './nats-names.js';
 import { messageBytesMax } from './nats-streams.js';
 
+/** Whoever gets no manifest in this time asks a host for it. */
+const manifestMs = 2_000;
+
 export interface NatsWorkerOptions {
   readonly url: string;
   readonly key?: string | undefined;
@@ -90,10 +93,11 @@ class NatsWorkerLink implements WorkerLink {
 
   async readManifest(): Promise<Buffer | undefined> {
     try {
-      return (await this.#connection.read(this.#allNames.manifestStream, this.#names.manifest))?.body;
+      const { manifestStream } = this.#allNames;
+      return (await this.#connection.read(manifestStream, this.#names.manifest, manifestMs))?.body;
     } catch (error) {
-      // No host was ever there.
-      if (isHostError(error) && error.details.reason === 'no_stream') return undefined;
+      // No host was ever there: of a stream that is not there the server says nothing.
+      if (isHostError(error) && (error.code === 'timeout' || error.details.reason === 'no_stream')) return undefined;
       throw error;
     }
   }

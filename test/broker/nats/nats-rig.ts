@@ -1,7 +1,7 @@
 /** Hosts and workers on a real nats-server, with a service that claims, counts what it runs, and answers. */
 import { type NatsHost, type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
-import type { Claimed, Delivery, HostLink, Sender, WorkerLink } from '../../../src/broker/ports.js';
+import type { Claimed, Delivery, HostHandlers, HostLink, Sender, WorkerLink } from '../../../src/broker/ports.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 
 export const never = new Cancellation();
@@ -16,6 +16,8 @@ export interface RigHost {
   readonly ran: string[];
   readonly cancelled: string[];
   readonly joined: Sender[];
+  /** The same host with a new link, after it lost the one it had. */
+  reopen(): Promise<void>;
 }
 
 export interface RigHostOptions extends Partial<NatsHostOptions> {
@@ -40,19 +42,20 @@ export async function startHost({ url, mailboxes = ['w1'], deliver, run, ...rest
     host,
     link: undefined as unknown as HostLink,
     ...{ deliveries: [], claims: [], ran: [], cancelled: [], joined: [] },
-  };
-  rig.link = await host.open(
-    {
-      deliver(delivery) {
-        rig.deliveries.push(delivery);
-        if (deliver) deliver(delivery, rig);
-        else void serve(delivery, rig, run, rest.isRepeatable ?? false);
-      },
-      cancelled: (_from, id) => rig.cancelled.push(id),
-      joined: (who) => rig.joined.push(who),
+    async reopen() {
+      rig.link = await host.open(handlers, never);
     },
-    never,
-  );
+  };
+  const handlers: HostHandlers = {
+    deliver(delivery) {
+      rig.deliveries.push(delivery);
+      if (deliver) deliver(delivery, rig);
+      else void serve(delivery, rig, run, rest.isRepeatable ?? false);
+    },
+    cancelled: (_from, id) => rig.cancelled.push(id),
+    joined: (who) => rig.joined.push(who),
+  };
+  await rig.reopen();
   return rig;
 }
 
