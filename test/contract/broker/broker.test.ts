@@ -5,7 +5,7 @@ import { eventually } from '../../eventually.js';
 import { echo, never, TestHost, TestWorker } from './ends.js';
 import { type Bench, type BenchOptions, engines } from './engines.js';
 
-for (const { name, open, deliveriesMax } of engines) {
+for (const { name, open, deliveriesMax, acksOutliveKill } of engines) {
   describe(name, () => {
     let bench: Bench | undefined;
     const up = async (options?: BenchOptions): Promise<Bench> => {
@@ -77,10 +77,11 @@ for (const { name, open, deliveriesMax } of engines) {
       await at.restart();
       await before.link.closed;
       const after = await TestHost.open(at, echo);
-      const again = await after.next(1);
-      expect(again).toMatchObject({ id: 'owed', deliveries: 2 });
+      const again = await eventually('what is owed', () => after.deliveries.find(({ id }) => id === 'owed'));
       const back = await TestWorker.open(at, 'alice');
       await back.reply('owed');
+      if (!acksOutliveKill) return;
+      expect(again.deliveries).toBe(2);
       expect(after.ids()).toEqual(['owed']);
     });
 

@@ -10,9 +10,14 @@ import { type Credential, digestOf } from '../../../src/broker/embedded/credenti
 import { localHostLink, openHostLink } from '../../../src/broker/embedded/host-link.js';
 import type { BrokerLimits } from '../../../src/broker/embedded/limits.js';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
+import { natsHost } from '../../../src/broker/nats/nats-host.js';
+import { createNatsKey } from '../../../src/broker/nats/nats-keys.js';
+import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js';
+import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import type { OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
 import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { startNatsServer } from '../../fakes/nats-server.js';
 
 /** Names of workers, each its own mailbox, and the role its credential gives it. */
 export const workers = { alice: 'researcher', bob: 'operator', carol: undefined } as const;
@@ -44,6 +49,11 @@ export interface Engine {
   readonly name: string;
   /** Given up after so many. */
   readonly deliveriesMax: number;
+  /**
+   * What was acknowledged, and how often something was handed out, is known after a kill. NATS writes that down some time
+   * after the message itself, so there an acknowledged request may come again; the journal answers it.
+   */
+  readonly acksOutliveKill: boolean;
   open(options?: BenchOptions): Promise<Bench>;
 }
 
@@ -101,7 +111,55 @@ async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions)
   };
 }
 
+/** A nats-server of its own, killed where an engine ends without warning. */
+async function openNats({ mailboxMessages }: BenchOptions): Promise<Bench> {
+  const names = Object.keys(workers) as WorkerName[];
+  const hostKey = await createNatsKey();
+  const strangerKey = await createNatsKey();
+  const keys = new Map(await Promise.all(names.map(async (name) => [name, await createNatsKey()] as const)));
+  const server = await startNatsServer({
+    config: ({ port, storeDir }) =>
+      natsServerConfig({
+        ...{ listen: `127.0.0.1:${port}`, storeDir, hosts: [hostKey.publicKey] },
+        workers: [...keys].map(([mailbox, { publicKey }]) => ({ mailbox, publicKey })),
+      }),
+  });
+  const host = natsHost({
+    ...{ url: server.url, key: hostKey.seed, clock: systemClock, instance: 'one', durability: 'process' },
+    credentials: new Map(names.map((name) => [name, { role: workers[name] }])),
+    // Short, so that what a killed server owes comes again while a test waits.
+    ackWaitMs: 2_000,
+    ...(mailboxMessages === undefined ? {} : { requestsMax: mailboxMessages }),
+  });
+  // Workers send into what a host made: one was there once.
+  await (await host.open({ deliver() {}, cancelled() {} }, new AbortController().signal)).close();
+  const openAs =
+    (mailbox: string, key: string | undefined): OpenWorkerLink =>
+    (handlers, signal) =>
+      openNatsWorkerLink({ url: server.url, key, mailbox, clock: systemClock })(handlers, signal);
+  return {
+    openHost: host.open,
+    openWorker: (name) => openAs(name, keys.get(name)?.seed),
+    openStranger: openAs('alice', strangerKey.seed),
+    stampsRoles: true,
+    depth: async () => (await host.depths()).reduce((sum, { count }) => sum + count, 0),
+    deadLetters: () => host.deadLetters(),
+    async restart() {
+      await server.kill();
+      await server.start();
+    },
+    async close() {
+      await host.close();
+      await server.stop();
+    },
+  };
+}
+
 export const engines: readonly Engine[] = [
-  { name: 'embedded', deliveriesMax: 5, open: (options = {}) => openEmbedded(false, options) },
-  { name: 'embedded, host in its process', deliveriesMax: 5, open: (options = {}) => openEmbedded(true, options) },
+  { name: 'embedded', deliveriesMax: 5, acksOutliveKill: true, open: (options = {}) => openEmbedded(false, options) },
+  {
+    ...{ name: 'embedded, host in its process', deliveriesMax: 5, acksOutliveKill: true },
+    open: (options = {}) => openEmbedded(true, options),
+  },
+  { name: 'NATS', deliveriesMax: 5, acksOutliveKill: false, open: (options = {}) => openNats(options) },
 ];

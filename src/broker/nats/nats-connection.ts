@@ -1,0 +1,397 @@
+/**
+ * One connection to a NATS server: let in by a key, published to with receipts, asked for what JetStream keeps.
+ * Not here: what is published and where (nats-names.ts), what the streams are (nats-streams.ts), coming back after a loss: the
+ * client's own reconnecting is off, because it would hide from the sides that what was under way is lost.
+ *
+ * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
+ */
+import { isIP } from 'node:net';
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+
+/** What is used of the client's own. */
+export interface NatsMessage {
+  readonly subject: string;
+  readonly reply?: string | undefined;
+  readonly data: Uint8Array;
+  readonly headers?: { readonly code: number; readonly description: string; get(name: string): string } | undefined;
+}
+interface NatsClient {
+  readonly info?:
+    | {
+        readonly server_id: string;
+        readonly max_payload: number;
+        readonly version: string;
+        readonly jetstream?: boolean;
+      }
+    | undefined;
+  closed(): Promise<unknown>;
+  close(): Promise<void>;
+  isClosed(): boolean;
+  flush(): Promise<void>;
+  publish(subject: string, payload?: Uint8Array | string, options?: { reply?: string }): void;
+  subscribe(
+    subject: string,
+    options: { callback(error: Error | null, message: NatsMessage): void },
+  ): { unsubscribe(): void };
+  status(): AsyncIterable<{ readonly type: string; readonly error?: unknown }>;
+}
+
+export interface NatsAddress {
+  /** `nats://host:port` or `tls://host:port`. */
+  readonly url: string;
+  /** A seed (`SU…`), or `user:password`. Undefined: the server lets anybody in, which is for tests. */
+  readonly key: string | undefined;
+  readonly clock: Clock;
+  /** What operators of the server see. */
+  readonly name: string;
+}
+
+/** The server's word: `seq` of what it keeps now, or why it keeps nothing. */
+export type Receipt =
+  | { readonly kind: 'kept'; readonly seq: number }
+  /** There is one under this subject already. */
+  | { readonly kind: 'there' }
+  | { readonly kind: 'full'; readonly why: string };
+
+/** A receipt that takes longer is not waited for: what it was for may be kept or not. */
+const receiptMs = 10_000;
+const connectMs = 5_000;
+const pingMs = 15_000;
+/** What may wait for a receipt at a time. */
+const waitingMax = 65_536;
+
+interface Waiter {
+  readonly untilMs: number;
+  readonly subject: string;
+  readonly resolve: (message: NatsMessage) => void;
+  readonly reject: (error: HostError) => void;
+}
+
+export class NatsConnection {
+  /** Resolves when it is over: with why, or undefined when it was closed from here. */
+  readonly closed: Promise<HostError | undefined>;
+  readonly maxPayload: number;
+  readonly version: string;
+  readonly serverId: string;
+  /** Whether the server keeps anything at all. */
+  readonly hasJetStream: boolean;
+  readonly #client: NatsClient;
+  readonly #clock: Clock;
+  readonly #inbox: string;
+  /** By the number of its reply subject; in the order they were sent, which is that of their ends. */
+  readonly #waiting = new Map<number, Waiter>();
+  #nextNumber = 1;
+  #stopTimer: Cancel | undefined;
+  #isClosing = false;
+  #lost: HostError | undefined;
+  #denial: HostError | undefined;
+  #refused: unknown;
+
+  constructor(client: NatsClient, clock: Clock, inbox: string) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#inbox = inbox;
+    this.maxPayload = client.info?.max_payload ?? 0;
+    this.version = client.info?.version ?? '0.0.0';
+    this.serverId = client.info?.server_id ?? '';
+    this.hasJetStream = client.info?.jetstream === true;
+    client.subscribe(`${inbox}.a.*`, { callback: (_error, message) => this.#answered(message) });
+    this.closed = client.closed().then((why) => this.#ended(why));
+    void this.#watch();
+  }
+
+  /** A subject below our own inbox that nobody had before. */
+  newInbox(): string {
+    return `${this.#inbox}.n${this.#nextNumber++}`;
+  }
+
+  /** Returns its end. */
+  subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
+    const callback = (error: Error | null, message: NatsMessage) =>
+      error === null ? heard(message) : this.#deaf(error);
+    const subscription = this.#client.subscribe(subject, { callback });
+    return () => subscription.unsubscribe();
+  }
+
+  /** Not kept, not answered. After the end of the connection it says nothing: nobody waits for it. */
+  tell(subject: string, body?: Uint8Array | string, reply?: string): void {
+    if (this.#lost !== undefined || this.#isClosing) return;
+    try {
+      this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
+    } catch {
+      // It closed in this very moment, or is too large to be told.
+    }
+  }
+
+  /** Keeps a message in the stream that its subject belongs to. */
+  async keep(subject: string, body: Uint8Array | string): Promise<Receipt> {
+    return receiptOf(await this.ask(subject, body), subject);
+  }
+
+  /** One request, one answer. */
+  ask(subject: string, body: Uint8Array | string = '', withinMs = receiptMs): Promise<NatsMessage> {
+    return new Promise((resolve, reject) => {
+      if (this.#lost !== undefined || this.#isClosing) return reject(this.#lost ?? gone());
+      if (this.#waiting.size >= waitingMax)
+        return reject(new HostError('overloaded', `${waitingMax} messages wait for their receipt`, unsent));
+      const number = this.#nextNumber++;
+      try {
+        this.#client.publish(subject, body, { reply: `${this.#inbox}.a.${number}` });
+      } catch (error) {
+        return reject(notSent(error, body.length, this.maxPayload));
+      }
+      this.#waiting.set(number, { untilMs: this.#clock.nowMs() + withinMs, subject, resolve, reject });
+      if (withinMs !== receiptMs) this.#clock.at(this.#clock.nowMs() + withinMs, () => this.#expire(number));
+      else this.#stopTimer ??= this.#clock.at(this.#clock.nowMs() + withinMs, () => this.#expireOld());
+    });
+  }
+
+  /** Of JetStream's interface. Throws what the server says is wrong as a HostError with its code as `actual`. */
+  async api<T>(subject: string, body?: object): Promise<T> {
+    const { data } = await this.ask(`$JS.API.${subject}`, body && JSON.stringify(body));
+    return JSON.parse(Buffer.from(data).toString()) as T;
+  }
+
+  /** The newest message of a subject, read past the stream's own queue. */
+  async read(
+    stream: string,
+    subject: string,
+    withinMs?: number,
+  ): Promise<{ readonly seq: number; readonly body: Buffer } | undefined> {
+    const { headers, data } = await this.ask(`$JS.API.DIRECT.GET.${stream}.${subject}`, '', withinMs);
+    if (headers?.code === 404) return undefined;
+    if (headers === undefined || headers.code >= 300)
+      throw new HostError('transport', `stream '${stream}' cannot be read: ${headers?.description || 'no header'}`, {
+        hint: 'look at the log of the NATS server',
+      });
+    return { seq: Number(headers.get('Nats-Sequence')), body: bufferOf(data) };
+  }
+
+  /** True for whoever removed it: there is one for each message. */
+  async remove(stream: string, seq: number): Promise<boolean> {
+    const said = await this.api<{ success?: boolean }>(`STREAM.MSG.DELETE.${stream}`, { seq, no_erase: true });
+    return said.success === true;
+  }
+
+  /** Resolves when the server has seen everything said so far. Rejects with why it did not. */
+  async flush(): Promise<void> {
+    // The client leaves a flush unanswered when it is closed meanwhile.
+    await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
+    if (this.#denial === undefined && !this.#client.isClosed()) return;
+    throw (await this.closed) ?? gone();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
+    await this.#client.close().catch(() => {});
+    await this.closed;
+  }
+
+  /** What must be heard may not be: whoever uses this must not wait for it. */
+  #deaf(cause: Error): void {
+    if (this.#isClosing || this.#denial !== undefined) return;
+    this.#denial = new HostError('denied', 'the NATS server does not let this key hear what it must', {
+      ...unsent,
+      hint: "look at the mailbox of the key in the server's configuration",
+      cause,
+    });
+    void this.#client.close().catch(() => {});
+  }
+
+  #answered(message: NatsMessage): void {
+    const number = Number(message.subject.slice(message.subject.lastIndexOf('.') + 1));
+    const waiter = this.#waiting.get(number);
+    if (waiter === undefined) return;
+    this.#waiting.delete(number);
+    if (message.headers?.code === 503 && message.data.length === 0) waiter.reject(nobodyThere(waiter.subject));
+    else waiter.resolve(message);
+  }
+
+  #expire(number: number): void {
+    const waiter = this.#waiting.get(number);
+    if (waiter === undefined) return;
+    this.#waiting.delete(number);
+    waiter.reject(noReceipt());
+  }
+
+  #expireOld(): void {
+    this.#stopTimer = undefined;
+    const nowMs = this.#clock.nowMs();
+    for (const [number, { untilMs }] of this.#waiting) {
+      if (untilMs > nowMs) {
+        this.#stopTimer = this.#clock.at(untilMs, () => this.#expireOld());
+        return;
+      }
+      this.#expire(number);
+    }
+  }
+
+  #ended(why: unknown): HostError | undefined {
+    this.#lost = this.#isClosing ? gone() : (this.#denial ?? lossOf(why, this.#refused));
+    this.#stopTimer?.();
+    for (const { reject } of this.#waiting.values()) reject(this.#lost);
+    this.#waiting.clear();
+    return this.#isClosing ? undefined : this.#lost;
+  }
+
+  /** What the server says aside: that a key is no longer good, or that a subject is not ours. */
+  async #watch(): Promise<void> {
+    for await (const { type, error } of this.#client.status()) {
+      if (type !== 'error') continue;
+      const { operation, subject } = error as { operation?: string; subject?: string };
+      if (operation === undefined) this.#refused = error;
+      else if (operation === 'publish')
+        for (const [number, waiter] of this.#waiting) {
+          if (waiter.subject !== subject) continue;
+          this.#waiting.delete(number);
+          waiter.reject(forbidden());
+        }
+    }
+  }
+}
+
+const unsent = { execution: 'not_executed' } as const;
+
+export async function connectNats(
+  { url, key, clock, name }: NatsAddress,
+  signal: CancelSignal,
+): Promise<NatsConnection> {
+  const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
+  const isSeed = key?.startsWith('SU') ?? false;
+  const colon = key?.indexOf(':') ?? -1;
+  if (key !== undefined && !isSeed && colon < 1)
+    throw new HostError('invalid_spec', 'key: must be a seed of a NATS user (SU…) or user:password', { field: 'key' });
+  if (key !== undefined && !isSeed) requirePrivacy(url);
+  if (signal.aborted) throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
+  try {
+    const client = (await connect({
+      servers: url,
+      name,
+      reconnect: false,
+      timeout: connectMs,
+      pingInterval: pingMs,
+      maxPingOut: 1,
+      noAsyncTraces: true,
+      ignoreClusterUpdates: true,
+      ...(url.startsWith('tls:') ? { tls: {} } : {}),
+      ...(isSeed ? { authenticator: nkeyAuthenticator(new TextEncoder().encode(key)) } : {}),
+      ...(key !== undefined && !isSeed ? { user: key.slice(0, colon), pass: key.slice(colon + 1) } : {}),
+    })) as NatsClient;
+    const connection = new NatsConnection(client, clock, createInbox());
+    if (!signal.aborted) return connection;
+    await connection.close();
+  } catch (error) {
+    throw unreachable(error);
+  }
+  throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
+}
+
+export async function loadNatsClient() {
+  try {
+    return await import('@nats-io/transport-node');
+  } catch (cause) {
+    throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
+      hint: 'run npm install @nats-io/transport-node@3 beside Hostler',
+      cause,
+    });
+  }
+}
+
+/** A password is sent as it is. */
+function requirePrivacy(url: string): void {
+  const { protocol, hostname } = new URL(url.includes('://') ? url : `nats://${url}`);
+  const bare = hostname.replace(/^\[|\]$/g, '');
+  if (protocol === 'tls:' || bare === 'localhost' || bare === '::1' || (isIP(bare) === 4 && bare.startsWith('127.')))
+    return;
+  throw new HostError('invalid_spec', 'key: a password would be sent in the clear', {
+    field: 'key',
+    hint: 'use a tls:// address, or the seed of a NATS user',
+  });
+}
+
+const isRefusal = (error: unknown): boolean => {
+  const said = error instanceof Error ? `${error.name} ${error.message}` : String(error);
+  return /Authorization|Authentication|Expired|Revoked/i.test(said);
+};
+
+const refusal = (cause: unknown): HostError =>
+  new HostError('unauthenticated', 'the NATS server refuses this key', {
+    ...unsent,
+    hint: "look at the key and at the users in the server's configuration",
+    cause,
+  });
+
+function unreachable(cause: unknown): HostError {
+  if (isHostError(cause)) return cause;
+  if (isRefusal(cause)) return refusal(cause);
+  return new HostError('connect_failed', 'the NATS server cannot be reached', {
+    ...unsent,
+    hint: 'look whether it runs at that address',
+    cause,
+  });
+}
+
+function lossOf(why: unknown, refused: unknown): HostError {
+  const cause = why ?? refused;
+  if (isRefusal(why) || isRefusal(refused)) return refusal(cause);
+  return new HostError('transport', 'the connection to the NATS server was lost', { execution: 'uncertain', cause });
+}
+
+const gone = (): HostError => new HostError('transport', 'the connection to the NATS server is closed', unsent);
+
+const noReceipt = (): HostError =>
+  new HostError('timeout', `the NATS server gave no receipt within ${receiptMs} ms`, {
+    execution: 'uncertain',
+    hint: 'what was sent may be kept: send it again under the same id',
+  });
+
+const nobodyThere = (subject: string): HostError =>
+  new HostError('connect_failed', `the NATS server keeps nothing under '${subject.slice(0, 200)}'`, {
+    ...unsent,
+    reason: 'no_stream',
+    hint: 'start a host that has this mailbox in its configuration, or look at the permissions of the key',
+  });
+
+const forbidden = (): HostError =>
+  new HostError('denied', 'the NATS server does not let this key send there', {
+    ...unsent,
+    hint: "look at the mailbox of the key in the server's configuration",
+  });
+
+function notSent(error: unknown, bytes: number, limit: number): HostError {
+  if (bytes > limit)
+    return new HostError('result_too_large', 'the message is larger than the NATS server takes', {
+      ...unsent,
+      limit,
+      actual: bytes,
+      hint: "raise max_payload in the server's configuration, or send less",
+    });
+  return new HostError('transport', 'the message could not be sent', { ...unsent, cause: error });
+}
+
+interface PubAck {
+  readonly seq?: number;
+  readonly error?: { readonly code: number; readonly err_code: number; readonly description: string };
+}
+
+function receiptOf({ data }: NatsMessage, subject: string): Receipt {
+  let said: PubAck;
+  try {
+    said = JSON.parse(bufferOf(data).toString('latin1')) as PubAck;
+  } catch {
+    throw new HostError('protocol_error', `what answered to '${subject.slice(0, 200)}' is no stream`, {
+      execution: 'uncertain',
+    });
+  }
+  const { error, seq } = said;
+  if (error === undefined && typeof seq === 'number') return { kind: 'kept', seq };
+  if (error?.description.includes('per subject')) return { kind: 'there' };
+  if (error?.err_code === 10077 || error?.err_code === 10047 || error?.err_code === 10023)
+    return { kind: 'full', why: error.description };
+  throw new HostError('transport', `the NATS server refused a message: ${error?.description ?? 'no reason'}`, unsent);
+}
+
+export const bufferOf = (data: Uint8Array): Buffer => Buffer.from(data.buffer, data.byteOffset, data.byteLength);

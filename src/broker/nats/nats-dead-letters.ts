@@ -1,0 +1,174 @@
+/**
+ * Requests that were handed out too often: set aside with the reasons, shown to operators, put back by them.
+ *
+ * Invariants: a request is removed from its queue after it is held here; putting one back twice runs it once, because the
+ * journal is asked each time.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { errorReply } from '../messages.js';
+import type { NatsConnection } from './nats-connection.js';
+import { type NatsDelivery, requestHead } from './nats-delivery.js';
+import type { NatsJournal } from './nats-journal.js';
+import type { Names } from './nats-names.js';
+
+/** Handed out so often, a request is set aside. */
+export const deliveriesMax = 5;
+/** One that somebody still works on is looked at again after this. */
+const laterMs = 30_000;
+/** More than one request can have. */
+const reasonsMax = 8;
+const lettersMax = 10_000;
+const revivedTtlMs = 300_000;
+
+export interface NatsDeadLetter {
+  readonly seq: number;
+  readonly mailbox: string;
+  readonly id: string;
+  readonly sentAtMs: number;
+  readonly diedAtMs: number;
+  readonly bytes: number;
+  readonly reasons: readonly string[];
+}
+
+interface Kept {
+  readonly seq: number;
+  readonly subject: string;
+  readonly data?: string;
+}
+
+export interface DeadLetterParts {
+  readonly names: Names;
+  readonly journal: NatsJournal;
+  readonly connection: () => Promise<NatsConnection>;
+  readonly now: () => Date;
+}
+
+export class NatsDeadLetters {
+  readonly #parts: DeadLetterParts;
+
+  constructor(parts: DeadLetterParts) {
+    this.#parts = parts;
+  }
+
+  /** Of one that was handed out too often, or that is no request at all. Ends it, or gives it back when that cannot be done now. */
+  async bury(delivery: NatsDelivery): Promise<void> {
+    try {
+      await this.#bury(delivery);
+    } catch {
+      // As long as it is not held here, it stays where it is.
+      delivery.giveBack(laterMs);
+    }
+  }
+
+  async #bury(delivery: NatsDelivery): Promise<void> {
+    const { names, journal, now } = this.#parts;
+    const { from, id, fault, payload } = delivery;
+    const connection = await this.#parts.connection();
+    const outcome = fault === undefined ? await journal.outcome(from.mailbox, id) : undefined;
+    if (outcome?.kind === 'running' || outcome?.kind === 'elsewhere') return delivery.giveBack(laterMs);
+    if (outcome?.kind === 'done') {
+      await delivery.reply(outcome.reply);
+      return delivery.ack();
+    }
+    const reasons = fault === undefined ? await this.#reasons(connection, delivery) : [fault];
+    const head = JSON.stringify({ sentAtMs: delivery.sentAt.getTime(), diedAtMs: now().getTime(), reasons });
+    const letter = Buffer.concat([Buffer.from(`${head}\n`), payload]);
+    const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
+    if (receipt.kind === 'full') return delivery.giveBack(laterMs);
+    if (fault === undefined) await delivery.reply(...errorReply(givenUp(outcome !== undefined)));
+    delivery.ack();
+  }
+
+  /** What hosts said when they gave it back, in order; what is missing there was a host that died or lost its connection. */
+  async #reasons(connection: NatsConnection, { from, id }: NatsDelivery): Promise<string[]> {
+    const { names } = this.#parts;
+    const said: string[] = [];
+    for await (const { data } of kept(connection, names.reasonStream, names.reason(from.mailbox, id), reasonsMax))
+      said.push(Buffer.from(data ?? '', 'base64').toString());
+    return Array.from({ length: deliveriesMax }, (_, at) => {
+      const reason = said.find((each) => each.startsWith(`${at + 1}: `))?.slice(`${at + 1}: `.length);
+      return reason ?? 'the host that had it died, or lost its connection';
+    });
+  }
+
+  async list(): Promise<NatsDeadLetter[]> {
+    const { names } = this.#parts;
+    const letters: NatsDeadLetter[] = [];
+    const connection = await this.#parts.connection();
+    for await (const each of kept(connection, names.deadStream, `${names.prefix}.dead.>`, lettersMax))
+      letters.push(readLetter(each).letter);
+    return letters;
+  }
+
+  /** Back into its queue as if new. False: it is not there (any more). What ran or still runs is not run again. */
+  async revive(seq: number, ttlMs: number = revivedTtlMs): Promise<boolean> {
+    const { names, journal } = this.#parts;
+    const connection = await this.#parts.connection();
+    const found = await one(connection, names.deadStream, { seq });
+    if (found === undefined) return false;
+    const { letter, body } = readLetter(found);
+    const { mailbox, id } = letter;
+    const box = names.of(mailbox);
+    const outcome = await journal.outcome(mailbox, id);
+    // Nobody knows whether it ran: the operator takes that upon itself.
+    if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
+    const receipt = await connection.keep(box.requests + id, Buffer.concat([Buffer.from(requestHead(ttlMs)), body]));
+    if (receipt.kind === 'full')
+      throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`);
+    await connection.remove(names.deadStream, seq);
+    return true;
+  }
+
+  async drop(seq: number): Promise<boolean> {
+    const connection = await this.#parts.connection();
+    return connection.remove(this.#parts.names.deadStream, seq);
+  }
+}
+
+async function one(connection: NatsConnection, stream: string, which: object): Promise<Kept | undefined> {
+  const { message } = await connection.api<{ message?: Kept }>(`STREAM.MSG.GET.${stream}`, which);
+  return message;
+}
+
+async function* kept(connection: NatsConnection, stream: string, subject: string, max: number): AsyncGenerator<Kept> {
+  let seq = 1;
+  for (let count = 0; count < max; count++) {
+    const found = await one(connection, stream, { seq, next_by_subj: subject });
+    if (found === undefined) return;
+    yield found;
+    seq = found.seq + 1;
+  }
+}
+
+function readLetter({ seq, subject, data }: Kept): { letter: NatsDeadLetter; body: Buffer } {
+  const bytes = Buffer.from(data ?? '', 'base64');
+  const end = bytes.indexOf(0x0a);
+  const { sentAtMs, diedAtMs, reasons } = JSON.parse(bytes.subarray(0, end).toString()) as Record<string, unknown>;
+  const [mailbox = '', id = ''] = subject.split('.').slice(-2);
+  // Past the head of the request itself, which says how long its worker would have waited.
+  const body = bytes.subarray(bytes.indexOf(0x0a, end + 1) + 1);
+  return {
+    body,
+    letter: {
+      seq,
+      mailbox: mailbox.replaceAll('~', '.'),
+      id,
+      sentAtMs: Number(sentAtMs),
+      diedAtMs: Number(diedAtMs),
+      bytes: body.length,
+      reasons: Array.isArray(reasons) ? reasons.map((each) => neutraliseLine(String(each), 500)) : [],
+    },
+  };
+}
+
+const givenUp = (mayHaveRun: boolean): HostError =>
+  new HostError(
+    mayHaveRun ? 'outcome_uncertain' : 'overloaded',
+    `the request was given up after ${deliveriesMax} deliveries`,
+    {
+      reason: 'dead_letter',
+      execution: mayHaveRun ? 'uncertain' : 'not_executed',
+      hint: 'an operator of the host sees why in its dead letters, and can put it back',
+    },
+  );

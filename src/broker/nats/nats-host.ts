@@ -1,0 +1,225 @@
+/**
+ * A host on NATS: one connection for its link and its journal, the streams of the mailboxes it serves, and the table that
+ * gives each its role. Any number of hosts may share a server: each request goes to one of them.
+ * Not here: what is done with a request (service/), which users the server lets in (nats-server-config.ts).
+ *
+ * Invariant: link and journal use the same connection while there is one; a lost one is opened anew by whoever needs it.
+ */
+import { randomBytes } from 'node:crypto';
+import { Cancellation } from '../../kernel/cancel-signal.js';
+import { type Clock, systemClock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
+import { bufferOf, connectNats, type NatsConnection } from './nats-connection.js';
+import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
+import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
+import { NatsJournal } from './nats-journal.js';
+import { namesOf } from './nats-names.js';
+import {
+  ensureMailbox,
+  ensureShared,
+  messageBytesMax,
+  readDepth,
+  type StreamPlan,
+  streamDefaults,
+} from './nats-streams.js';
+import { NatsSweeper, type Sweep } from './nats-sweeper.js';
+
+export interface NatsHostOptions extends Partial<StreamPlan> {
+  readonly url: string;
+  readonly key?: string | undefined;
+  /** The name of this host, for operators and in claims. */
+  readonly instance: string;
+  /** By mailbox. */
+  readonly credentials: ReadonlyMap<string, NatsCredential>;
+  readonly clock?: Clock;
+  readonly prefix?: string;
+  /** Requests in the service's hands at a time, over all mailboxes. */
+  readonly window?: number;
+  /** The same, of one mailbox, with what waits for its turn. */
+  readonly laneWindow?: number;
+}
+
+export interface NatsHost {
+  readonly open: OpenHostLink;
+  readonly journal: CallJournal;
+  /** Resolves when the new ones are served; those that are not in it any more are not from this moment on. */
+  replaceCredentials(credentials: ReadonlyMap<string, NatsCredential>): Promise<void>;
+  /** Requests that wait or are owed, of each mailbox. */
+  depths(): Promise<readonly { readonly mailbox: string; readonly count: number; readonly bytes: number }[]>;
+  deadLetters(): Promise<readonly NatsDeadLetter[]>;
+  /** Puts one back into its queue, as if new. False: it is not there. */
+  reviveDead(seq: number): Promise<boolean>;
+  dropDead(seq: number): Promise<boolean>;
+  /** Ends the connection, and with it link and journal. */
+  close(): Promise<void>;
+}
+
+const defaultWindow = 256;
+const defaultLaneWindow = 128;
+const mailboxesMax = 1_024;
+/** Mailboxes whose streams are made or compared at a time. */
+const ensuredAtOnce = 8;
+
+export function natsHost(options: NatsHostOptions): NatsHost {
+  const { clock = systemClock, instance } = options;
+  if (!mailboxPattern.test(instance))
+    throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
+  const names = namesOf(options.prefix);
+  const plan: StreamPlan = { ...streamDefaults, ...defined(options) };
+  const boot = randomBytes(16).toString('hex');
+  const never = new Cancellation();
+  let credentials = checked(options.credentials);
+  let connecting: Promise<NatsConnection> | undefined;
+  let link: NatsHostLink | undefined;
+  let isClosed = false;
+  /** The newest manifest of each role that has a mailbox. */
+  const manifests = new Map<string | undefined, Buffer>();
+  // Never a reason to connect: what is not removed now goes by its age.
+  const sweeper = new NatsSweeper(clock, async ({ stream, seq }) => (await connecting)?.remove(stream, seq));
+  const sweep = (what: Sweep, until: Date) => sweeper.add(what, until);
+
+  const connect = async (signal = never): Promise<NatsConnection> => {
+    const name = `hostler host ${instance}`;
+    const opened = await connectNats({ url: options.url, key: options.key, clock, name }, signal);
+    try {
+      await ensureShared(opened, names, plan);
+      await ensureAll(opened, [...credentials.keys()]);
+    } catch (error) {
+      await opened.close();
+      throw error;
+    }
+    opened.subscribe(names.host(boot), ({ reply, data }) => {
+      if (reply) opened.tell(reply, journal.stateOf(bufferOf(data).toString('latin1')));
+    });
+    return opened;
+  };
+
+  const connection = async (): Promise<NatsConnection> => {
+    if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
+    if (connecting === undefined) {
+      const opening = connect();
+      connecting = opening;
+      const over = () => {
+        if (connecting === opening) connecting = undefined;
+      };
+      opening.then((opened) => opened.closed).then(over, over);
+    }
+    return connecting;
+  };
+
+  const ensureAll = async (opened: NatsConnection, mailboxes: readonly string[]): Promise<void> => {
+    for (let at = 0; at < mailboxes.length; at += ensuredAtOnce)
+      await Promise.all(
+        mailboxes.slice(at, at + ensuredAtOnce).map((mailbox) => ensureMailbox(opened, names.of(mailbox), plan)),
+      );
+  };
+
+  const putManifest = async (opened: NatsConnection, mailbox: string, body: Buffer): Promise<void> => {
+    const receipt = await opened.keep(names.of(mailbox).manifest, body);
+    if (receipt.kind === 'full')
+      throw new HostError(
+        'insufficient_storage',
+        `the manifest of mailbox '${mailbox}' cannot be kept: ${receipt.why}`,
+      );
+  };
+
+  const keepManifest = async (role: string | undefined, body: Buffer): Promise<void> => {
+    if (body.length > messageBytesMax)
+      throw new HostError('result_too_large', `the manifest is larger than ${messageBytesMax} bytes`, {
+        limit: messageBytesMax,
+        actual: body.length,
+      });
+    manifests.set(role, body);
+    const opened = await connection();
+    const mine = [...credentials].filter(([, credential]) => credential.role === role);
+    await Promise.all(mine.map(([mailbox]) => putManifest(opened, mailbox, body)));
+  };
+
+  const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
+  const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
+
+  return {
+    journal,
+    async open(handlers, signal) {
+      await link?.close();
+      const opened = await connection();
+      if (signal.aborted)
+        throw new HostError('cancelled', 'the link is not wanted any more', { execution: 'not_executed' });
+      const { window = defaultWindow, laneWindow = defaultLaneWindow } = options;
+      const made = new NatsHostLink({
+        ...{
+          connection: opened,
+          names,
+          journal,
+          deadLetters,
+          clock,
+          handlers,
+          window,
+          laneWindow,
+          sweep,
+          keepManifest,
+        },
+        ackWaitMs: plan.ackWaitMs,
+        credentialOf: (mailbox) => credentials.get(mailbox),
+      });
+      link = made;
+      void made.closed.then(() => {
+        if (link === made) link = undefined;
+      });
+      for (const mailbox of credentials.keys()) made.serve(mailbox);
+      await opened.flush();
+      return made;
+    },
+    async replaceCredentials(replaced) {
+      const before = credentials;
+      credentials = checked(replaced);
+      for (const mailbox of before.keys()) if (!credentials.has(mailbox)) link?.leave(mailbox);
+      for (const role of manifests.keys())
+        if (![...credentials.values()].some((credential) => credential.role === role)) manifests.delete(role);
+      if (connecting === undefined) return;
+      const opened = await connecting;
+      await ensureAll(
+        opened,
+        [...credentials.keys()].filter((mailbox) => !before.has(mailbox)),
+      );
+      for (const [mailbox, { role }] of credentials) {
+        link?.serve(mailbox);
+        const body = manifests.get(role);
+        if (before.get(mailbox)?.role === role && before.has(mailbox)) continue;
+        // What another role had seen is not this one's to see.
+        if (body !== undefined) await putManifest(opened, mailbox, body);
+        else await opened.api(`STREAM.PURGE.${names.manifestStream}`, { filter: names.of(mailbox).manifest });
+      }
+    },
+    async depths() {
+      const opened = await connection();
+      return Promise.all([...credentials.keys()].map((mailbox) => readDepth(opened, names.of(mailbox))));
+    },
+    deadLetters: () => deadLetters.list(),
+    reviveDead: (seq) => deadLetters.revive(seq),
+    dropDead: (seq) => deadLetters.drop(seq),
+    async close() {
+      isClosed = true;
+      sweeper.stop();
+      await link?.close();
+      const opened = await connecting?.catch(() => undefined);
+      await opened?.close();
+    },
+  };
+}
+
+function checked(credentials: ReadonlyMap<string, NatsCredential>): ReadonlyMap<string, NatsCredential> {
+  if (credentials.size > mailboxesMax)
+    throw new HostError('invalid_spec', `credentials: more than ${mailboxesMax} mailboxes`, {
+      limit: mailboxesMax,
+      actual: credentials.size,
+    });
+  return new Map(credentials);
+}
+
+/** Those of the plan that somebody set. */
+function defined(options: Partial<StreamPlan>): Partial<StreamPlan> {
+  const keys = Object.keys(streamDefaults) as (keyof StreamPlan)[];
+  return Object.fromEntries(keys.filter((key) => options[key] !== undefined).map((key) => [key, options[key]]));
+}

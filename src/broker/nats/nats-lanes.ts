@@ -1,0 +1,197 @@
+/**
+ * How requests come out of their streams: each mailbox has a lane with a window of its own, and lanes are handed out in turn, so
+ * that a flood in one does not hold up another. What is here or handed out is kept ours while it lasts.
+ * Not here: what a request is (nats-delivery.ts), who serves it.
+ *
+ * Invariants: no more than `window` are handed out at a time; a lane holds at most `laneWindow`, asked for included; one that
+ * is closed gives back what was not handed out.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { NatsConnection, NatsMessage } from './nats-connection.js';
+import type { NatsDelivery } from './nats-delivery.js';
+import { hostsConsumer, type MailboxNames } from './nats-names.js';
+
+export interface LaneParts {
+  readonly connection: NatsConnection;
+  readonly clock: Clock;
+  readonly ackWaitMs: number;
+  /** Handed out at a time, over all lanes. */
+  readonly window: number;
+  readonly laneWindow: number;
+  readonly handOut: (delivery: NatsDelivery) => void;
+  /** A stream or consumer went away under us. */
+  readonly lost: (why: string) => void;
+}
+
+/** Bytes asked for in one go: more would come at once than anybody can hold. */
+const pullBytes = 16 * 1024 * 1024;
+const pullMs = 30_000;
+/** After it, a pull that said nothing of its end is taken for over. */
+const pullSlackMs = 2_000;
+const pullAgainMs = 1_000;
+/** What was handed out comes again after this. At once, a server that finds nobody waiting may forget that it was handed out. */
+const handOverMs = 200;
+
+interface Pull {
+  left: number;
+  readonly untilMs: number;
+}
+
+class Lane {
+  readonly queue: NatsDelivery[] = [];
+  readonly handedOut = new Set<NatsDelivery>();
+  readonly pulls = new Map<number, Pull>();
+  nextPull = 1;
+  asked = 0;
+  isWaiting = false;
+  isOpen = true;
+  end: Cancel = () => {};
+
+  constructor(
+    readonly names: MailboxNames,
+    readonly inbox: string,
+    readonly make: (message: NatsMessage, settled: (delivery: NatsDelivery) => void) => NatsDelivery,
+  ) {}
+}
+
+export class NatsLanes {
+  readonly #parts: LaneParts;
+  readonly #lanes = new Map<string, Lane>();
+  /** Lanes with something in their queue, whose turn it is first. */
+  readonly #turns: Lane[] = [];
+  #handedOut = 0;
+  #isPumping = false;
+  #stopTick: Cancel;
+
+  constructor(parts: LaneParts) {
+    this.#parts = parts;
+    this.#stopTick = this.#nextTick();
+  }
+
+  get handedOut(): number {
+    return this.#handedOut;
+  }
+
+  has(mailbox: string): boolean {
+    return this.#lanes.has(mailbox);
+  }
+
+  open(names: MailboxNames, make: Lane['make']): void {
+    const { connection } = this.#parts;
+    const lane = new Lane(names, connection.newInbox(), make);
+    this.#lanes.set(names.mailbox, lane);
+    lane.end = connection.subscribe(`${lane.inbox}.*`, (message) => this.#came(lane, message));
+    this.#pull(lane);
+  }
+
+  /** What is handed out of it may still be settled. */
+  close(mailbox: string): void {
+    const lane = this.#lanes.get(mailbox);
+    if (lane === undefined) return;
+    this.#lanes.delete(mailbox);
+    lane.isOpen = false;
+    lane.end();
+    const turn = this.#turns.indexOf(lane);
+    if (turn >= 0) this.#turns.splice(turn, 1);
+    for (const delivery of lane.queue.splice(0)) delivery.giveBack(0);
+  }
+
+  /** Gives back everything, handed out or not. */
+  closeAll(): void {
+    this.#stopTick();
+    for (const [mailbox, lane] of [...this.#lanes]) {
+      this.close(mailbox);
+      for (const delivery of [...lane.handedOut]) delivery.giveBack(handOverMs);
+    }
+  }
+
+  #came(lane: Lane, message: NatsMessage): void {
+    if (message.headers !== undefined && message.headers.code >= 400) return this.#ended(lane, message);
+    lane.asked = Math.max(0, lane.asked - 1);
+    for (const [number, pull] of lane.pulls) {
+      if (--pull.left <= 0) lane.pulls.delete(number);
+      break;
+    }
+    if (message.reply === undefined || !lane.isOpen) return;
+    lane.queue.push(lane.make(message, (delivery) => this.#settled(lane, delivery)));
+    if (lane.queue.length === 1) this.#turns.push(lane);
+    this.#pump();
+    this.#pull(lane);
+  }
+
+  #ended(lane: Lane, { subject, headers }: NatsMessage): void {
+    this.#forget(lane, Number(subject.slice(subject.lastIndexOf('.') + 1)));
+    const said = headers?.description ?? '';
+    if (/deleted|push based/i.test(said)) return this.#parts.lost(`${lane.names.requestStream}: ${said}`);
+    // Its time was over, or its bytes: go on. Anything else is a bound of the server, which does not go away at once.
+    if (headers?.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
+    if (lane.isWaiting) return;
+    lane.isWaiting = true;
+    this.#parts.clock.at(this.#parts.clock.nowMs() + pullAgainMs, () => {
+      lane.isWaiting = false;
+      this.#pull(lane);
+    });
+  }
+
+  #forget(lane: Lane, number: number): void {
+    const pull = lane.pulls.get(number);
+    if (pull === undefined) return;
+    lane.pulls.delete(number);
+    lane.asked = Math.max(0, lane.asked - pull.left);
+  }
+
+  #pull(lane: Lane): void {
+    const { laneWindow, connection, clock } = this.#parts;
+    if (!lane.isOpen || lane.isWaiting) return;
+    const free = laneWindow - lane.queue.length - lane.handedOut.size - lane.asked;
+    // In halves: a pull for each request would double the messages.
+    if (free <= 0 || (lane.asked > 0 && free < laneWindow / 2)) return;
+    const number = lane.nextPull++;
+    lane.asked += free;
+    lane.pulls.set(number, { left: free, untilMs: clock.nowMs() + pullMs + pullSlackMs });
+    connection.tell(
+      `$JS.API.CONSUMER.MSG.NEXT.${lane.names.requestStream}.${hostsConsumer}`,
+      `{"batch":${free},"expires":${pullMs * 1_000_000},"max_bytes":${pullBytes}}`,
+      `${lane.inbox}.${number}`,
+    );
+  }
+
+  #pump(): void {
+    // Whoever settles within `handOut` comes back here: the loop below goes on with what that made free.
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    const { window, handOut } = this.#parts;
+    while (this.#handedOut < window) {
+      const lane = this.#turns.shift();
+      if (lane === undefined) break;
+      const delivery = lane.queue.shift();
+      if (lane.queue.length > 0) this.#turns.push(lane);
+      if (delivery === undefined) continue;
+      lane.handedOut.add(delivery);
+      this.#handedOut++;
+      handOut(delivery);
+    }
+    this.#isPumping = false;
+  }
+
+  #settled(lane: Lane, delivery: NatsDelivery): void {
+    if (!lane.handedOut.delete(delivery)) return;
+    this.#handedOut--;
+    this.#pump();
+    this.#pull(lane);
+  }
+
+  #nextTick(): Cancel {
+    const { clock, ackWaitMs } = this.#parts;
+    return clock.at(clock.nowMs() + ackWaitMs / 3, () => {
+      this.#stopTick = this.#nextTick();
+      const nowMs = clock.nowMs();
+      for (const lane of this.#lanes.values()) {
+        for (const delivery of lane.queue) delivery.extend();
+        for (const delivery of lane.handedOut) delivery.extend();
+        for (const [number, { untilMs }] of lane.pulls) if (untilMs < nowMs) this.#forget(lane, number);
+        this.#pull(lane);
+      }
+    });
+  }
+}

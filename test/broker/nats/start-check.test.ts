@@ -1,0 +1,114 @@
+/** What a host looks at before it trusts a NATS server. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { connect } from '@nats-io/transport-node';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
+import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
+import { never } from './nats-rig.js';
+
+let server: NatsServerFake;
+beforeAll(async () => {
+  server = await startNatsServer();
+});
+afterAll(() => server.stop());
+
+const opening = async (options: Partial<NatsHostOptions>) => {
+  const host = natsHost({
+    ...{ url: server.url, instance: 'h1', credentials: new Map([['w1', { role: undefined }]]) },
+    ...options,
+  });
+  try {
+    await host.open({ deliver() {}, cancelled() {} }, never);
+  } finally {
+    await host.close();
+  }
+};
+
+const makeStream = async (config: Record<string, unknown>) => {
+  const client = await connect({ servers: server.url });
+  await client.request(`$JS.API.STREAM.CREATE.${config.name}`, JSON.stringify(config));
+  await client.close();
+};
+
+test('B13 a server that may lose what it acknowledged is refused, unless that is accepted in words', async () => {
+  await expect(opening({})).rejects.toMatchObject({
+    code: 'invalid_spec',
+    message: expect.stringContaining('loses power'),
+    hint: expect.stringContaining("durability: 'process'"),
+  });
+  await opening({ durability: 'process' });
+});
+
+test('B13 a server that says on its monitoring port that it syncs every write is taken, and no other', async () => {
+  const client = await connect({ servers: server.url });
+  const serverId = client.info?.server_id;
+  await client.close();
+  let varz: unknown = { server_id: serverId, jetstream: { config: { sync_always: true } } };
+  const monitor = createServer((_request, response) => response.end(JSON.stringify(varz)));
+  monitor.listen(0, '127.0.0.1');
+  await once(monitor, 'listening');
+  const monitorUrl = `http://127.0.0.1:${(monitor.address() as { port: number }).port}`;
+  await opening({ monitorUrl });
+  varz = { server_id: serverId, jetstream: { config: { sync_interval: 120_000_000_000 } } };
+  await expect(opening({ monitorUrl })).rejects.toMatchObject({ code: 'invalid_spec' });
+  varz = { server_id: 'another', jetstream: { config: { sync_always: true } } };
+  await expect(opening({ monitorUrl })).rejects.toMatchObject({ details: { field: 'monitorUrl' } });
+  monitor.close();
+  monitor.closeAllConnections();
+});
+
+test('B13 a stream that keeps messages in memory is refused, whatever is accepted', async () => {
+  await makeStream({ name: 'MEM_CLAIMS_w1', subjects: ['mem.claim.w1.*'], storage: 'memory', max_msgs_per_subject: 1 });
+  await expect(opening({ prefix: 'mem', durability: 'process' })).rejects.toMatchObject({
+    code: 'invalid_spec',
+    message: expect.stringMatching(/stream 'MEM_CLAIMS_w1' has storage "memory" instead of "file"/),
+  });
+});
+
+test('B13 a stream with other settings is refused, with the difference', async () => {
+  await makeStream({
+    ...{ name: 'OLD_CLAIMS_w1', subjects: ['old.claim.w1.*'], storage: 'file', num_replicas: 1, retention: 'limits' },
+    ...{ max_msg_size: 4_259_840, max_msgs_per_subject: 1, discard: 'old', allow_direct: true },
+  });
+  await expect(opening({ prefix: 'old', durability: 'process' })).rejects.toMatchObject({
+    code: 'invalid_spec',
+    message: 'stream \'OLD_CLAIMS_w1\' has discard "old" instead of "new"',
+    details: { field: 'discard' },
+  });
+});
+
+test('B13 the second host finds what the first made, and both agree', async () => {
+  await Promise.all([1, 2, 3].map(() => opening({ prefix: 'both', durability: 'process' })));
+});
+
+test('a server whose messages are too small is refused with the setting that helps', async () => {
+  await using small = await startNatsServer({
+    config: ({ port, storeDir }) => `listen: "127.0.0.1:${port}"\njetstream { store_dir: "${storeDir}" }\n`,
+  });
+  await expect(opening({ url: small.url, durability: 'process' })).rejects.toMatchObject({
+    code: 'invalid_spec',
+    hint: expect.stringContaining('max_payload'),
+  });
+});
+
+test('a server that is not there, or keeps nothing, is said so', async () => {
+  await expect(opening({ url: 'nats://127.0.0.1:1', durability: 'process' })).rejects.toMatchObject({
+    code: 'connect_failed',
+    details: { execution: 'not_executed' },
+  });
+  await using plain = await startNatsServer({
+    config: ({ port }) => `listen: "127.0.0.1:${port}"\nmax_payload: 8000000\n`,
+  });
+  await expect(opening({ url: plain.url, durability: 'process' })).rejects.toMatchObject({
+    code: 'invalid_spec',
+    hint: expect.stringContaining('JetStream'),
+  });
+});
+
+test('a password does not go to another machine in the clear', async () => {
+  await expect(opening({ url: 'nats://broker.example:4222', key: 'a:b' })).rejects.toMatchObject({
+    code: 'invalid_spec',
+    details: { field: 'key' },
+  });
+});
