@@ -76,7 +76,7 @@ export class NatsHostLink implements HostLink {
   /** Its streams are there. Again with another role: what comes from now on has it. */
   serve(mailbox: string): void {
     const { names, connection, journal, clock, sweep } = this.#parts;
-    if (!this.#isOpen || this.#lanes.has(mailbox)) return;
+    if (!this.#isOpen || this.#lanes.has(mailbox) || this.#sender(mailbox) === undefined) return;
     const box = names.of(mailbox);
     const common = { connection, journal, allNames: names, names: box, now: () => clock.date(), sweep };
     this.#lanes.open(box, (message, settled) => {
