@@ -68,7 +68,10 @@ describe('wss', () => {
       broker: { url, keyFile: host.write('host.key', keys.host) },
     });
     const blind = host.up();
-    await eventually('what it says', () => /broker: not connected: the certificate .* is not trusted/.exec(blind.stderr)?.[0]);
+    await eventually(
+      'what it says',
+      () => /broker: not connected: the certificate .* is not trusted/.exec(blind.stderr)?.[0],
+    );
     blind.child.kill('SIGTERM');
     await blind.closed;
     const args = ['up', '--config', host.config, '--data-dir', host.dataDir, '--json', '--port=0'];
