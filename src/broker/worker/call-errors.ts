@@ -9,6 +9,9 @@ interface Named {
   readonly tool: string;
 }
 
+/** Of several servers that have the same tool. */
+const serversShown = 10;
+
 const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
 const factsOf = ({ server, tool }: Named) => ({ ...(server === undefined ? {} : { server }), tool });
 const nameOf = ({ server, tool }: Named): string =>
@@ -69,19 +72,21 @@ export const keyConflict = (call: Named): HostError =>
     hint: 'give each call an idempotency key of its own',
   });
 
-export const unknownTool = (call: Named): HostError =>
-  new HostError('tool_not_found', `there is no ${nameOf(call)} for this worker`, {
+export function unknownTool(call: Named): HostError {
+  const where = call.server === undefined ? '' : ` of server '${shown(call.server)}'`;
+  return new HostError('tool_not_found', `there is no tool '${shown(call.tool)}'${where} for this worker`, {
     ...factsOf(call),
     execution: 'not_executed',
     hint: 'list the tools to see which there are',
   });
+}
 
 export const whichServer = (call: Named, servers: readonly string[]): HostError =>
-  new HostError('invalid_request', `${nameOf(call)} is a tool of several servers`, {
+  new HostError('invalid_request', `several servers have a tool '${shown(call.tool)}'`, {
     ...factsOf(call),
     field: 'server',
     execution: 'not_executed',
-    hint: `name one of ${servers.slice(0, 10).map(shown).join(', ')}`,
+    hint: `name one of ${servers.slice(0, serversShown).map(shown).join(', ')}`,
   });
 
 export const notAResult = (): HostError =>
