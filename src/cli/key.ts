@@ -6,10 +6,11 @@
  * Invariants: a key is shown once, when it is made, and stored nowhere but where it was asked for; the configuration holds its
  * hash, or of a pair its public half.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
+import { newKey } from '../config/key-text.js';
 import { type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
 import { hostMailbox } from '../config/mailbox-name.js';
 import { systemClock } from '../kernel/clock.js';
@@ -20,8 +21,6 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './print.js';
 import { textTable } from './text-table.js';
 import { findConfig } from './up-options.js';
-
-const keyBytes = 32;
 
 export async function key(words: Words): Promise<number> {
   const [what, name] = words.positionals;
@@ -118,8 +117,8 @@ async function nats(words: Words, file: string): Promise<number> {
 }
 
 function secret() {
-  const made = `hk_${randomBytes(keyBytes).toString('base64url')}`;
-  return { key: made, entry: { hash: `sha256:${createHash('sha256').update(made).digest('hex')}` } };
+  const made = newKey();
+  return { key: made, entry: { hash: `sha256:${hash('sha256', made)}` } };
 }
 
 async function pair() {

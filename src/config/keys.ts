@@ -47,6 +47,7 @@ const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
 /** In hex, or in base64url: of 32 bytes the last of 43 characters has two bits to spare. */
 const writtenHash = /^sha256:(?:[0-9A-Fa-f]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?)$/;
 const hexChars = 64;
+const digestChars = 43;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
@@ -115,7 +116,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (Number.isNaN(expiresAtMs))
     return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
   const mail = mailbox === undefined ? undefined : mailOf(mailbox, destinations, nkey);
-  return Object.freeze({ digest: hash === undefined ? undefined : digestOf(hash), role, expiresAtMs, mail });
+  return Object.freeze({ digest: hash === undefined ? undefined : digestIn(hash), role, expiresAtMs, mail });
 }
 
 /** A worker sends to the host, and the host to whoever asked. */
@@ -125,9 +126,10 @@ const mailOf = (
   nkey: string | undefined,
 ): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
 
-function digestOf(hash: string): string {
+/** As digestOf of key-text.ts has it. */
+function digestIn(hash: string): string {
   const text = hash.slice('sha256:'.length);
-  return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, 43);
+  return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, digestChars);
 }
 
 /** A day alone is its first instant in UTC; a time without a zone would mean another instant on each machine. */

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { type Credential, Credentials, digestOf } from './credentials.js';
+import { digestOf } from '../../config/key-text.js';
+import { type Credential, Credentials } from './credentials.js';
 
 const credential = (name: string, over: Partial<Credential> = {}): Credential => ({
   ...{ name, digest: digestOf(`${name}-key`), mailbox: name, role: 'r', kind: 'worker', sendsTo: ['host'] },

@@ -6,7 +6,7 @@
  * presents it can compute, and nothing of a key.
  * Invariants: a key is hashed where it comes in and kept nowhere; every reason to refuse one looks the same from outside.
  */
-import { hash } from 'node:crypto';
+import { digestOf } from '../../config/key-text.js';
 import { HostError } from '../../kernel/errors.js';
 import { mailboxPattern } from '../ports.js';
 import { keyCharsMax } from './limits.js';
@@ -31,8 +31,6 @@ export interface Claim {
   readonly mailbox: string | undefined;
   readonly role: string | undefined;
 }
-
-export const digestOf = (key: string): string => hash('sha256', key, 'base64url');
 
 export class Credentials {
   readonly #byDigest = new Map<string, Credential>();

@@ -9,7 +9,7 @@
  * Invariants: a key never leaves here, in no error and no log; the same key is the same Principal object until what is said of
  * it changes; the local key is the embedder itself.
  */
-import { hash } from 'node:crypto';
+import { digestOf } from '../../config/key-text.js';
 import { isClientKey, type Keys } from '../../config/keys.js';
 import { embedder } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -108,5 +108,3 @@ export class Keyring {
     this.#byDigest = holders;
   }
 }
-
-const digestOf = (key: string): string => hash('sha256', key, 'base64url');

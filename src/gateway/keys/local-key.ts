@@ -6,7 +6,6 @@
  * Invariants: however many first starts there are at once, one key is made and all of them have it; a file that somebody else
  * could have read, or that leads elsewhere, is refused and not repaired, since its key may be known already.
  */
-import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -21,13 +20,12 @@ import {
   writeSync,
 } from 'node:fs';
 import path from 'node:path';
+import { newKey } from '../../config/key-text.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 const fileName = 'key';
-const prefix = 'hk_';
-const keyBytes = 32;
 const fileBytesMax = 1_024;
 /** As a header can carry it, and no shorter than 32 characters: somebody may have put a key of their own there. */
 const usableKey = /^[A-Za-z0-9._~+/-]{32,512}=*$/;
@@ -49,7 +47,7 @@ export function readOrMakeLocalKey(dataDir: string): LocalKey {
   requireTrusted(dataDir);
   const found = read(file);
   if (found !== undefined) return { key: found, isNew: false };
-  const key = `${prefix}${randomBytes(keyBytes).toString('base64url')}`;
+  const key = newKey();
   if (make(file, key)) return { key, isNew: true };
   const others = read(file);
   if (others === undefined) throw unusable(file, 'cannot be made', 'start Hostler again');

@@ -1,9 +1,10 @@
 /** A broker without sockets and disks, on a clock that moves when told, and clients that write their frames by hand. */
 import { BrokerCore } from '../../../src/broker/embedded/broker-core.js';
-import { type Credential, digestOf } from '../../../src/broker/embedded/credentials.js';
+import type { Credential } from '../../../src/broker/embedded/credentials.js';
 import type { BrokerEvent } from '../../../src/broker/embedded/events.js';
 import type { BrokerLimits } from '../../../src/broker/embedded/limits.js';
 import type { CloseReason, Wire, WireReader } from '../../../src/broker/embedded/wire.js';
+import { digestOf } from '../../../src/config/key-text.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 

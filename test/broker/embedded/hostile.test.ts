@@ -1,6 +1,6 @@
 /** Ten thousand frames that nobody should send, over real sockets, while others are served. */
 import { expect, test } from 'vitest';
-import { digestOf } from '../../../src/broker/embedded/credentials.js';
+import { digestOf } from '../../../src/config/key-text.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { eventually } from '../../eventually.js';
 import { keyOf } from './core-bench.js';

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { type Broker, openBroker } from '../../../src/broker/embedded/broker.js';
-import { type Credential, digestOf } from '../../../src/broker/embedded/credentials.js';
+import type { Credential } from '../../../src/broker/embedded/credentials.js';
 import { localHostLink, openHostLink } from '../../../src/broker/embedded/host-link.js';
 import type { BrokerLimits } from '../../../src/broker/embedded/limits.js';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
@@ -16,6 +16,7 @@ import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import type { OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
 import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
+import { digestOf } from '../../../src/config/key-text.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
 
