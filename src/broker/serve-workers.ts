@@ -6,7 +6,6 @@
  *
  * Invariants: what was begun is ended in the reverse order, also when a later step fails; the store closes last.
  */
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import type { Keys } from '../config/keys.js';
@@ -14,6 +13,7 @@ import { type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { credentialsOf, natsCredentialsOf } from './broker-keys.js';
 import type { BrokerEvent, BrokerStatus } from './embedded/events.js';
+import { readKeyFile } from './key-file.js';
 import type { CallJournal, OpenHostLink } from './ports.js';
 import { BrokerService } from './service/broker-service.js';
 import type { ServedHost } from './service/served-host.js';
@@ -190,27 +190,12 @@ export const limitsOf = ({ limits }: BrokerSettings) => ({
 
 export const listenOf = ({ listen: { tls, ...listen } }: BrokerSettings) => ({ ...listen, ...(tls ? { tls } : {}) });
 
-const keyCharsMax = 1_024;
-
 function keyOf({ keyFile }: BrokerSettings): string {
-  if (keyFile === undefined)
-    throw unusable('is missing', 'make one with hostler key add NAME --host, and name its file');
-  let text: string;
-  try {
-    text = readFileSync(keyFile, 'utf8').trim();
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw unusable(`cannot be read (${code ?? 'unreadable'})`, 'see that Hostler may read it', cause);
-  }
-  if (text === '' || text.length > keyCharsMax) throw unusable('holds no key', 'put the key into it, and nothing else');
-  return text;
-}
-
-const unusable = (what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `broker.keyFile: ${what}`, {
+  if (keyFile !== undefined) return readKeyFile(keyFile, 'broker.keyFile');
+  throw new HostError('invalid_spec', 'broker.keyFile: is missing', {
     field: 'broker.keyFile',
     reason: 'key_file',
     execution: 'not_executed',
-    hint,
-    cause,
+    hint: 'make one with hostler key add NAME --host, and name its file',
   });
+}

@@ -2,7 +2,7 @@
  * The words of `hostler worker`, checked.
  * Invariant: the key is never a word of the command line, where others of this machine can read it.
  */
-import { readKeyFile } from '../broker/worker/key-file.js';
+import { readKeyFile } from '../broker/key-file.js';
 import { parseDuration } from '../config/duration.js';
 import { HostError } from '../kernel/errors.js';
 import type { Words } from './command.js';
@@ -28,7 +28,7 @@ export function workerOptions(words: Words, env: NodeJS.ProcessEnv): WorkerOptio
 }
 
 function keyOf(file: string | undefined, key: string | undefined): string {
-  if (file !== undefined) return readKeyFile(file);
+  if (file !== undefined) return readKeyFile(file, '--key-file');
   if (key) return key;
   throw usage('--key-file', 'is missing', 'give the file that holds the key of this worker, or set HOSTLER_KEY_FILE');
 }

@@ -2,8 +2,8 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { readKeyFile } from '../key-file.js';
 import { engineOf } from './engine-of.js';
-import { readKeyFile } from './key-file.js';
 import { RemoteTools, type RemoteToolsOptions } from './remote-tools.js';
 
 interface Patience {
@@ -39,7 +39,7 @@ export async function connectWorker(options: ConnectWorkerOptions): Promise<Remo
 
 /** Over the engine that the address stands for. */
 export async function connect({ broker, key, keyFile, ...rest }: ConnectOptions): Promise<RemoteTools> {
-  const known = keyFile === undefined ? key : readKeyFile(keyFile);
+  const known = keyFile === undefined ? key : readKeyFile(keyFile, 'keyFile');
   if (known === undefined) throw noKey();
   const { clock = systemClock } = rest;
   return connectWorker({ ...rest, open: await engineOf({ broker, key: known, clock }) });

@@ -1,0 +1,38 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { readKeyFile } from './key-file.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-key-file-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const fileWith = (text: string): string => {
+  const file = path.join(folder, `key-${text.length}`);
+  writeFileSync(file, text);
+  return file;
+};
+
+test('the key is what stands in the file, without blanks around it', () => {
+  expect(readKeyFile(fileWith(' hk_secret\n'), 'keyFile')).toBe('hk_secret');
+});
+
+test.each([
+  ['one that is not there', path.join(folder, 'nowhere'), 'cannot be read (ENOENT)', 'see that it is there'],
+  ['an empty one', fileWith(' \n'), 'is empty', 'write the key into it'],
+  ['one with more than a key', fileWith('hk_one hk_two'), 'holds more than one word', 'write the key into it'],
+  ['a large one', fileWith('hk_'.repeat(2_000)), 'is larger than 4096 bytes', 'write the key into it'],
+])('%s is told with the field that named it, and nothing of a key', (_what, file, what, next) => {
+  let error: unknown;
+  try {
+    readKeyFile(file, 'broker.keyFile');
+  } catch (caught) {
+    error = caught;
+  }
+  expect(error).toMatchObject({
+    code: 'invalid_spec',
+    message: `the key file ${file} ${what}`,
+    hint: expect.stringContaining(next),
+    details: { field: 'broker.keyFile', reason: 'key_file', execution: 'not_executed' },
+  });
+  expect(JSON.stringify(error)).not.toContain('hk_');
+});
