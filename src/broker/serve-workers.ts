@@ -2,17 +2,19 @@
  * A Host → workers on other machines: joins an engine, its store and the service into one thing that can be closed. The composition
  * root of this folder.
  * Three shapes, by where the broker is: in this process, listening for workers; in another, reached over a WebSocket; or NATS.
- * Not here: what each part does, and whose configuration it is (config/broker-settings.ts, config/keys.ts).
+ * Not here: what each part does; the configuration (config/broker-settings.ts, config/keys.ts) in the words of the engines
+ * (engine-settings.ts, broker-keys.ts).
  *
  * Invariants: what was begun is ended in the reverse order, also when a later step fails; the store closes last.
  */
-import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import type { Keys } from '../config/keys.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { credentialsOf, natsCredentialsOf } from './broker-keys.js';
+import type { DeadLetters } from './dead-letters.js';
 import type { BrokerEvent, BrokerStatus } from './embedded/events.js';
+import { limitsOf, listenOf, storeFolder, withFilesBelow } from './engine-settings.js';
 import { readKeyFile } from './key-file.js';
 import type { CallJournal, OpenHostLink } from './ports.js';
 import { BrokerService } from './service/broker-service.js';
@@ -44,13 +46,6 @@ export interface ServedWorkers {
   close(): Promise<void>;
 }
 
-export interface DeadLetters {
-  list(): Promise<readonly { readonly seq: number; readonly id: string; readonly reasons: readonly string[] }[]>;
-  /** Puts it back into its mailbox, once. */
-  revive(seq: number): Promise<boolean>;
-  drop(seq: number): Promise<boolean>;
-}
-
 interface Engine {
   readonly url: string | undefined;
   readonly open: OpenHostLink;
@@ -68,7 +63,7 @@ export type ServeWorkers = typeof serveWorkers;
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
   const { host, clock = systemClock, onEvent = () => {}, isRolelessAllowed, folder = '.' } = options;
   const settings = withFilesBelow(folder, options.settings);
-  const engine = await engineOf({ ...options, settings, clock, onEvent });
+  const engine = await openEngine({ ...options, settings, clock, onEvent });
   const { calls, callsOfOne } = settings.limits;
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
@@ -89,22 +84,18 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   };
 }
 
-function engineOf(options: EngineOptions): Promise<Engine> {
+function openEngine(options: EngineOptions): Promise<Engine> {
   const { url } = options.settings;
-  if (url === undefined) return embedded(options);
-  return url.startsWith('ws') ? remote(url, options) : nats(url, options);
+  if (url === undefined) return openEmbedded(options);
+  return url.startsWith('ws') ? openRemote(url, options) : openNats(url, options);
 }
 
-const storeFolder = (dataDir: string) => path.join(dataDir, 'broker');
-
-async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
-  const [{ openBrokerStore }, { openBroker }, { localHostLink }] = await Promise.all([
-    import('./store/broker-store.js'),
+async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
+  const [{ openBroker }, { localHostLink }] = await Promise.all([
     import('./embedded/broker.js'),
     import('./embedded/host-link.js'),
   ]);
-  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
-  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
+  const store = await openStore({ dataDir, clock, onEvent });
   try {
     const broker = await openBroker({
       ...{ store: store.mail, clock, onEvent },
@@ -118,11 +109,7 @@ async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptio
       journal: store.journal,
       rekey: (now) => broker.rekey(credentialsOf(now)),
       status: () => broker.status(),
-      deadLetters: {
-        list: () => broker.deadLetters(),
-        revive: (seq) => broker.revive(seq),
-        drop: (seq) => broker.dropDead(seq),
-      },
+      deadLetters: broker.deadLetters,
       async close() {
         await broker.close();
         await store.close();
@@ -135,14 +122,10 @@ async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptio
 }
 
 /** The journal is this host's own, wherever the messages are. */
-async function remote(url: string, { settings, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
+async function openRemote(url: string, { settings, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
   const key = keyOf(settings);
-  const [{ openBrokerStore }, { openHostLink }] = await Promise.all([
-    import('./store/broker-store.js'),
-    import('./embedded/host-link.js'),
-  ]);
-  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
-  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
+  const { openHostLink } = await import('./embedded/host-link.js');
+  const store = await openStore({ dataDir, clock, onEvent });
   return {
     ...{ url: undefined, deadLetters: undefined, journal: store.journal, rekey: () => {}, status: () => undefined },
     open: openHostLink({ url, key, clock }),
@@ -150,7 +133,7 @@ async function remote(url: string, { settings, dataDir, clock, onEvent }: Engine
   };
 }
 
-async function nats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
+async function openNats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
   const { durability, replicas, keyFile } = settings;
   const host = natsHost({
@@ -171,24 +154,13 @@ async function nats(url: string, { settings, keys, clock }: EngineOptions): Prom
   };
 }
 
-/** Wherever Hostler was started. */
-export function withFilesBelow(folder: string, settings: BrokerSettings): BrokerSettings {
-  const { keyFile, listen } = settings;
-  const below = (file: string) => path.resolve(folder, file);
-  const tls = listen.tls && { cert: below(listen.tls.cert), key: below(listen.tls.key) };
-  return { ...settings, keyFile: keyFile && below(keyFile), listen: { ...listen, tls } };
+async function openStore({ dataDir, clock, onEvent }: Pick<EngineOptions, 'dataDir' | 'clock' | 'onEvent'>) {
+  const { openBrokerStore } = await import('./store/broker-store.js');
+  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
+  return openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
 }
 
 const instanceName = (): string => `host-${process.pid}`;
-
-export const limitsOf = ({ limits }: BrokerSettings) => ({
-  connections: limits.connections,
-  mailboxMessages: limits.mailboxMessages,
-  mailboxBytes: limits.mailboxBytes,
-  rate: { perSecond: limits.messagesPerSecond, burst: limits.burst },
-});
-
-export const listenOf = ({ listen: { tls, ...listen } }: BrokerSettings) => ({ ...listen, ...(tls ? { tls } : {}) });
 
 function keyOf({ keyFile }: BrokerSettings): string {
   if (keyFile !== undefined) return readKeyFile(keyFile, 'broker.keyFile');

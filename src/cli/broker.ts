@@ -10,7 +10,7 @@ import './plain-zod.js';
 import path from 'node:path';
 import { credentialsOf } from '../broker/broker-keys.js';
 import { openBroker } from '../broker/embedded/broker.js';
-import { limitsOf, listenOf, withFilesBelow } from '../broker/serve-workers.js';
+import { limitsOf, listenOf, storeFolder, withFilesBelow } from '../broker/engine-settings.js';
 import { openBrokerStore } from '../broker/store/broker-store.js';
 import { brokerEntry } from '../config/broker-settings.js';
 import { readConfigFile } from '../config/config-file.js';
@@ -56,7 +56,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
   // First of all: whoever has the socket has the directory.
   const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
   ends.push(() => control.close());
-  const store = await openBrokerStore({ folder: path.join(dataDir, 'broker'), clock: systemClock, onProblem: problem });
+  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock: systemClock, onProblem: problem });
   ends.push(() => store.close());
   const listen = listenOf(settings.broker);
   const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };
@@ -72,11 +72,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
     },
   });
   ends.push(() => opened.close());
-  operations = letterOperations(() => ({
-    list: () => opened.deadLetters(),
-    revive: (seq) => opened.revive(seq),
-    drop: (seq) => opened.dropDead(seq),
-  }));
+  operations = letterOperations(() => opened.deadLetters);
   ends.push(
     watchConfig({
       file,

@@ -2,7 +2,7 @@
  * The embedded broker: its core and, where workers come from other processes, its port.
  * Not here: the disk (store/), which whoever opens it also closes, after the broker.
  */
-import type { DeadLetter } from '../store-port.js';
+import type { DeadLetters } from '../dead-letters.js';
 import { BrokerCore, type BrokerCoreOptions } from './broker-core.js';
 import type { Credential } from './credentials.js';
 import type { BrokerStatus } from './events.js';
@@ -20,9 +20,7 @@ export interface Broker {
   readonly url: string | undefined;
   rekey(credentials: readonly Credential[]): void;
   status(): BrokerStatus;
-  deadLetters(): Promise<readonly DeadLetter[]>;
-  revive(seq: number): Promise<boolean>;
-  dropDead(seq: number): Promise<boolean>;
+  readonly deadLetters: DeadLetters;
   close(): Promise<void>;
 }
 
@@ -45,9 +43,11 @@ export async function openBroker({ listen, ...options }: BrokerOptions): Promise
     url: server?.url,
     rekey: (credentials) => core.rekey(credentials),
     status: () => core.status(),
-    deadLetters: () => core.deadLetters(),
-    revive: (seq) => core.revive(seq),
-    dropDead: (seq) => core.dropDead(seq),
+    deadLetters: {
+      list: () => core.deadLetters(),
+      revive: (seq) => core.revive(seq),
+      drop: (seq) => core.dropDead(seq),
+    },
     async close() {
       await core.close();
       await server?.close();

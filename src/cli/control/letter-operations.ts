@@ -1,6 +1,6 @@
 /** Messages that could not be delivered, as an operator asks about them through the control socket. */
 import { z } from 'zod';
-import type { DeadLetters } from '../../broker/serve-workers.js';
+import type { DeadLetters } from '../../broker/dead-letters.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Operations } from './control-server.js';
 

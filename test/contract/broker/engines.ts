@@ -99,7 +99,7 @@ async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions)
     openStranger: (handlers, signal) => openWorkerLink(settings('nobody'))(handlers, signal),
     stampsRoles: true,
     depth: async () => broker.status().mailboxes.find(({ mailbox }) => mailbox === 'host')?.count ?? 0,
-    deadLetters: () => broker.deadLetters(),
+    deadLetters: () => broker.deadLetters.list(),
     async restart() {
       const { port } = new URL(url());
       await stop();
