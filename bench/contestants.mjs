@@ -2,7 +2,6 @@
  * The clients that the benchmarks of wire and host compare. Each opens a connection to the same echo server and offers `call()`.
  * Not here: counting and timing (one-run.mjs), the comparison (wire.bench.mjs, host.bench.mjs).
  */
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -14,6 +13,7 @@ import { StdioClientTransport as Stdio1 } from '@modelcontextprotocol/sdk/client
 import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Pool } from 'undici';
 import { Connector, createHost, parseServerSpec } from '../dist/index.js';
+import { lineClient } from './line-client.mjs';
 
 const text = 'x'.repeat(60);
 const args = { text };
@@ -21,32 +21,13 @@ const args = { text };
 const argsText = JSON.stringify(args);
 const identity = { name: 'bench', version: '1.0.0' };
 
-/** The limit: one line out, one line in, JSON both ways, nothing else. */
+/** The limit. */
 async function rawStdio({ command, args: argv }) {
-  const child = spawn(command, argv, { stdio: ['pipe', 'pipe', 'inherit'] });
-  const waiting = new Map();
-  let lastId = 0;
-  let rest = '';
-  child.stdout.setEncoding('utf8');
-  child.stdout.on('data', (chunk) => {
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop();
-    for (const line of lines) {
-      const { id, result } = JSON.parse(line);
-      const resolve = waiting.get(id);
-      waiting.delete(id);
-      resolve(result);
-    }
-  });
+  const { send, close } = lineClient(command, argv);
+  const message = { jsonrpc: '2.0', method: 'tools/call', params: { name: 'echo', arguments: args } };
   return {
-    call: () =>
-      new Promise((resolve) => {
-        const id = ++lastId;
-        waiting.set(id, resolve);
-        const message = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'echo', arguments: args } };
-        child.stdin.write(`${JSON.stringify(message)}\n`);
-      }),
-    close: async () => child.kill(),
+    call: () => new Promise((resolve) => send(message, ({ result }) => resolve(result))),
+    close: async () => close(),
   };
 }
 

@@ -3,36 +3,15 @@
  * else. No keys, no limits, no policy, no supervision.
  * Arguments: `stdio <command> [args]` or `http <url>`. Prints `listening <url>`; ends with stdin.
  */
-import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import process from 'node:process';
 import { Pool } from 'undici';
+import { lineClient } from './line-client.mjs';
 
 const [kind, ...target] = process.argv.slice(2);
 
 /** Both take a message and tell its answer. */
-function overStdio([command, ...args]) {
-  const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
-  const waiting = new Map();
-  let lastId = 0;
-  let rest = '';
-  child.stdout.setEncoding('utf8');
-  child.stdout.on('data', (chunk) => {
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop();
-    for (const line of lines) {
-      const answer = JSON.parse(line);
-      const done = waiting.get(answer.id);
-      waiting.delete(answer.id);
-      done?.(answer);
-    }
-  });
-  return (message, done) => {
-    const id = ++lastId;
-    waiting.set(id, done);
-    child.stdin.write(`${JSON.stringify({ ...message, id })}\n`);
-  };
-}
+const overStdio = ([command, ...args]) => lineClient(command, args).send;
 
 function overHttp([url]) {
   const { origin, pathname: path } = new URL(url);

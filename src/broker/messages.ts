@@ -143,9 +143,9 @@ export function manifestReply({ revision, tools }: Manifest): Buffer {
 
 /** Throws when it is not one: an answer that cannot be read is not an empty one. */
 export function readReply(body: Buffer): Reply {
-  checkValue(body, 'the reply');
+  requireJson(body);
   const [v, manifest, result, era, error] = uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error']) ?? [];
-  requireVersion(v);
+  requireVersion(v, 'protocol_error');
   if ([manifest, result, error].filter(Boolean).length !== 1)
     throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
   if (isObject(error)) return { kind: 'error', error: readError(error) };
@@ -164,10 +164,10 @@ function readManifest(bytes: Buffer): Manifest {
     if (read.length >= LIMITS.toolListItems) throw bad('manifest.tools', 'has too many entries', 'protocol_error');
     const [server, name, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
     if (!isObject(raw)) throw bad('manifest.tools', 'has an entry without a tool', 'protocol_error');
-    read.push({ server: text('server', server, nameCharsMax), name: text('name', name, nameCharsMax), raw });
+    read.push({ server: told('server', server, nameCharsMax), name: told('name', name, nameCharsMax), raw });
     return undefined;
   });
-  return { revision: text('revision', revision, 128), tools: read };
+  return { revision: told('revision', revision, 128), tools: read };
 }
 
 /** Of an error's members, only those are taken over that we know, each of its own kind. */
@@ -220,17 +220,30 @@ export function joined(...parts: readonly JsonText[]): Buffer {
   return Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
 }
 
-function requireVersion(v: Buffer | undefined): void {
+function requireVersion(v: Buffer | undefined, code?: ErrorCode): void {
   if (v?.toString() === String(wireVersion)) return;
-  throw bad('v', `must be ${wireVersion}, the version of these messages`);
+  throw bad('v', `must be ${wireVersion}, the version of these messages`, code);
 }
 
-function text(field: string, value: Buffer | undefined, charsMax: number): string {
+/** What is wrong with a reply says nothing about whether its request was run. */
+function requireJson(reply: Buffer): void {
+  try {
+    checkValue(reply, 'the reply');
+  } catch {
+    throw bad('the reply', 'is not one JSON value', 'protocol_error');
+  }
+}
+
+function text(field: string, value: Buffer | undefined, charsMax: number, code?: ErrorCode): string {
   const read = value && stringOf(value);
-  if (read === undefined || read === '') throw bad(field, 'must be a text');
-  if (read.length > charsMax) throw bad(field, `has more than ${charsMax} characters`);
+  if (read === undefined || read === '') throw bad(field, 'must be a text', code);
+  if (read.length > charsMax) throw bad(field, `has more than ${charsMax} characters`, code);
   return read;
 }
+
+/** The same in a reply. */
+const told = (field: string, value: Buffer | undefined, charsMax: number): string =>
+  text(field, value, charsMax, 'protocol_error');
 
 function wholeNumber(field: string, value: Buffer | undefined, max: number): number {
   const read = value && value.length <= 16 ? Number(value.toString()) : Number.NaN;

@@ -11,11 +11,10 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { JsonText } from '../wire/frame.js';
 
-/** Of mailboxes, ids and roles on the wire: what is a name here is also a path, a subject and a row elsewhere. */
-export const mailboxPattern = /^[a-z0-9][a-z0-9_.-]{0,127}$/;
+export { hostMailbox, mailboxPattern } from '../config/mailbox-name.js';
+
+/** Of ids on the wire, which are subjects and rows elsewhere. */
 export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
-/** Where requests go unless a configuration says otherwise. */
-export const hostMailbox = 'host';
 
 /** As its credential says. */
 export interface Sender {
@@ -126,4 +125,6 @@ export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
   /** Resolves when the reply will be found by whoever claims the key again. */
   finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
+  /** It surely did not run: whoever claims the key next may. Where an engine cannot take a claim back, the key stays used. */
+  readonly withdraw?: (mailbox: string, key: string) => Promise<void>;
 }

@@ -17,6 +17,7 @@ test('the commands and their words are an interface', () => {
     'hostler why SERVER[/TOOL] [--role R] [--json]',
     'hostler logs SERVER [--follow]',
     'hostler doctor [--config FILE] [--json]',
+    'hostler worker --broker URL [--key-file FILE] [--timeout 60s] [--json]',
   ]);
 });
 

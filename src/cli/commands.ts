@@ -83,11 +83,63 @@ const specs = {
     options: { follow: 'go on showing, until Ctrl-C', ...dataDir },
     positionals: [1, 1],
   },
+  broker: {
+    name: 'broker',
+    usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--json]',
+    summary: 'Run the broker alone, for hosts and workers on other machines.',
+    options: {
+      'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+      'host=': 'address to listen at, 127.0.0.1 unless the configuration says otherwise',
+      'port=': 'port to listen at, 8384 unless the configuration says otherwise; 0 for any',
+      'data-dir=': 'where messages are kept, hostler in your data folder',
+      json: 'print one line of JSON when it serves',
+    },
+    positionals: [0, 0],
+  },
+  letters: {
+    name: 'letters',
+    usage: '[list [--json] | replay NUMBER | drop NUMBER]',
+    summary: 'Show messages of the broker that could not be delivered; send one again, or drop it.',
+    options: { ...json, ...dataDir },
+    positionals: [0, 2],
+  },
+  key: {
+    name: 'key',
+    usage:
+      'add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
+    summary: 'Make, list and revoke the keys of clients, workers and hosts.',
+    options: {
+      'role=': 'what whoever holds it may use',
+      worker: 'for a worker on another machine: it opens the broker, and nothing else',
+      host: 'for a host that serves the broker of another machine',
+      'mailbox=': 'under which name the broker knows it; by default that of the key',
+      'expires=': 'when it ends, like 2027-01-31 or 2027-01-31T12:00:00Z',
+      nats: 'a key pair for NATS, whose server knows only the public half',
+      'key-file=': 'write the key into this new file instead of printing it',
+      'listen=': 'of nats: where its server listens, 127.0.0.1:4222',
+      'store-dir=': 'of nats: where its server keeps messages, /var/lib/nats',
+      'config=': 'the configuration to change',
+      ...json,
+    },
+    positionals: [1, 2],
+  },
   doctor: {
     name: 'doctor',
     usage: '[--config FILE] [--json]',
     summary: 'Look for what keeps Hostler from working, and say what to do about it.',
     options: { 'config=': 'the configuration to look at', ...json, 'data-dir=': 'the data directory to look at' },
+    positionals: [0, 0],
+  },
+  worker: {
+    name: 'worker',
+    usage: '--broker URL [--key-file FILE] [--timeout 60s] [--json]',
+    summary: 'Serve the tools of a Hostler on another machine to one client over stdin and stdout.',
+    options: {
+      'broker=': 'address of the broker: wss://host/..., or nats://host:4222/mailbox',
+      'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
+      'timeout=': 'how long a call may take whose client does not ask for progress, like 60s',
+      json: 'print one line of JSON to stderr when its tools are known',
+    },
     positionals: [0, 0],
   },
 } as const satisfies Record<string, CommandSpec>;
@@ -106,7 +158,11 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   reload: async () => (await import('./lifecycle.js')).lifecycle('reload'),
   why: async () => (await import('./why.js')).why,
   logs: async () => (await import('./logs.js')).logs,
+  broker: async () => (await import('./broker.js')).broker,
+  letters: async () => (await import('./letters.js')).letters,
+  key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
+  worker: async () => (await import('./worker.js')).worker,
 };
 
 export const loadCommand = async (name: CommandName): Promise<Command> => ({

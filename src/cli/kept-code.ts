@@ -3,10 +3,22 @@
  * start.
  * Not here: which file that is (load-up.ts), how it is bundled (scripts/bundle.mjs).
  *
- * Invariants: kept code is only used from a folder that nobody else can write to, because whoever writes it says what we do;
- * code of another Node, or of another build of the file, is not used; one file is kept, and nothing fails for want of it.
+ * Invariants: kept code is only used from a folder that nobody else can write to, and from a file of our own that nobody else
+ * put there when the folder was open to others, because whoever writes it says what we do; code of another Node, or of another
+ * build of the file, is not used; one file is kept, and nothing fails for want of it.
  */
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import vm from 'node:vm';
@@ -17,6 +29,7 @@ const mark = /^\/\/ ([0-9a-f]{64})\n/;
 const markChars = 64;
 /** What is compiled by then is what a start needs, and the start is over. */
 const keepAfterMs = 10_000;
+const othersMayWrite = 0o022;
 /** Less is not worth the writing. */
 const growth = 1.05;
 
@@ -41,11 +54,26 @@ export function runBundle(file: string, folder: string | undefined): unknown {
 function read(place: string, build: string | undefined): Buffer | undefined {
   try {
     requireTrusted(path.dirname(place));
-    const kept = readFileSync(place);
-    return kept.toString('latin1', 0, markChars) === build ? kept.subarray(markChars) : undefined;
+    const kept = readOwn(place);
+    return kept?.toString('latin1', 0, markChars) === build ? kept?.subarray(markChars) : undefined;
   } catch {
     return undefined;
   }
+}
+
+function readOwn(place: string): Buffer | undefined {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const descriptor = openSync(place, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  try {
+    return isOwn(fstatSync(descriptor)) ? readFileSync(descriptor) : undefined;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Where there are no users, there is nothing to check. */
+function isOwn(facts: Stats, ownUid: number | undefined = process.getuid?.()): boolean {
+  return facts.isFile() && (ownUid === undefined || (facts.uid === ownUid && (facts.mode & othersMayWrite) === 0));
 }
 
 /** Once early, since V8 forgets what has not run for long; and at a good end, when more has run than had before. */
@@ -68,7 +96,8 @@ function write(place: string, bytes: Buffer): void {
   try {
     mkdirSync(path.dirname(place), { recursive: true, mode: 0o700 });
     requireTrusted(path.dirname(place));
-    writeFileSync(unfinished, bytes, { mode: 0o600 });
+    // Never into what is there already, nor to where that leads.
+    writeFileSync(unfinished, bytes, { mode: 0o600, flag: 'wx' });
     renameSync(unfinished, place);
   } catch {
     rmSync(unfinished, { force: true });

@@ -9,13 +9,15 @@ import { runBundle } from './kept-code.js';
 
 type Up = typeof import('./up.js');
 
-export async function loadUp(words: Words): Promise<Up['up']> {
+export async function loadUp(words: Words): Promise<(words: Words) => Promise<number>> {
   const bundle = fileURLToPath(new URL('./up.bundle.js', import.meta.url));
   const { up } = existsSync(bundle)
     ? withoutReports(() => runBundle(bundle, words.text('data-dir') ?? dataFolder(process.env)) as Up)
     : await import('./up.js');
-  return up;
+  return (given) => up(given, { serveWorkers });
 }
+
+const serveWorkers = async () => (await import('../broker/serve-workers.js')).serveWorkers;
 
 /**
  * libsql has a diagnostic report of the whole process made when it is loaded, only to learn which C library there is; without

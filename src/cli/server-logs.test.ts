@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { HostEvent, HostEventKind } from '../host/host-events.js';
 import { hostEventKinds } from '../host/host-events.js';
@@ -86,6 +87,29 @@ test.each([
   [['a', 'b'], [], []],
 ])('after %j, %j has %j to tell', (before, now, told) => {
   expect(newLines(before, now)).toEqual(told);
+});
+
+test('new lines are those behind the longest end of the old ones, and cost the same whatever they say', () => {
+  const lines = fc.array(fc.constantFrom('a', 'b'), { maxLength: 12 });
+  const longestEnd = (before: string[], now: string[]) =>
+    before.map((_, from) => before.slice(from)).find((end) => end.every((line, i) => line === now[i]))?.length ?? 0;
+  fc.assert(
+    fc.property(lines, lines, (before, now) => {
+      expect(newLines(before, now)).toEqual(now.slice(longestEnd(before, now)));
+    }),
+  );
+  // Lines whose comparisons are counted, each of which is nearly the same as all others.
+  let comparisons = 0;
+  const counted = (all: string[]) =>
+    new Proxy(all, {
+      get(target, key) {
+        comparisons++;
+        return Reflect.get(target, key);
+      },
+    });
+  const many = 5_000;
+  newLines(counted([...Array<string>(many - 1).fill('a'), 'b']), counted(Array<string>(many).fill('a')));
+  expect(comparisons).toBeLessThan(20 * many);
 });
 
 test('names and messages of others stay on their line', () => {

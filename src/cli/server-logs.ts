@@ -118,13 +118,28 @@ export class ServerLogs {
 /** Whole lines only: the rest of the last one is still to come. */
 const linesOf = (text: string | undefined): string[] => (text ?? '').split('\n').slice(0, -1);
 
-/** What `now` has behind the end of `before`; all of it when the two have nothing in common. */
+/**
+ * What `now` has behind the end of `before`; all of it when the two have nothing in common. Each line is looked at a few times
+ * (Knuth, Morris and Pratt), whatever a server writes: it could be thirty thousand lines of one letter.
+ */
 export function newLines(before: readonly string[], now: readonly string[]): readonly string[] {
-  if (before.length === 0) return now;
-  // The longest end of `before` that `now` begins with.
-  for (let from = 0; from < before.length; from++) {
-    const kept = before.length - from;
-    if (kept <= now.length && before.slice(from).every((line, at) => line === now[at])) return now.slice(kept);
+  const shorter = shorterMatches(now);
+  /** So many lines at the beginning of `now` are the last ones that were looked at. */
+  let matched = 0;
+  for (const line of before) {
+    while (matched > 0 && (matched === now.length || line !== now[matched])) matched = shorter[matched - 1] as number;
+    if (matched < now.length && line === now[matched]) matched++;
   }
-  return now;
+  return now.slice(matched);
+}
+
+/** For each beginning of the lines, how many of its last are also its first, all of them excepted. */
+function shorterMatches(lines: readonly string[]): number[] {
+  const shorter = lines.length === 0 ? [] : [0];
+  for (let i = 1, matched = 0; i < lines.length; i++) {
+    while (matched > 0 && lines[i] !== lines[matched]) matched = shorter[matched - 1] as number;
+    if (lines[i] === lines[matched]) matched++;
+    shorter.push(matched);
+  }
+  return shorter;
 }

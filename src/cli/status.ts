@@ -2,7 +2,7 @@
 import type { StatusRow } from '../host/status.js';
 import type { Words } from './command.js';
 import type { ControlClient } from './control/control-client.js';
-import type { RunningFacts } from './control/operations.js';
+import type { RunningFacts } from './control/running-facts.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText, widthOf } from './print.js';
 import { untilInterrupted, withRunning } from './running.js';

@@ -10,17 +10,20 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { listenPrivately } from './private-socket.js';
 
 const connectionsMax = 64;
 
 export const stdioPath = (dataDir: string): string => path.join(path.resolve(dataDir), 'stdio.sock');
 
 export interface StdioSocket {
+  /** Takes nobody on any more; who is there is served. */
+  stop(): void;
   close(): Promise<void>;
 }
 
 /** `serve` resolves when the client is done with. */
-export function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
+export async function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => socket.destroy());
@@ -38,13 +41,9 @@ export function openStdioSocket(file: string, serve: (socket: Socket) => Promise
       for (const socket of sockets) socket.destroySoon();
     });
   rmSync(file, { force: true });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    // Others must not get in between the making of the socket and a change of its mode.
-    const before = process.umask(0o177);
-    server.listen(file, () => resolve({ close }));
-    process.umask(before);
-  });
+  const inTheWay = await listenPrivately(server, file);
+  if (inTheWay) throw inTheWay;
+  return { stop: () => void server.close(), close };
 }
 
 /** Hands a client on to the running Hostler, until both are done. False: nobody answers there. */
@@ -58,19 +57,21 @@ export function relayStdio(file: string, input: Readable, output: Writable, sign
       input.pause();
       socket.end();
     };
+    const gone = () => socket.destroy();
     socket.once('connect', () => {
       isConnected = true;
+      // Whoever reads us is gone.
+      output.on('error', gone);
       input.pipe(socket);
       socket.pipe(output, { end: false });
       if (signal.aborted) stop();
       else signal.addEventListener('abort', stop, { once: true });
     });
-    // Whoever reads us is gone.
-    output.on('error', () => socket.destroy());
-    socket.on('error', () => socket.destroy());
+    socket.on('error', gone);
     socket.once('end', stop);
     socket.once('close', () => {
       signal.removeEventListener('abort', stop);
+      output.off('error', gone);
       if (isConnected) stop();
       resolve(isConnected);
     });

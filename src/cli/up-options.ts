@@ -37,7 +37,7 @@ export function upOptions(words: Words, env: NodeJS.ProcessEnv, cwd: string): Up
   };
 }
 
-function portOf(text: string | undefined): number | undefined {
+export function portOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
   if (port <= 65_535) return port;

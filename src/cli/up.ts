@@ -7,9 +7,13 @@
  */
 import './plain-zod.js';
 
+import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
+import { parseKeys } from '../config/keys.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import { Host } from '../host/host.js';
@@ -19,9 +23,11 @@ import { type HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { createRedactor } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { brokerLine } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
 import { type Operations, openControl } from './control/control-server.js';
+import { letterOperations } from './control/letter-operations.js';
 import { createOperations } from './control/operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
@@ -37,9 +43,14 @@ import { contentOf, watchConfig } from './watch-config.js';
 const drainMs = 10_000;
 const unreadLogBytesMax = 1024 * 1024;
 
-export async function up(words: Words): Promise<number> {
+/** What not every start needs. Asked for from outside the bundle, which cannot import. */
+export interface LaterParts {
+  readonly serveWorkers: () => Promise<ServeWorkers>;
+}
+
+export async function up(words: Words, later: LaterParts): Promise<number> {
   const options = upOptions(words, process.env, process.cwd());
-  const run = new Run(options);
+  const run = new Run(options, later);
   const stopped = run.untilStopped();
   try {
     if (await run.joined()) return EXIT.done;
@@ -60,6 +71,7 @@ const isInUse = (error: unknown): boolean => isHostError(error) && error.details
 
 class Run {
   readonly #options: UpOptions;
+  readonly #later: LaterParts;
   readonly #redactor = createRedactor();
   readonly #startedAt = systemClock.date().toISOString();
   /** What ends each thing that was begun, the newest last. */
@@ -68,6 +80,8 @@ class Run {
   #level: LogLevel = 'info';
   #host: Host | undefined;
   #gateway: Gateway | undefined;
+  #workers: ServedWorkers | undefined;
+  #settings: ReturnType<typeof parseServing> | undefined;
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
   readonly #stopped = new AbortController();
@@ -76,8 +90,9 @@ class Run {
   #isServing = false;
   #isEnding = false;
 
-  constructor(options: UpOptions) {
+  constructor(options: UpOptions, later: LaterParts) {
     this.#options = options;
+    this.#later = later;
   }
 
   /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
@@ -97,6 +112,7 @@ class Run {
     const { config, settings } = this.#readConfig();
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
+    this.#settings = settings;
     this.#level = settings.log.level;
     prepareDataDir(dataDir);
     // First of all: whoever has the socket has the directory.
@@ -126,16 +142,24 @@ class Run {
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#ends.push(() => gateway.close(drainMs));
-    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
+    this.#operations = {
+      ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
+      ...letterOperations(() => this.#workers?.deadLetters),
+    };
     const { isStdio, port } = this.#options;
     // Over a pipe, a port is only taken when one was asked for: clients with other configurations each have a Hostler of their own.
     // Before anything is started: who finds the port taken has disturbed nobody.
     if (!isStdio || port !== undefined) await gateway.listen();
     await host.open(config);
     gateway.opened();
+    await this.#serveWorkers(host, settings);
     this.#isServing = true;
+    // Who is waiting already is answered before the rest is set up: one turn to be let in, one to be heard.
+    for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
+    // First: whoever comes while the others are finished is better off waiting for its place than taken on and cut off.
+    this.#ends.push(() => pipes.stop());
     if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
     this.#ends.push(
       watchConfig({
@@ -148,6 +172,29 @@ class Run {
     );
   }
 
+  /** Loaded by those who have a broker: nobody else waits for it. */
+  async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
+    if (!broker) return;
+    const serveWorkers = await this.#later.serveWorkers();
+    const workers = await serveWorkers({
+      host,
+      settings: broker,
+      // What is wrong with one was told by the gateway.
+      keys: parseKeys(keys, () => {}),
+      dataDir: this.#options.dataDir,
+      folder: path.dirname(path.resolve(this.#options.config)),
+      isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
+      clock: systemClock,
+      onEvent: (event) => {
+        const line = brokerLine(event);
+        if (line) this.#say(...line);
+      },
+    });
+    this.#workers = workers;
+    this.#ends.push(() => workers.close());
+    if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
+  }
+
   /** Started by a client over stdio, it serves until the last one that joined is gone. */
   async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
     this.#pipes++;
@@ -158,7 +205,11 @@ class Run {
   announce(): void {
     const { isJson, isStdio, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
-    const ready = { ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir };
+    const broker = this.#workers?.url;
+    const ready = {
+      ...{ ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir },
+      ...(broker === undefined ? {} : { broker }),
+    };
     if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
     else if (isJson) printJson(ready);
     const shown =
@@ -221,6 +272,11 @@ class Run {
       const listen = listenOf(settings.listen, this.#options);
       // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
+      await this.#workers?.rekey(parseKeys(settings.keys, () => {}));
+      const before = this.#settings;
+      this.#settings = settings;
+      if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
+        this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
       this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#level = settings.log.level;

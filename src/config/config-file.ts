@@ -17,10 +17,13 @@ const depthMax = 64;
 const shownChars = 200;
 
 export function readConfigFile(file: string, env: Readonly<Record<string, string | undefined>>): Filled {
-  return fillPlaceholders(parseConfigText(readText(file), file), { env, folder: path.dirname(path.resolve(file)) });
+  return fillPlaceholders(parseConfigText(readConfigText(file), file), {
+    env,
+    folder: path.dirname(path.resolve(file)),
+  });
 }
 
-function readText(file: string): string {
+export function readConfigText(file: string): string {
   try {
     const facts = statSync(file);
     if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');

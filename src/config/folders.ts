@@ -5,7 +5,7 @@ import path from 'node:path';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The folder for state that is not configuration; undefined when the account has no home. */
+/** The folder in which a single probe notes its processes; undefined when the account has no home. */
 export function stateFolder(env: Environment): string | undefined {
   if (env.HOSTLER_DATA_DIR) return path.resolve(env.HOSTLER_DATA_DIR);
   if (env.XDG_STATE_HOME && path.isAbsolute(env.XDG_STATE_HOME)) return path.join(env.XDG_STATE_HOME, 'hostler');

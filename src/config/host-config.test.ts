@@ -97,8 +97,22 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
   });
 
-  test.each(['broker'])('%s: nothing acts on it, so it is refused', (key) => {
-    expect(() => parse({ [key]: {} })).toThrow(`${key}: this version does not know it yet`);
+  test('broker: nothing of it is left open, and what it does not know is refused', () => {
+    expect(parse({}).settings.broker).toBeUndefined();
+    expect(parse({ broker: {} }).settings.broker).toMatchObject({
+      listen: { host: '127.0.0.1', port: 8384, insecure: false },
+      durability: 'power',
+      compat: false,
+      limits: { connections: 4_096, mailboxMessages: 10_000, callsOfOne: 64 },
+    });
+    for (const [entry, field] of [
+      [{ url: 'http://x' }, 'broker.url'],
+      [{ listen: { port: 70_000 } }, 'broker.listen.port'],
+      [{ listen: { tls: { cert: 'a' } } }, 'broker.listen.tls.key'],
+      [{ limits: { connections: 0 } }, 'broker.limits.connections'],
+      [{ engine: 'x' }, 'broker.engine'],
+    ] as const)
+      expect(() => parse({ broker: entry })).toThrow(field);
   });
 
   test('every key that is taken is one of those listed', () => {
@@ -120,7 +134,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
       const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
       expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);
       expect(told.map(({ message }) => message)).toEqual([
-        'mcpServers.a: has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+        'mcpServers.a: has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
       ]);
     },
   );

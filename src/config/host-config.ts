@@ -9,7 +9,9 @@
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { parseDuration } from './duration.js';
+import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { UnusableEntry } from './placeholders.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
@@ -42,15 +44,15 @@ export interface HostSettings {
   readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
+  /** Undefined: nobody on another machine is served. */
+  readonly broker: BrokerSettings | undefined;
 }
 
 /** Every key of the top level. */
 export const hostConfigKeys = [
   ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
-  'telemetry',
+  ...(['broker', 'telemetry'] as const),
 ] as const;
-/** They will come; until something acts on them they are refused, with words of their own. */
-const keysToCome: ReadonlySet<string> = new Set(['broker']);
 
 /** Of each table and list. */
 const entriesMax = 10_000;
@@ -73,7 +75,9 @@ export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) 
   parseWith(input, onProblem, parseServers);
 
 /** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
-export const parseServing = (input: unknown): Pick<HostSettings, 'keys' | 'listen' | 'log'> =>
+export const parseServing = (
+  input: unknown,
+): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'unlistedRole'> =>
   parseWith(
     input,
     () => {},
@@ -84,7 +88,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
   const config = table('', input);
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
-  const { $schema = '', keys = {}, listen = {}, log = {} } = config;
+  const { $schema = '', keys = {}, listen = {}, log = {}, broker } = config;
   if (typeof $schema !== 'string') throw invalid('$schema', 'must be the address of a schema', 'leave it out');
   const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
     onProblem(invalid(field, what, hint));
@@ -113,6 +117,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
+    broker: broker === undefined ? undefined : whole('broker', brokerEntry(), table('broker', broker)),
   });
 }
 
@@ -136,7 +141,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
@@ -174,7 +179,7 @@ function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
   const hint = 'correct it; until then no call passes';
   const parsed = ceilingEntry.safeParse(entry);
   if (!parsed.success) {
-    const { field, what } = firstIssue(at, parsed.error);
+    const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, hint);
     return nothing;
   }
@@ -222,7 +227,7 @@ function parseTelemetry(input: unknown): HostSettings['telemetry'] {
 function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
-  const { field, what } = firstIssue(at, parsed.error);
+  const { field, what } = firstIssue(parsed.error, at);
   throw invalid(field, what);
 }
 
@@ -279,32 +284,20 @@ function table(path: string, input: unknown): Entries {
   return input as Entries;
 }
 
-function firstIssue(at: string, { issues: [issue] }: z.ZodError): { field: string; what: string } {
-  if (issue?.code === 'unrecognized_keys')
-    return { field: `${at}.${shown(String(issue.keys[0]))}`, what: 'is not known' };
-  const text = issue?.message ?? 'is not valid';
-  return { field: [at, ...(issue?.path ?? [])].join('.'), what: text.charAt(0).toLowerCase() + text.slice(1) };
-}
-
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
-const notYet = (field: string): HostError =>
-  invalid(field, 'this version does not know it yet', 'take it out; nothing would act on it');
-
-/** What will stand for a variable or a file one day. */
+/** Filled in where a file is read (config-file.ts). What is handed over as an object is taken as it is. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
   invalid(
     `mcpServers.${shown(server)}`,
-    'has a value with an env: or file: placeholder, which this version does not replace; it is used as written',
+    'has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
     'fill in the value before the configuration is handed over',
   );
 
 const unknownKey = (key: string): HostError =>
-  keysToCome.has(key)
-    ? notYet(key)
-    : invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
+  invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
 
 function invalid(field: string, what: string, hint = 'correct the configuration and try again'): HostError {
   return new HostError('invalid_spec', `${field === '' ? 'the configuration' : field}: ${what}`, {

@@ -3,8 +3,9 @@
  * Not here: what is not said by types, such as which servers a group may name (host-config.ts).
  */
 import { z } from 'zod';
+import { brokerEntry } from './broker-settings.js';
 import { ceilingEntry, roleEntry } from './host-config.js';
-import { keyEntry } from './key-entries.js';
+import { keyEntry } from './keys.js';
 import { listenEntry, logEntry } from './listen-settings.js';
 import { treatment } from './server-definition.js';
 import { http, stdio } from './server-spec.js';
@@ -27,9 +28,10 @@ const hostConfig = z.strictObject({
     })
     .optional(),
   groups: z.record(name, z.array(z.string())).optional(),
-  keys: z.record(name, keyEntry).optional(),
+  keys: z.record(name, keyEntry()).optional(),
   listen: listenEntry.optional(),
   log: logEntry.optional(),
+  broker: brokerEntry().optional(),
   telemetry: z.strictObject({ traces: z.boolean().default(false) }).optional(),
 });
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { HostError } from '../kernel/errors.js';
-import { parseKeys } from './keys.js';
+import { isClientKey, parseKeys } from './keys.js';
 
 const digest = (key: string, encoding: 'hex' | 'base64url') => createHash('sha256').update(key).digest(encoding);
 const hash = `sha256:${digest('k', 'hex')}`;
@@ -45,6 +45,11 @@ describe('what is wrong is told with its path and without its text, and lets nob
     ['a member nobody knows', 'a', { hash, roles: ['x'] }, 'keys.a.roles'],
     ['a name with a slash', 'a/b', { hash }, 'keys.a/b'],
     ['the reserved name', 'embedder', { hash }, 'keys.embedder'],
+    ['the reserved name as a mailbox', 'a', { hash, mailbox: 'embedder' }, 'keys.a.mailbox'],
+    ['a mailbox with a slash', 'a', { hash, mailbox: '../x' }, 'keys.a.mailbox'],
+    ['destinations without a mailbox', 'a', { hash, destinations: ['host'] }, 'keys.a.mailbox'],
+    ['a private nkey', 'a', { mailbox: 'a', nkey: `SU${'A'.repeat(56)}` }, 'keys.a.nkey'],
+    ['an nkey without a mailbox', 'a', { nkey: `U${'A'.repeat(55)}` }, 'keys.a.hash'],
   ])('%s', (_what, name, entry, field) => {
     const { keys, problems } = read({ [name]: entry, good: { hash: `sha256:${digest('other', 'hex')}` } });
     expect([...keys.keys()]).toEqual(['good']);
@@ -66,4 +71,29 @@ test('two names for one key let nobody in', () => {
 
 test.each([undefined, null, [], 'x'])('%j is no table of keys', (input) => {
   expect(() => read(input)).toThrow('keys: must be an object');
+});
+
+test('a key with a mailbox belongs to a worker or a host: it opens the broker, and not the gateway', () => {
+  const nkey = `U${'A'.repeat(55)}`;
+  const { keys, problems } = read({
+    worker: { hash, role: 'dev', mailbox: 'worker' },
+    host: { hash: `sha256:${digest('h', 'hex')}`, mailbox: 'host' },
+    far: { mailbox: 'far', nkey, destinations: ['host', '*'] },
+    client: { hash: `sha256:${digest('c', 'hex')}` },
+  });
+  expect(problems).toEqual([]);
+  expect([...keys.values()].map(({ mail }) => mail)).toEqual([
+    { mailbox: 'worker', destinations: ['host'], nkey: undefined },
+    { mailbox: 'host', destinations: ['*'], nkey: undefined },
+    { mailbox: 'far', destinations: ['host', '*'], nkey },
+    undefined,
+  ]);
+  expect([...keys.values()].map(isClientKey)).toEqual([false, false, false, true]);
+});
+
+test('two keys of one mailbox let nobody in when they differ; otherwise a key is being changed', () => {
+  const other = `sha256:${digest('o', 'hex')}`;
+  expect(read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } }).keys.size).toBe(2);
+  const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm', role: 'x' } });
+  expect([keys.size, problems.map(({ details }) => details.field)]).toEqual([0, ['keys.a.mailbox', 'keys.b.mailbox']]);
 });

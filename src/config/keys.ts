@@ -7,15 +7,33 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { firstIssue } from './first-issue.js';
+import { hostMailbox, mailboxPattern } from './mailbox-name.js';
 
 export interface KeyEntry {
-  /** SHA-256 of the key, in base64url without padding. */
-  readonly digest: string;
+  /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
+  readonly digest: string | undefined;
   readonly role: string | undefined;
   /** By the wall, in ms since 1970. */
   readonly expiresAtMs: number | undefined;
+  /** A worker's, or a host's on another machine: it opens the broker, and nothing else. */
+  readonly mail: MailRights | undefined;
 }
+
+export interface MailRights {
+  readonly mailbox: string;
+  /** Mailboxes that it may send to; `*` for all. */
+  readonly destinations: readonly string[];
+  /** The public half of a key pair, by which NATS knows it. */
+  readonly nkey: string | undefined;
+}
+
+/** A key that opens the gateway. */
+export type ClientKey = KeyEntry & { readonly digest: string };
+export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
+  entry.mail === undefined && entry.digest !== undefined;
 
 /** By name, which is also the id of whoever holds the key. */
 export type Keys = ReadonlyMap<string, KeyEntry>;
@@ -26,20 +44,33 @@ export const reservedKeyName = 'embedder';
 const keysMax = 10_000;
 const shownChars = 64;
 const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
-const hexDigest = /^[0-9a-f]{64}$/i;
-/** 32 bytes: the last of 43 characters has two bits to spare. */
-const base64Digest = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?$/;
+/** In hex, or in base64url: of 32 bytes the last of 43 characters has two bits to spare. */
+const writtenHash = /^sha256:(?:[0-9A-Fa-f]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?)$/;
+const hexChars = 64;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const keyEntry = z.strictObject(
-  {
-    hash: z.string(wrongHash),
-    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-  },
-  'must be an object with a hash',
-);
+/** What a key opens. The key itself is not in the configuration, only its hash. */
+export const keyEntry = madeOnce(() => {
+  const mailbox = z
+    .string('must be a name')
+    .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
+  const destination = z.union([mailbox, z.literal('*')], 'must be a mailbox, or *');
+  return z.strictObject(
+    {
+      hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
+      role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
+      expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
+      mailbox: mailbox.optional(),
+      destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
+      nkey: z
+        .string('must be a public nkey')
+        .regex(/^U[A-Z2-7]{55}$/, 'must be the public nkey of a user')
+        .optional(),
+    },
+    'must be an object with a hash',
+  );
+});
 
 /** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
 export function parseKeys(input: unknown, onProblem: (problem: HostError) => void): Keys {
@@ -52,11 +83,15 @@ export function parseKeys(input: unknown, onProblem: (problem: HostError) => voi
     if (read instanceof HostError) onProblem(read);
     else keys.set(name, read);
   }
-  for (const name of shared(keys)) {
-    keys.delete(name);
-    onProblem(
-      wrong(`keys.${name}.hash`, 'is also that of another key: neither lets anybody in', 'give each its own key'),
-    );
+  const whole = [...keys];
+  for (const [member, name] of [
+    ...shared(whole, ({ digest }) => digest).map((name) => ['hash', name] as const),
+    ...disputed(whole).map((name) => ['mailbox', name] as const),
+    ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
+  ]) {
+    if (!keys.delete(name)) continue;
+    const what = 'is also that of another key: neither lets anybody in';
+    onProblem(wrong(`keys.${name}.${member}`, what, 'give each its own'));
   }
   return keys;
 }
@@ -65,31 +100,34 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (!keyName.test(name))
     return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
-  const parsed = keyEntry.safeParse(entry);
+  const parsed = keyEntry().safeParse(entry);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    if (issue?.code === 'unrecognized_keys')
-      return wrong(
-        `${at}.${neutraliseLine(String(issue.keys[0]), shownChars)}`,
-        'is not known',
-        'known are hash, role, expires',
-      );
-    return wrong([at, ...(issue?.path ?? [])].join('.'), issue?.message ?? 'is not valid', hashHint);
+    const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
+    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry().shape).join(', ')}` : hashHint);
   }
-  const { hash, role, expires } = parsed.data;
-  const digest = digestOf(hash);
-  if (digest === undefined) return wrong(`${at}.hash`, wrongHash, hashHint);
+  const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
+  const isPair = mailbox !== undefined && nkey !== undefined;
+  if (hash === undefined && !isPair) return wrong(`${at}.hash`, wrongHash, hashHint);
+  if (mailbox === reservedKeyName) return wrong(`${at}.mailbox`, 'is a reserved name', 'call it something else');
+  if (mailbox === undefined && (nkey ?? destinations) !== undefined)
+    return wrong(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
-  return Object.freeze({ digest, role, expiresAtMs });
+  const mail = mailbox === undefined ? undefined : mailOf(mailbox, destinations, nkey);
+  return Object.freeze({ digest: hash === undefined ? undefined : digestOf(hash), role, expiresAtMs, mail });
 }
 
-function digestOf(hash: string): string | undefined {
-  const [kind, text, ...rest] = hash.split(':');
-  if (kind !== 'sha256' || text === undefined || rest.length > 0) return undefined;
-  if (hexDigest.test(text)) return Buffer.from(text, 'hex').toString('base64url');
-  return base64Digest.test(text) ? text.slice(0, 43) : undefined;
+/** A worker sends to the host, and the host to whoever asked. */
+const mailOf = (
+  mailbox: string,
+  destinations: readonly string[] = [mailbox === hostMailbox ? '*' : hostMailbox],
+  nkey: string | undefined,
+): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
+
+function digestOf(hash: string): string {
+  const text = hash.slice('sha256:'.length);
+  return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, 43);
 }
 
 /** A day alone is its first instant in UTC; a time without a zone would mean another instant on each machine. */
@@ -102,9 +140,24 @@ function dateOf(text: string): number {
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-function shared(keys: Keys): string[] {
+/** Two keys of one mailbox are how a key is changed without a gap. They must say the same of it, or nobody knows whose it is. */
+function disputed(keys: readonly [string, KeyEntry][]): string[] {
+  const rights = new Map<string, Set<string>>();
+  const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
+  for (const [, entry] of keys) {
+    const { mailbox } = entry.mail ?? {};
+    if (mailbox !== undefined) rights.set(mailbox, (rights.get(mailbox) ?? new Set()).add(said(entry)));
+  }
+  return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
+}
+
+/** Names of entries that have the same one. */
+function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {
   const names = new Map<string, string[]>();
-  for (const [name, { digest }] of keys) names.set(digest, [...(names.get(digest) ?? []), name]);
+  for (const [name, entry] of keys) {
+    const value = of(entry);
+    if (value !== undefined) names.set(value, [...(names.get(value) ?? []), name]);
+  }
   return [...names.values()].filter(({ length }) => length > 1).flat();
 }
 

@@ -101,6 +101,8 @@ export interface Router {
   handle(exchange: Exchange): void;
   /** A legacy client finished its handshake; `session.signal` aborts at its end. */
   opened(session: ClientSession): void;
+  /** A legacy session ended of which that was never told: its requests were served all the same, and leave nothing behind. */
+  neverOpened?(session: Client): void;
   /** A notification of a client, other than `cancelled` and `initialized`, which are the ingress's own business. */
   notified(client: Client, method: string, params: Buffer | undefined): void;
   /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */

@@ -50,6 +50,7 @@ export interface GatewayOptions {
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onProblem?: (error: unknown) => void;
+  /** @internal For tests: another part in the place of one. It changes without notice. */
   readonly parts?: GatewayParts;
   /** The host is opened after the port is taken: clients are asked to wait until `opened`. */
   readonly opensLater?: boolean;

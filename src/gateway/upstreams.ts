@@ -8,6 +8,8 @@ export interface Upstreams {
   /** In their order. */
   names(): readonly string[];
   readonly groups: ReadonlyMap<string, readonly string[]>;
+  /** The capabilities that can be offered where many servers are, as one JSON object; absent: all there are. */
+  readonly carried?: string;
   /** At once and without starting anything; undefined when there is no such server. */
   known(server: string): KnownServer | undefined;
   /** Whether a principal may see the server at all (`tool` undefined), or call this tool of it. Nothing is charged or told. */

@@ -13,9 +13,12 @@ export function admitted<T>(
   question: SlotQuestion,
   { deadlineAtMs: untilMs, signal }: SlotLimits,
   attempt: (limits: SlotLimits) => Promise<T>,
+  /** The connection that it goes to is lost. */
+  isOver?: () => boolean,
 ): Promise<T> {
-  return throughGate(question.server, managed.breaker, clock, untilMs, (deadlineAtMs) => {
+  const run = (deadlineAtMs: number) => {
     const limits: SlotLimits = { deadlineAtMs, signal };
     return throughSlot(managed.slots, question, limits, () => managed.renewing(limits, () => attempt(limits)));
-  });
+  };
+  return throughGate(question.server, managed.breaker, clock, untilMs, run, isOver);
 }

@@ -48,6 +48,7 @@ function setUp(entry: Record<string, unknown> = {}) {
     },
     findServer: () => server,
     targetOf: (managed) => managed,
+    isLost: (managed) => managed?.supervisor.current === undefined,
     mustBeOpen: () => {},
     clean: (text) => text,
     audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
@@ -193,4 +194,15 @@ describe('a relayed call', () => {
     asked[0]?.answer({ kind: 'error', bytes, mayHold: 0 });
     await expect(called).rejects.toMatchObject({ code: 'tool_error', cause: { bytes } });
   });
+});
+
+test('what the options of a call throw comes out of its promise, and not at whoever calls', async () => {
+  const { caller, asked } = setUp();
+  const options = {
+    get principal(): never {
+      throw new Error('broken');
+    },
+  };
+  await expect(caller.call('a', 'echo', '{}', options)).rejects.toThrow('broken');
+  expect(asked).toEqual([]);
 });

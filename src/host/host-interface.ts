@@ -36,6 +36,8 @@ export interface HostConfig {
   readonly keys?: Readonly<Record<string, unknown>>;
   readonly listen?: Readonly<Record<string, unknown>>;
   readonly log?: Readonly<Record<string, unknown>>;
+  /** For the broker, likewise. */
+  readonly broker?: Readonly<Record<string, unknown>>;
   /** For editors. */
   readonly $schema?: string;
 }

@@ -11,6 +11,7 @@ import type { CacheStats } from '../policy/cache.js';
 import type { Principal } from '../policy/call.js';
 import type { BudgetPlan } from '../policy/call-budget.js';
 import type { PinStatus } from '../policy/pin-store.js';
+import { mayRunTwice } from '../policy/replay.js';
 import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
@@ -247,6 +248,12 @@ export class Host {
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean {
     const action = tool === undefined ? 'list' : 'call';
     return denial(() => this.#parts.rules.guards, { principal, server, tool, action }) === undefined;
+  }
+
+  /** Whether a call of this tool may be repeated when nobody knows how it ended: its server says so, and is trusted to. */
+  mayRunTwice(server: string, tool: string): boolean {
+    const managed = this.#parts.servers.find(server);
+    return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
   /** Counts up when guards or roles may have changed. */

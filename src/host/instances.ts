@@ -88,6 +88,15 @@ export class Instances {
   readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget =>
     client === undefined || base.definition.isolation === 'shared' ? base : this.#of(base, client);
 
+  /** Whether there is no connection now to where `targetOf` leads. Makes nothing. */
+  readonly isLost = (base: ManagedServer | undefined, client: string | undefined): boolean => {
+    if (!base) return true;
+    const { name, isolation } = base.definition;
+    const isOwn = client !== undefined && isolation !== 'shared';
+    const target = isOwn ? this.#byKey.get(instanceKey(name, client)) : base;
+    return target?.supervisor.current === undefined;
+  };
+
   countOf(server: string): number {
     let count = 0;
     for (const instance of this.#byKey.values()) if (instance.server === server) count++;

@@ -26,7 +26,8 @@ export interface KnownParts {
 /** How long a list may be kept, as its server said. */
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
-interface Held {
+/** What is known of one server. */
+interface KnownRecord {
   facts: KnownFacts | undefined;
   /** As the server wrote them. */
   readonly lists: Map<ListMethod, KnownList>;
@@ -39,7 +40,7 @@ interface Held {
 
 export class KnownServers {
   readonly #parts: KnownParts;
-  readonly #records = new WeakMap<ManagedServer, Held>();
+  readonly #records = new WeakMap<ManagedServer, KnownRecord>();
   readonly #listeners = new Set<(server: string) => void>();
   /** Changed, and not told yet. */
   readonly #untold = new Set<string>();
@@ -162,7 +163,7 @@ export class KnownServers {
 
   // --- inside
 
-  #recordOf(managed: ManagedServer): Held {
+  #recordOf(managed: ManagedServer): KnownRecord {
     let record = this.#records.get(managed);
     if (!record) {
       const revision = ++this.#revisions;
@@ -203,13 +204,13 @@ export class KnownServers {
   }
 
   /** What is written down is another now. */
-  #bump(managed: ManagedServer, record: Held): void {
+  #bump(managed: ManagedServer, record: KnownRecord): void {
     record.isUnsaved = true;
     this.#told(managed, record);
   }
 
   /** What is shown is another now. */
-  #told({ definition }: ManagedServer, record: Held): void {
+  #told({ definition }: ManagedServer, record: KnownRecord): void {
     record.revision = ++this.#revisions;
     this.changed(definition.name);
   }

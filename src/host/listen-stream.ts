@@ -13,7 +13,7 @@ import { parseMember, readRpcError, resultOf } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import { memberBytes } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer.js';
-import { RPC } from '../wire/rpc-codes.js';
+import { listenMethod, RPC } from '../wire/rpc-codes.js';
 
 /** Between two attempts; one that lasted longer than the longest wait is forgiven. */
 export const reopenMs = { first: 100, max: 30_000 } as const;
@@ -138,7 +138,7 @@ export class ListenStream {
     this.#opening = stream;
     this.#cancelAcknowledge = clock.at(clock.nowMs() + acknowledgeMsMax, () => this.acknowledged(undefined));
     session
-      .request('subscriptions/listen', `{"notifications":${filter}}`, {
+      .request(listenMethod, `{"notifications":${filter}}`, {
         deadlineAtMs: Number.POSITIVE_INFINITY,
         signal: stream.abort.signal,
         isStanding: true,
@@ -178,7 +178,7 @@ export class ListenStream {
     const answer = outcome as Answer;
     if (answer.kind !== 'error') return undefined;
     try {
-      resultOf(answer, session.server, 'subscriptions/listen', clean);
+      resultOf(answer, session.server, listenMethod, clean);
       return undefined;
     } catch (error) {
       if (!isHostError(error)) throw error;

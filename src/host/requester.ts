@@ -21,6 +21,7 @@ import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkParams } from '../wire/json-check.js';
 import type { Answer } from '../wire/peer.js';
+import { listenMethod } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { type CallTarget, type TargetOf, whileHeld } from './call-target.js';
 import { waitMs } from './deadline.js';
@@ -50,7 +51,7 @@ const otherWays: ReadonlySet<string> = new Set([
   'tools/call',
   'tools/list',
   'initialize',
-  'subscriptions/listen',
+  listenMethod,
   'ping',
   'server/discover',
 ]);
@@ -92,8 +93,13 @@ export class Requester {
     alive.hold();
     try {
       const outcome = await whileHeld(target, () =>
-        admitted(managed, clock, { server, method, principal }, { deadlineAtMs, signal }, (limits) =>
-          this.#ask(managed, target, { server, method, params, options }, asked, limits),
+        admitted(
+          managed,
+          clock,
+          { server, method, principal },
+          { deadlineAtMs, signal },
+          (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
+          () => target.supervisor.current === undefined,
         ),
       );
       if (outcome instanceof HostError) throw outcome;

@@ -122,6 +122,7 @@ export class Servers {
       const managed = this.find(name);
       if (this.#isClosed || !managed) return;
       this.#byName.delete(name);
+      this.#last = undefined;
       this.registry.remove(name);
       this.#parts.forget(name);
       await managed.dispose();

@@ -8,9 +8,14 @@ export interface CancelSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
+/** The same in every copy of this file: the command line is bundled in parts, and one hands its signals to another. */
+const brand: unique symbol = Symbol.for('hostler.Cancellation') as never;
+
 /** Whether somebody without types handed in one. */
 export const isCancelSignal = (value: unknown): value is CancelSignal =>
-  value instanceof Cancellation || value instanceof AbortSignal;
+  value instanceof Cancellation ||
+  value instanceof AbortSignal ||
+  (typeof value === 'object' && value !== null && brand in value);
 
 /** Signal and controller in one. Listeners hear it once, in the order they came in; what one throws does not reach the next. */
 export class Cancellation implements CancelSignal {
@@ -18,6 +23,10 @@ export class Cancellation implements CancelSignal {
   /** Nearly always there is one, or none. */
   #first: (() => void) | undefined;
   #others: Set<() => void> | undefined;
+
+  get [brand](): true {
+    return true;
+  }
 
   get aborted(): boolean {
     return this.#aborted;

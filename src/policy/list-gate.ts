@@ -1,11 +1,11 @@
 /**
  * Asks the server's breaker before a list is read, as the gate does for calls (gate.ts).
  * A list that works says nothing about calls that do not: it closes a breaker only when it was sent as the probe. One that
- * fails speaks against the server as a call would.
+ * fails speaks against the server as a call would; and as with calls, a connection that is lost (`isOver`) is its supervisor's.
  */
 import type { Clock } from '../kernel/clock.js';
 import type { Breaker } from './breaker.js';
-import { circuitOpen, report } from './gate.js';
+import { circuitOpen, isLoss, report } from './gate.js';
 
 /** A server that has not listed anything by then is to blame, whatever its caller allowed. */
 const fairMs = 10_000;
@@ -16,6 +16,7 @@ export async function throughGate<T>(
   clock: Clock,
   deadlineAtMs: number,
   run: (deadlineAtMs: number) => Promise<T>,
+  isOver: () => boolean = () => false,
 ): Promise<T> {
   const startedMs = clock.nowMs();
   const admission = breaker.admit(startedMs, deadlineAtMs);
@@ -30,7 +31,8 @@ export async function throughGate<T>(
     if (ticket.isProbe) tell(result);
     return result;
   } catch (error) {
-    tell(error);
+    if (isLoss(error) && isOver()) breaker.released(ticket, clock.nowMs());
+    else tell(error);
     throw error;
   }
 }

@@ -365,8 +365,12 @@ describe('header annotations over modern HTTP', () => {
       if (method === 'tools/list') return { result: { tools } };
       return calls++ === 0 ? refusal : { result: {} };
     });
-    expect(await session.callTool('good', '{"region":"eu"}', until())).toMatchObject({ kind: 'result' });
+    const relay = { members: '"requestState":"s"', meta: '"x":1' };
+    expect(await session.callTool('good', '{"region":"eu"}', { ...until(), relay })).toMatchObject({ kind: 'result' });
     expect(channel.sent.at(-1)?.http?.params).toEqual([['Region', 'eu']]);
+    // What goes along with the call goes with the call alone.
+    const told = channel.messages.slice(-3).map(({ params }) => JSON.stringify(params).includes('"requestState":"s"'));
+    expect(told).toEqual([true, false, true]);
     expect(methods().slice(1)).toEqual(['tools/call', 'tools/list', 'tools/call']);
   });
 });
@@ -486,6 +490,22 @@ describe('liveness', () => {
     expect(methods().filter((method) => method === 'ping').length).toBeLessThanOrEqual(3);
     await clock.advanceAsync(200);
     expect(channel.closes).toBe(1);
+  });
+
+  test('a server that reads nothing of what it is sent is silent, one that reads some of it is not', async () => {
+    const { clock, session, channel, until } = await open('legacy', false, () => undefined);
+    channel.held = true;
+    const calls = [1, 2, 3].map(() => session.callTool('x', '{}', until()));
+    for (const call of calls) call.catch(() => {});
+    for (let i = 0; i < 3; i++) {
+      await clock.advanceAsync(i === 0 ? 105 : 10);
+      channel.flushOne();
+    }
+    await clock.advanceAsync(15);
+    expect([channel.closes, session.owed]).toEqual([0, 4]);
+    await clock.advanceAsync(30);
+    expect(channel.closes).toBe(1);
+    await expect(calls[2]).rejects.toMatchObject({ code: 'transport', details: { reason: 'unresponsive' } });
   });
 
   test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {

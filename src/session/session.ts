@@ -196,7 +196,9 @@ export class Session {
     } catch (error) {
       if (!isHostError(error) || error.details.rpcCode !== headerMismatch) throw error;
     }
-    await this.list('tools/list', options);
+    // In our own name: what goes along with the call is nothing that a list is asked with.
+    const { deadlineAtMs, signal } = options;
+    await this.list('tools/list', { deadlineAtMs, signal });
     return again();
   }
 
@@ -215,6 +217,7 @@ export class Session {
 
   /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
   async probe(deadlineAtMs: number): Promise<ProbeResult> {
+    const unread = this.#peer.unread();
     try {
       await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
       return 'alive';
@@ -222,7 +225,13 @@ export class Session {
       if (!isHostError(error)) return 'unasked';
       if (error.details.httpStatus !== undefined) return 'alive';
       const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
-      return isOurs && error.code !== 'connect_failed' ? 'unasked' : 'silent';
+      if (!isOurs || error.code === 'connect_failed') return 'silent';
+      // Over HTTP it may have waited for a place. A pipe waits for its reader alone: one that has taken nothing all this time,
+      // not even of what was there before, will not get to the question.
+      const isPipe = !this.#isHttp && this.channel.kind !== 'http-sse';
+      const isStuck =
+        error.code === 'timeout' && unread.every(({ phase }) => phase === 'queued' || phase === 'writing');
+      return isPipe && isStuck ? 'silent' : 'unasked';
     }
   }
 

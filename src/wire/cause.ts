@@ -8,7 +8,7 @@
  */
 import type { OutboundFrame } from './channel.js';
 import type { IdTable } from './id-table.js';
-import { NOTIFICATION, RPC } from './rpc-codes.js';
+import { listenMethod, NOTIFICATION, RPC } from './rpc-codes.js';
 
 export type Cause<T> =
   | { readonly kind: 'known'; readonly owner: T }
@@ -24,7 +24,7 @@ const innocent: ReadonlySet<string> = new Set([
   'initialize',
   'ping',
   'server/discover',
-  'subscriptions/listen',
+  listenMethod,
   'resources/subscribe',
   'resources/unsubscribe',
   'logging/setLevel',

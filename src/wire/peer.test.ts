@@ -342,6 +342,24 @@ describe('what the server starts', () => {
     expect(channel.messages.slice(1)).toEqual([{ jsonrpc: '2.0', id: 'e1', result: { action: 'accept' } }]);
   });
 
+  test('a legacy server takes back its own request, never one of ours with the same number', async () => {
+    const asked: InboundRequest[] = [];
+    const { channel, peer, ask } = connect({ request: (request) => asked.push(request) });
+    peer.adopt({ era: 'legacy', version: '2025-11-25' });
+    const [first, second] = [ask(), ask()];
+    const takesBack = (requestId: number) =>
+      channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } });
+    channel.say({ jsonrpc: '2.0', id: 1, method: 'elicitation/create', params: {} });
+    takesBack(1);
+    expect(asked[0]?.signal.aborted).toBe(true);
+    // Late: the question was over already.
+    takesBack(1);
+    takesBack(2);
+    channel.say({ jsonrpc: '2.0', id: 1, result: 'a' });
+    channel.say({ jsonrpc: '2.0', id: 2, result: 'b' });
+    expect([(await first).bytes.toString(), (await second).bytes.toString()]).toEqual(['"a"', '"b"']);
+  });
+
   test('pings that are not read are not answered without end', () => {
     const { channel } = connect();
     channel.held = true;

@@ -106,6 +106,15 @@ export class Peer implements ChannelListener {
     return this.#pending.owed;
   }
 
+  /** Of what is owed, the requests that the server cannot have read as a whole. */
+  unread(): OutboundFrame[] {
+    const frames: OutboundFrame[] = [];
+    this.#pending.byId.forEach(({ frame }) => {
+      if (frame.phase === 'queued' || frame.phase === 'writing') frames.push(frame);
+    });
+    return frames;
+  }
+
   /** Requests of the server's own that wait for our answer. */
   get asks(): number {
     return this.#attribution.asks;
@@ -282,9 +291,12 @@ export class Peer implements ChannelListener {
     this.#guard(() => onProgress?.(params));
   }
 
-  /** Ends our own request (how a modern stdio server ends a subscription) or one of the server's. */
+  /**
+   * Ends our own request (how a modern stdio server ends a subscription) or one of the server's. A legacy server has requests of
+   * its own, numbered as ours are, and can take back nothing else.
+   */
   #cancelledByServer(params: Buffer | undefined): boolean {
-    const ours = params && this.#pending.ofCancel(params);
+    const ours = this.#era === 'legacy' ? undefined : params && this.#pending.ofCancel(params);
     if (!ours) {
       const idText = params && memberText(params, 'requestId');
       return idText !== undefined && this.#attribution.cancel(idText);

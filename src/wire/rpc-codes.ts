@@ -1,4 +1,4 @@
-/** JSON-RPC's own error codes, and the names of MCP's notifications, as far as we send or look for them. */
+/** JSON-RPC's own error codes, and the names of MCP's notifications and of one request, as far as we send or look for them. */
 export const RPC = {
   parseError: -32700,
   invalidRequest: -32600,
@@ -18,3 +18,6 @@ export const NOTIFICATION = {
   elicitationComplete: 'notifications/elicitation/complete',
   acknowledged: 'notifications/subscriptions/acknowledged',
 } as const;
+
+/** Modern: the request that is answered with what there is to tell of one's own accord, for as long as it is open. */
+export const listenMethod = 'subscriptions/listen';

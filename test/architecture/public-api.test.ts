@@ -2,6 +2,7 @@
  * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
+import * as worker from '../../src/broker/worker/index.js';
 import * as gateway from '../../src/gateway/index.js';
 import { Host } from '../../src/host/host.js';
 import * as hostler from '../../src/index.js';
@@ -23,6 +24,10 @@ test('the names of hostler', () => {
 
 test('the names of hostler/gateway', () => {
   expect(Object.keys(gateway).sort()).toEqual(['createGateway', 'gatewayCapabilities']);
+});
+
+test('the names of hostler/worker', () => {
+  expect(Object.keys(worker).sort()).toEqual(['connect', 'connectWorker']);
 });
 
 test('the names of hostler/testing', () => {
@@ -47,6 +52,7 @@ test('the methods of a host', () => {
       'known',
       'lease',
       'list',
+      'mayRunTwice',
       'meterCalls',
       'names',
       'on',

@@ -1,6 +1,17 @@
 /** What `hostler up` does not do before it serves, and what it keeps so that the next start is quick. */
 import { execFile } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -96,27 +107,48 @@ test('a command that failed keeps nothing', async () => {
   expect(existsSync(path.join(place.dataDir, 'code-cache'))).toBe(false);
 });
 
+function bundleIn(place: string) {
+  const bundle = path.join(place, 'a.bundle.js');
+  const source = new URL('../../dist/cli/kept-code.js', import.meta.url).href;
+  const says = async (word: string, build = 'a') => {
+    writeFileSync(
+      bundle,
+      `// ${build.repeat(64)}\n(function (exports, require, module) {\nexports.say = () => '${word}';\n})\n`,
+    );
+    const code = `const { runBundle } = await import(${JSON.stringify(source)});
+      console.log(runBundle(${JSON.stringify(bundle)}, ${JSON.stringify(place)}).say());`;
+    return (await run(process.execPath, ['--input-type=module', '-e', code])).stdout.trim();
+  };
+  return { says, kept: path.join(place, 'code-cache') };
+}
+
 /**
  * V8 takes kept code for any source of the same length: that is how it shows whether kept code was used, and why a bundle
  * must say which one it is.
  */
 test('kept code is used for the very bundle it was made of, from a folder that only we can write to', async () => {
   folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-kept-'));
-  const bundle = path.join(folder, 'a.bundle.js');
-  const source = new URL('../../dist/cli/kept-code.js', import.meta.url).href;
-  const says = async (word: string, build: string) => {
-    writeFileSync(
-      bundle,
-      `// ${build.repeat(64)}\n(function (exports, require, module) {\nexports.say = () => '${word}';\n})\n`,
-    );
-    const code = `const { runBundle } = await import(${JSON.stringify(source)});
-      console.log(runBundle(${JSON.stringify(bundle)}, ${JSON.stringify(folder)}).say());`;
-    return (await run(process.execPath, ['--input-type=module', '-e', code])).stdout.trim();
-  };
+  const { says } = bundleIn(folder);
   expect(await says('one', 'a')).toBe('one');
   expect(await says('two', 'a')).toBe('one');
   chmodSync(folder, 0o777);
   expect(await says('two', 'a')).toBe('two');
   chmodSync(folder, 0o700);
   expect(await says('two', 'b')).toBe('two');
+});
+
+test('kept code that somebody else may have put there, while the folder was open to others, is not run', async () => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-kept-'));
+  const { says, kept } = bundleIn(folder);
+  expect([await says('one'), await says('two')]).toEqual(['one', 'one']);
+  chmodSync(kept, 0o606);
+  // What is not used is made anew, and that is.
+  expect([await says('two'), await says('one')]).toEqual(['two', 'two']);
+  renameSync(kept, path.join(folder, 'elsewhere'));
+  symlinkSync('elsewhere', kept);
+  expect([await says('one'), await says('two')]).toEqual(['one', 'one']);
+  if (process.getuid?.() === 0) {
+    chownSync(kept, 65_534, 65_534);
+    expect(await says('two')).toBe('two');
+  }
 });

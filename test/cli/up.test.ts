@@ -15,6 +15,34 @@ beforeEach(() => {
 });
 afterEach(() => place.remove());
 
+const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
+
+/** Of a client over stdio. */
+async function ask(running: Running, id: number, method: string, params: object = {}) {
+  running.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
+  const line = await eventually(`the answer ${id}`, () => {
+    if (running.child.exitCode !== null) throw new Error(running.stderr);
+    return running.stdout.split('\n').find((text) => text.includes(`"id":${id},`));
+  });
+  return JSON.parse(line) as { result: Record<string, unknown> };
+}
+
+/** A server whose one tool takes as long as it is told, and writes down that it was called. */
+const sleeper = (file: string) => `
+  const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
+  const answers = {
+    initialize: () => ({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } }),
+    'tools/list': () => ({ tools: [{ name: 'sleep', inputSchema: { type: 'object' } }] }),
+  };
+  require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    if (answers[method]) return say({ id, result: answers[method]() });
+    if (method !== 'tools/call') return id !== undefined && say({ id, error: { code: -32601, message: 'no' } });
+    require('node:fs').writeFileSync(${JSON.stringify(file)}, '');
+    setTimeout(() => say({ id, result: { content: [] } }), params.arguments.ms);
+  });
+`;
+
 describe('when it serves', () => {
   test('stdout is one line of JSON, and everything else goes to stderr', async () => {
     place.configure({ mcpServers: { bad: { comand: 'x' }, good: fixtureEntry() } });
@@ -56,14 +84,6 @@ describe('when it serves', () => {
   test('a second one over stdio is served by the first, which lasts as long as either', async () => {
     place.configure({ mcpServers: { one: fixtureEntry() } });
     const begin = () => place.follow('up', '--config', place.config, '--stdio');
-    const ask = async (running: Running, id: number, method: string, params: object = {}) => {
-      running.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
-      const line = await eventually(`the answer ${id}`, () =>
-        running.stdout.split('\n').find((text) => text.includes(`"id":${id},`)),
-      );
-      return JSON.parse(line) as { result: Record<string, unknown> };
-    };
-    const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
     // At once: one of them is faster.
     const both = [begin(), begin()] as const;
     for (const running of both)
@@ -76,6 +96,23 @@ describe('when it serves', () => {
     expect(JSON.stringify(result)).toContain('still');
     joined.child.stdin?.end();
     expect([(await joined.closed).code, (await first.closed).code]).toEqual([0, 0]);
+  });
+
+  test('whoever comes while it ends is not taken on, and takes its place', async () => {
+    const called = path.join(place.folder, 'called');
+    place.configure({ mcpServers: { one: { command: process.execPath, args: ['-e', sleeper(called)] } } });
+    const begin = () => place.follow('up', '--config', place.config, '--stdio');
+    const first = begin();
+    await ask(first, 1, 'initialize', initialize);
+    const last = ask(first, 2, 'tools/call', { name: 'one__sleep', arguments: { ms: 3_000 } });
+    await eventually('the call is at the server', () => existsSync(called));
+    first.child.kill('SIGTERM');
+    await eventually('it ends', () => first.stderr.includes('SIGTERM'));
+    const second = begin();
+    expect((await ask(second, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
+    expect((await last).result).toEqual({ content: [] });
+    expect((await first.closed).code).toBe(0);
+    expect(JSON.stringify((await ask(second, 2, 'tools/list')).result)).toContain('one__sleep');
   });
 
   test('over stdio, stdout belongs to the client, and its end is the end', async () => {

@@ -22,8 +22,10 @@ const limit = (start: string): string => {
 };
 
 test.each([
-  ['questions of one call at once', `${inputRequestsMax}, in ${inputRequiredBytesMax / MiB} MiB`],
-  ['questions of one call at once', `${asksMax}, in ${inputRequiredBytesMax / MiB} MiB`],
+  ['questions of one call at once', `${inputRequestsMax}`],
+  ['questions of one call at once', `${asksMax}`],
+  ['the answer in which a modern server asks', `${inputRequiredBytesMax / MiB} MiB`],
+  ['one question of a legacy server to a modern client', `${inputRequiredBytesMax / MiB} MiB`],
   ['time of a legacy client', `${askLimitMs / minuteMs} min`],
   ['rounds of questions', `${roundsMax}`],
   ['time of a modern client', `${parkedLifeMs / minuteMs} min, then the call is cancelled`],

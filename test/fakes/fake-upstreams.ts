@@ -135,7 +135,13 @@ export class FakeUpstreams implements Upstreams {
     return this.#isAllowed(principal, server, tool);
   }
 
-  firstSight(servers: readonly string[]): Promise<void> | undefined {
+  /** `server/tool` that may be run again when nobody knows how it ended. */
+  readonly repeatable = new Set<string>();
+  mayRunTwice(server: string, tool: string): boolean {
+    return this.repeatable.has(`${server}/${tool}`);
+  }
+
+  firstSight(servers: readonly string[] = this.names()): Promise<void> | undefined {
     this.sightsAsked.push([...servers]);
     return this.sight;
   }

@@ -12,6 +12,7 @@ export class MemoryMailStore implements MailStore {
   readonly damaged = new Set<number>();
   reads = 0;
   readonly #mail = new Map<number, Mail>();
+  readonly #held = new Map<string, number>();
   readonly #dead = new Map<number, DeadLetter & { readonly mail: Mail }>();
   #seq = 0;
 
@@ -29,17 +30,11 @@ export class MemoryMailStore implements MailStore {
   async put(mail: NewMail): Promise<{ seq: number; isNew: boolean }> {
     await new Promise((resolve) => setImmediate(resolve));
     if (this.failure) throw this.failure;
-    for (const each of this.#mail.values()) {
-      if (
-        each.to === mail.to &&
-        each.id === mail.id &&
-        each.kind === mail.kind &&
-        each.from.mailbox === mail.from.mailbox
-      )
-        return { seq: each.seq, isNew: false };
-    }
+    const held = this.#held.get(keyOf(mail));
+    if (held !== undefined) return { seq: held, isNew: false };
     const seq = ++this.#seq;
     this.#mail.set(seq, { ...mail, seq, deliveries: 0 });
+    this.#held.set(keyOf(mail), seq);
     return { seq, isNew: true };
   }
 
@@ -63,13 +58,15 @@ export class MemoryMailStore implements MailStore {
   }
 
   remove(seq: number): void {
+    const mail = this.#mail.get(seq);
+    if (mail) this.#held.delete(keyOf(mail));
     this.#mail.delete(seq);
   }
 
   bury(seq: number, reasons: readonly string[]): void {
     const mail = this.#mail.get(seq);
     if (!mail) return;
-    this.#mail.delete(seq);
+    this.remove(seq);
     const { to, from, id, kind, sentAtMs, body } = mail;
     this.#dead.set(seq, { ...{ seq, to, from, id, kind, sentAtMs, reasons, mail }, diedAtMs: 0, bytes: body.length });
   }
@@ -84,6 +81,7 @@ export class MemoryMailStore implements MailStore {
     this.#dead.delete(seq);
     const mail = { ...letter.mail, seq: ++this.#seq, deliveries: 0 };
     this.#mail.set(mail.seq, mail);
+    this.#held.set(keyOf(mail), mail.seq);
     return mail;
   }
 
@@ -97,3 +95,5 @@ export class MemoryMailStore implements MailStore {
 
   async close(): Promise<void> {}
 }
+
+const keyOf = ({ to, from, id, kind }: NewMail): string => JSON.stringify([to, from.mailbox, id, kind]);

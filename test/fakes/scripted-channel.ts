@@ -44,6 +44,12 @@ export class ScriptedChannel implements Channel {
     for (const frame of this.sent) if (frame.phase === 'queued') this.#write(frame);
   }
 
+  /** The next one of those that wait. */
+  flushOne(): void {
+    const next = this.sent.find(({ phase }) => phase === 'queued');
+    if (next) this.#write(next);
+  }
+
   withdraw(frame: OutboundFrame): Withdrawal {
     this.withdrawn.push(frame);
     if (frame.phase !== 'queued') return this.agreement?.era === 'modern' ? 'told' : 'notify';

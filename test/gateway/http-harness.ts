@@ -12,11 +12,9 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { newId, seededRandom } from '../../src/kernel/random.js';
 import type { Principal } from '../../src/policy/call.js';
+import { META } from '../fakes/messages.js';
 
-export const META = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': {},
-};
+export { META };
 
 export const key = 'Bearer key-of-ann';
 const keys = new Map<string | undefined, Principal>([
@@ -28,6 +26,8 @@ const keys = new Map<string | undefined, Principal>([
 export class FakeRouter implements Router {
   readonly handled: Exchange[] = [];
   readonly sessions: ClientSession[] = [];
+  /** Ids of sessions that ended before they were open. */
+  readonly unopened: string[] = [];
   readonly notices: Array<{ client: Client; method: string; params: string | undefined }> = [];
   readonly mirrored = new Map<string, readonly MirroredHeader[]>();
   /** By method; what is not here is answered with an empty result. */
@@ -56,6 +56,10 @@ export class FakeRouter implements Router {
   opened(session: ClientSession): void {
     this.sessions.push(session);
     this.#changed();
+  }
+
+  neverOpened({ id }: Client): void {
+    this.unopened.push(id);
   }
 
   notified(client: Client, method: string, params: Buffer | undefined): void {

@@ -68,6 +68,15 @@ describe('opening', () => {
     expect(router.sessions.map(({ id }) => id)).toEqual([headers['mcp-session-id']]);
   });
 
+  test('the router hears of the end of one whose client used it and never said that it is open', async () => {
+    const { router, port } = await start();
+    const silent = await openSession(port, '2025-06-18', { initialized: false });
+    const other = await openSession(port);
+    expect((await send(port, { headers: silent, body: rpc(1, 'tools/call') })).status).toBe(200);
+    for (const headers of [silent, other]) await send(port, { method: 'DELETE', headers });
+    expect(router.unopened).toEqual([silent['mcp-session-id']]);
+  });
+
   test('no two sessions have one id', async () => {
     const { port } = await start();
     const ids = new Set<string | undefined>();

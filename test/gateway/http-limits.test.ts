@@ -1,7 +1,8 @@
 /** X19: what is too large or too many is refused, and costs no memory. F5: slow peers lose their connection, not others theirs. */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { ClientSession, Exchange } from '../../src/gateway/exchange.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
 import {
   listen,
@@ -96,6 +97,73 @@ describe('X19 sizes', () => {
     expect(router.reached).toBe(before);
     expect((await send(port, { headers, body: batch(100) })).status).toBe(200);
     expect(router.reached).toBe(before + 100);
+  });
+});
+
+describe('X19 who still writes hears why it is refused', () => {
+  const KiB = 1024;
+  const long = head([json, 'X-A: '.padEnd(80 * KiB, 'x')]);
+  const chunks = `${KiB.toString(16)}\r\n${'x'.repeat(KiB)}\r\n`.repeat(256);
+
+  const more = 'x'.repeat(KiB);
+
+  /** Writes on, with turns for the gateway between, and reads only then. */
+  async function lateReader(port: number, text: string): Promise<string> {
+    const socket = rawSocket(port);
+    socket.pause();
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    // What is written after a reset has come takes the answer with it.
+    for (const piece of [text, more, more]) {
+      await new Promise((resolve) => socket.write(piece, resolve));
+      expect((await modern(port, 'a')).status).toBe(200);
+    }
+    let heard = '';
+    socket.on('data', (chunk) => {
+      heard += chunk.toString('latin1');
+    });
+    socket.resume();
+    await closed;
+    return heard;
+  }
+
+  test.each([
+    ['headers of 80 KiB', long, 431],
+    ['a body in chunks that is not JSON', head(['Transfer-Encoding: chunked']) + chunks, 415],
+    ['a body of 1 GiB, of which 256 KiB come', head([json, `Content-Length: ${1024 * MiB}`]) + chunks, 413],
+    ['what is not HTTP', `hello\r\n\r\n${chunks}`, 400],
+  ])('X19 %s: twenty times out of twenty', async (_name, text, status) => {
+    const { port } = await start();
+    for (let i = 0; i < 20; i++) {
+      const heard = await lateReader(port, text);
+      expect(statusOf(heard)).toBe(status);
+      const body = heard.slice(heard.indexOf('\r\n\r\n') + 4);
+      expect(JSON.parse(body)).toMatchObject({ id: null, error: { message: expect.any(String) } });
+    }
+  });
+
+  test('X19 who writes for ever is cut', async () => {
+    const { port } = await start();
+    const socket = rawSocket(port);
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.pause();
+    const write = (): unknown => socket.write('x'.repeat(64 * KiB), (error) => (error ? socket.destroy() : write()));
+    socket.write(head([json]).slice(0, -2));
+    write();
+    await closed;
+    expect((await modern(port, 'a')).status).toBe(200);
+  });
+
+  test('X19 the gateway closes without waiting for one who does not', async () => {
+    const clock = new FakeClock();
+    const { port, ingress } = await start({ clock });
+    const socket = new Socket({ allowHalfOpen: true }).connect(port, '127.0.0.1');
+    socket.on('error', () => {});
+    const answered = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString())));
+    socket.write(long);
+    expect(statusOf(await answered)).toBe(431);
+    // No time passes: neither that of lingering nor that of the last answers.
+    await ingress.close(0);
+    socket.destroy();
   });
 });
 

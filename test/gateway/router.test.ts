@@ -393,6 +393,37 @@ describe('tool calls', () => {
     expect((await gateway.ask(legacy, 'logging/setLevel', '{"level":"loud"}')).failure?.code).toBe(-32602);
   });
 
+  test.each([
+    ['tools/call', '{"name":"late__tool"}'],
+    ['prompts/get', '{"name":"late__prompt"}'],
+    ['tools/list', '{}'],
+  ])('that waited are answered whatever goes wrong meanwhile: %s', async (method, params) => {
+    const gateway = new FakeGateway({ ...two, late: { tools: [], capabilities: null } });
+    const { promise, resolve } = deferred();
+    gateway.upstreams.sight = promise;
+    const exchange = gateway.send(legacy, method, params);
+    gateway.upstreams.set('late', { tools: ['tool'], prompts: ['prompt'] });
+    gateway.upstreams.known = () => {
+      throw new Error('broken');
+    };
+    resolve();
+    expect((await exchange.ended).failure).toMatchObject({ code: -32603 });
+    expect(gateway.problems).toMatchObject([{ message: 'broken' }]);
+  });
+
+  test('of a session that was never opened leave nothing behind when it ends', async () => {
+    const gateway = new FakeGateway(two);
+    gateway.upstreams.onCall = ({ options }) => {
+      options.onServerNotification?.('notifications/message', Buffer.from('{"level":"info","data":1}'));
+      return '{"content":[]}';
+    };
+    const heard = async () => (await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).heard.length;
+    await gateway.ask(legacy, 'logging/setLevel', '{"level":"error"}');
+    expect(await heard()).toBe(0);
+    gateway.router.neverOpened(legacy);
+    expect([gateway.upstreams.endedInstances, await heard()]).toEqual([[legacy.id], 1]);
+  });
+
   test('hand the bridge what a modern client answered, and nothing of a legacy one', async () => {
     const gateway = new FakeGateway(two);
     const params = '{"name":"web__fetch","inputResponses":{"a":{"n":1.0}},"requestState":"s\\u0041"}';

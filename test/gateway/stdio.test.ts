@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
+import { legacy, modern } from '../fakes/messages.js';
 import {
   connectSdk1Client,
   connectSdk2Client,
@@ -106,18 +107,6 @@ function open() {
   };
   return { send, lines, reader, started, end };
 }
-
-const meta = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': {},
-};
-const modern = (id: unknown, method: string, params: Json = {}) => ({
-  jsonrpc: '2.0',
-  id,
-  method,
-  params: { ...params, _meta: meta },
-});
-const legacy = (id: unknown, method: string, params: Json = {}) => ({ jsonrpc: '2.0', id, method, params });
 
 test('both eras share one pipe; its end leaves what is under way ten seconds, then aborts it', {
   timeout: 60_000,

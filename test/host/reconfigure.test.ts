@@ -47,6 +47,19 @@ describe('reconfigure', () => {
     expect(listed.problems).toEqual([]);
   });
 
+  test('what is gone is gone at once, also when nobody asks for another one', async () => {
+    const listed = ListedHost.make();
+    await listed.start({ mcpServers: { a: listed.entry('a', 'legacy') } });
+    const { host } = listed;
+    expect(await outcomeOf(host.call('a', 'sleep', { ms: 0 }))).toBe('ok');
+    expect(await host.reconfigure({ mcpServers: {} })).toMatchObject({ removed: ['a'] });
+    expect(host.known('a')).toBeUndefined();
+    expect((await failureOf(host.call('a', 'say'))).code).toBe('server_not_found');
+    // Nothing is left to go back to when another one takes the name and fails.
+    await failureOf(host.spawn({ name: 'a', command: '/nowhere/to/be/found' }));
+    expect([host.names(), host.known('a')]).toEqual([[], undefined]);
+  });
+
   test('one that cannot be read changes nothing; an entry that cannot leaves its server as it was', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;

@@ -214,6 +214,34 @@ describe('with an instance for each client', () => {
     expect(textOf(await host.call('a', 'roots'))).toBe('refused -32601: this client does not offer roots/list');
   });
 
+  test('calls that it never answers open the breaker, as those of a shared server do', async () => {
+    await start({
+      isolation: 'per-client',
+      trustAnnotations: false,
+      breaker: { threshold: 2 },
+      timeouts: { call: '200ms' },
+    });
+    const someone = ann();
+    const failures = [await failureOf(someone.call('hang')), await failureOf(someone.call('hang'))];
+    expect(failures.map(({ code }) => code)).toEqual(['outcome_uncertain', 'outcome_uncertain']);
+    expect((await failureOf(someone.call('pid'))).code).toBe('circuit_open');
+  });
+
+  test.each([
+    ['calls', (someone: Someone) => someone.call('hang')],
+    ['prompts', ({ options }: Someone) => host.request('a', 'prompts/get', '{"name":"greet"}', options)],
+  ])('however many %s its end ends, nobody else is refused, though the shared server runs', async (_what, ask) => {
+    await start({ isolation: 'per-client', trustAnnotations: false, breaker: { threshold: 2 } });
+    await host.start('a');
+    const someone = new Someone('ann', { instance: 'ann', onServerRequest: () => {} });
+    const pid = Number(textOf(await someone.call('pid')));
+    const hanging = Array.from({ length: 3 }, () => failureOf(ask(someone)));
+    await eventually('they are under way', () => host.status()[0]?.running === 3);
+    process.kill(pid, 'SIGKILL');
+    expect((await Promise.all(hanging)).every(({ details }) => details.execution === 'uncertain')).toBe(true);
+    expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
+  });
+
   test('an instance goes with its client, and all go with the server', async () => {
     await start({ isolation: 'per-client' });
     const isAlive = (pid: string) => {

@@ -14,8 +14,9 @@ import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
+import { ByteBudget } from './kept-bodies.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
-import { ByteBudget, Postbox } from './postbox.js';
+import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
 import type { Wire } from './wire.js';
 

@@ -33,16 +33,22 @@ export class Heartbeat {
   }
 
   resume(): void {
-    this.#cancel();
     this.#isAsked = false;
-    const { clock, pingMs } = this.#options;
-    this.#cancel = clock.at(clock.nowMs() + pingMs, () => this.#ask());
+    this.#askIn(this.#options.pingMs);
+  }
+
+  #askIn(delayMs: number): void {
+    this.#cancel();
+    const { clock } = this.#options;
+    this.#cancel = clock.at(clock.nowMs() + delayMs, () => this.#ask());
   }
 
   #ask(): void {
-    const { clock, pongMs } = this.#options;
+    const { clock, pingMs, pongMs } = this.#options;
     this.#isAsked = true;
-    this.#cancel = clock.at(clock.nowMs() + pongMs, () => (this.#isAsked ? this.#options.lost() : this.resume()));
+    this.#cancel = clock.at(clock.nowMs() + pongMs, () =>
+      this.#isAsked ? this.#options.lost() : this.#askIn(Math.max(pingMs - pongMs, 0)),
+    );
     this.#options.ping();
   }
 }

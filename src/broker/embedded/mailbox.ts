@@ -7,6 +7,7 @@
  * handed out.
  */
 import type { Sender } from '../ports.js';
+import type { Mail } from '../store-port.js';
 import type { Held } from './client-frames.js';
 import { FairLines } from './fair-lines.js';
 
@@ -186,3 +187,11 @@ export class Mailbox {
     return { entry, isDead: false };
   }
 }
+
+export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
+  ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
+  reasons: [],
+  state: { kind: 'waiting' },
+  body: undefined,
+  isKept: false,
+});

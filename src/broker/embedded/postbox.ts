@@ -12,32 +12,12 @@ import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
 import type { BrokerEvent } from './events.js';
+import { HeldIds } from './held-ids.js';
+import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
-import { type Entry, Mailbox, type Returned } from './mailbox.js';
-
-/** Bytes that all mailboxes share. */
-export class ByteBudget {
-  #left: number;
-  constructor(bytes: number) {
-    this.#left = bytes;
-  }
-  take(bytes: number): boolean {
-    if (bytes > this.#left) return false;
-    this.#left -= bytes;
-    return true;
-  }
-  giveBack(bytes: number): void {
-    this.#left += bytes;
-  }
-}
-
-export interface Subscriber {
-  readonly epoch: string;
-  readonly window: number;
-  /** Whether so many bytes may be sent to it now. When not, it asks for more by `pump`. */
-  canTake(bytes: number): boolean;
-  send(frame: Buffer): void;
-}
+import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
+import { hasRoom, isCrowded, mailboxFull } from './mailbox-room.js';
+import type { Subscriber } from './subscriber.js';
 
 export interface PostboxParts {
   readonly store: MailStore;
@@ -55,8 +35,9 @@ export class Postbox {
   readonly name: string;
   readonly #parts: PostboxParts;
   readonly #mailbox: Mailbox;
+  readonly #kept: KeptBodies;
   /** On disk or on its way there. */
-  readonly #ids = new Set<string>();
+  readonly #ids = new HeldIds();
   #count: number;
   #bytes: number;
   #arriving = 0;
@@ -68,7 +49,6 @@ export class Postbox {
   #cameMeanwhile = false;
   #unloads = 0;
   #isFetching = false;
-  #keptBytes = 0;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
 
@@ -76,6 +56,7 @@ export class Postbox {
     this.name = name;
     this.#parts = parts;
     this.#mailbox = new Mailbox(parts.limits);
+    this.#kept = new KeptBodies(parts.kept, parts.limits.keptBytesOfOne);
     this.#count = size.count;
     this.#bytes = size.bytes;
     this.#isLoaded = size.count === 0;
@@ -100,24 +81,27 @@ export class Postbox {
 
   /** Resolves when it is on disk. */
   async accept(mail: NewMail): Promise<void> {
-    const key = idKey(mail.from.mailbox, mail.kind, mail.id);
+    const { kind, id } = mail;
+    const sender = mail.from.mailbox;
     const { length } = mail.body;
-    if (this.#isFull(length)) {
-      // The same message again is no new one: whether it is here must be known before it is refused.
+    const { limits, store } = this.#parts;
+    if (isCrowded(this, length, limits)) {
+      // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#isLoaded) await this.#load();
-      if (!this.#ids.has(key)) throw this.#full();
+      const isHeld = this.#ids.has(sender, kind, id);
+      if (!isHeld && !hasRoom(this, mail, this.#ids.countOf(sender), limits)) throw this.#full();
     }
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
-    const isFirst = !this.#ids.has(key);
-    this.#ids.add(key);
+    const isFirst = !this.#ids.has(sender, kind, id);
+    this.#ids.add(sender, kind, id);
     try {
-      const { seq, isNew } = await this.#parts.store.put(mail);
+      const { seq, isNew } = await store.put(mail);
       if (isNew) this.#came(seq, mail);
       else this.#uncount(length);
     } catch (error) {
-      if (isFirst) this.#ids.delete(key);
+      if (isFirst) this.#ids.delete(sender, kind, id);
       this.#uncount(length);
       throw error;
     } finally {
@@ -129,16 +113,17 @@ export class Postbox {
   revived(mail: Mail): void {
     this.#count++;
     this.#bytes += mail.body.length;
-    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
     this.#came(mail.seq, mail);
   }
 
   #came(seq: number, mail: NewMail): void {
-    if (!this.#subscriber && this.#loading === undefined) this.#unload();
+    // Of a crowded one it must be known whose it is full of.
+    if (!this.#subscriber && this.#loading === undefined && !isCrowded(this, 0, this.#parts.limits)) this.#unload();
     else if (!this.#isLoaded) this.#cameMeanwhile = true;
     else if (seq > this.#readThrough) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
-      if (this.#subscriber) this.#keep(entry, mail.body);
+      if (this.#subscriber) this.#kept.keep(entry, mail.body);
       this.#mailbox.add(entry);
       this.pump();
     }
@@ -182,7 +167,7 @@ export class Postbox {
 
   /** Whether it was still waiting, and is gone now. */
   withdraw(sender: string, id: string): boolean {
-    const entry = this.#ids.has(idKey(sender, 'request', id)) ? this.#mailbox.withdraw(sender, id) : undefined;
+    const entry = this.#ids.has(sender, 'request', id) ? this.#mailbox.withdraw(sender, id) : undefined;
     if (!entry) return false;
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
@@ -194,7 +179,7 @@ export class Postbox {
     while (this.#subscriber && !this.#isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      if (this.#isStale(entry)) {
+      if (this.#isStale(entry, entry.type)) {
         this.#drop(entry);
         continue;
       }
@@ -211,14 +196,15 @@ export class Postbox {
     const wallMs = this.#parts.clock.date().getTime();
     if (this.#isLoaded) {
       for (const entry of [...this.#mailbox.entries()])
-        if (entry.state.kind !== 'held' && this.#isStale(entry)) this.#drop(entry);
+        if (entry.state.kind !== 'held' && this.#isStale(entry, entry.type)) this.#drop(entry);
       return;
     }
     for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
       const page = await store.read(this.name, after, limits.page);
       const last = page.at(-1);
       if (!last || this.#subscriber || this.#loading !== undefined) return;
-      for (const mail of page) if (this.#isStale(mail)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
+      for (const mail of page)
+        if (this.#isStale(mail, mail.kind)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
       if (last.sentAtMs > wallMs - limits.staleMs) return;
       after = last.seq;
     }
@@ -231,7 +217,7 @@ export class Postbox {
   #handOut(entry: Entry, body: Buffer, subscriber: Subscriber): void {
     const { store, clock } = this.#parts;
     const lease = this.#mailbox.handOut(entry);
-    this.#unkeep(entry);
+    this.#kept.drop(entry);
     store.handedOut(entry.seq);
     const { seq, id, type, from, deliveries, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
@@ -275,7 +261,7 @@ export class Postbox {
   }
 
   #found(mail: Mail): void {
-    this.#ids.add(idKey(mail.from.mailbox, mail.kind, mail.id));
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
     if (this.#mailbox.get(mail.seq)) return;
     const entry = entryOf(mail);
     if (entry.deliveries >= this.#parts.limits.deliveries) {
@@ -283,7 +269,7 @@ export class Postbox {
       this.#bury(entry);
       return;
     }
-    if (this.#subscriber) this.#keep(entry, mail.body);
+    if (this.#subscriber) this.#kept.keep(entry, mail.body);
     this.#mailbox.add(entry);
   }
 
@@ -306,7 +292,7 @@ export class Postbox {
         for (const { seq, body } of page) {
           const found = this.#mailbox.get(seq);
           if (found === entry) found.body ??= body;
-          else if (found?.state.kind === 'waiting' && !found.body) this.#keep(found, body);
+          else if (found?.state.kind === 'waiting' && !found.body) this.#kept.keep(found, body);
         }
         if (page[0]?.seq !== entry.seq && this.#mailbox.get(entry.seq) === entry) {
           this.#mailbox.forget(entry);
@@ -333,27 +319,10 @@ export class Postbox {
     this.#readThrough = 0;
     this.#unloads++;
     for (const entry of [...this.#mailbox.entries()]) {
-      this.#unkeep(entry);
+      this.#kept.drop(entry);
       if (entry.deliveries === 0) this.#mailbox.forget(entry);
     }
     this.#ids.clear();
-  }
-
-  #keep(entry: Entry, body: Buffer): void {
-    const { kept, limits } = this.#parts;
-    if (this.#keptBytes + entry.bytes > limits.keptBytesOfOne || !kept.take(entry.bytes)) return;
-    this.#keptBytes += entry.bytes;
-    entry.isKept = true;
-    entry.body = body;
-  }
-
-  #unkeep(entry: Entry): void {
-    if (entry.isKept) {
-      this.#keptBytes -= entry.bytes;
-      this.#parts.kept.giveBack(entry.bytes);
-    }
-    entry.isKept = false;
-    entry.body = undefined;
   }
 
   #returned({ entry, isDead }: Returned, reason: string): void {
@@ -376,37 +345,26 @@ export class Postbox {
   }
 
   #gone(entry: Entry): void {
-    this.#unkeep(entry);
-    this.#ids.delete(idKey(entry.from.mailbox, entry.type, entry.id));
+    this.#kept.drop(entry);
+    this.#ids.delete(entry.from.mailbox, entry.type, entry.id);
     this.#uncount(entry.bytes);
   }
 
   #uncount(bytes: number): void {
     this.#count--;
     this.#bytes -= bytes;
-    this.#wasFull = false;
-  }
-
-  #isFull(bytes: number): boolean {
-    const { mailboxMessages, mailboxBytes } = this.#parts.limits;
-    return this.#count >= mailboxMessages || this.#bytes + bytes > mailboxBytes;
+    if (this.#wasFull) this.#wasFull = isCrowded(this, 0, this.#parts.limits);
   }
 
   #full(): HostError {
-    if (!this.#wasFull)
-      this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count: this.#count, bytes: this.#bytes });
+    const { count, bytes } = this;
+    if (!this.#wasFull) this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count, bytes });
     this.#wasFull = true;
-    return new HostError('overloaded', `mailbox '${this.name}' is full`, {
-      reason: 'mailbox_full',
-      execution: 'not_executed',
-      limit: this.#parts.limits.mailboxMessages,
-      hint: 'try again when some of what waits there has been taken',
-    });
+    return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 
-  #isStale({ expiresAtMs, sentAtMs, ...mail }: Entry | Mail): boolean {
-    const isReply = ('type' in mail ? mail.type : mail.kind) === 'reply';
-    const endMs = expiresAtMs ?? (isReply ? sentAtMs : undefined);
+  #isStale(mail: { readonly expiresAtMs: number | undefined; readonly sentAtMs: number }, kind: Mail['kind']): boolean {
+    const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
     return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
   }
 
@@ -432,13 +390,3 @@ export class Postbox {
     this.#parts.tell({ kind: 'problem', error: known });
   }
 }
-
-const idKey = (sender: string, kind: string, id: string): string => `${sender} ${kind} ${id}`;
-
-const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
-  ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
-  reasons: [],
-  state: { kind: 'waiting' },
-  body: undefined,
-  isKept: false,
-});

@@ -14,7 +14,7 @@ import type { Claim, Credential } from './credentials.js';
 import type { TurnedAway } from './events.js';
 import { workerValuesMax } from './frame-members.js';
 import type { BrokerLimits } from './limits.js';
-import type { Subscriber } from './postbox.js';
+import type { Subscriber } from './subscriber.js';
 import { TokenBucket } from './token-bucket.js';
 import type { CloseReason, Wire, WireReader } from './wire.js';
 
@@ -210,6 +210,7 @@ export class Session implements WireReader, Subscriber {
     if (!admitted) return this.#turnAway('unknown_key', 'refused');
     this.#credential = admitted;
     this.#isWelcome = true;
+    this.#wire.welcomed?.();
     this.#cancelHello();
     const { rate } = this.#core.limits;
     if (admitted.kind === 'worker' && rate) this.#bucket = new TokenBucket(rate, this.#core.clock.nowMs());

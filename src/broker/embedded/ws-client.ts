@@ -54,7 +54,7 @@ export function connectSocket(options: ConnectOptions, reader: WireReader, signa
     });
     socket.once('error', (cause: Error & { code?: string }) => {
       settled();
-      reject(failure ?? notConnected(url, cause.code ?? 'handshake', { cause }));
+      reject(failure ?? unreached(url, cause));
     });
     socket.once('open', () => {
       settled();
@@ -92,6 +92,20 @@ function readCa(file: string): Buffer {
 
 const wrongUrl = (what: string, hint = 'give the address that the broker shows when it starts'): HostError =>
   new HostError('invalid_spec', `the address of the broker ${what}`, { field: 'url', execution: 'not_executed', hint });
+
+/** As OpenSSL and Node call them. */
+const certificateCodes = /CERT|SELF_SIGNED|VERIFY_LEAF/;
+
+function unreached(url: URL, cause: Error & { code?: string }): HostError {
+  const { code = 'handshake' } = cause;
+  if (!certificateCodes.test(code)) return notConnected(url, code, { cause });
+  return new HostError('connect_failed', `the certificate of the broker at ${url.host} is not trusted (${code})`, {
+    reason: code,
+    execution: 'not_executed',
+    hint: 'name the file of whoever signed it in NODE_EXTRA_CA_CERTS, and use a name that stands in it',
+    cause,
+  });
+}
 
 const notConnected = (url: URL, reason: string, facts: { httpStatus?: number; cause?: unknown } = {}): HostError =>
   new HostError('connect_failed', `the broker at ${url.host} cannot be reached`, {

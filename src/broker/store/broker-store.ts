@@ -17,6 +17,7 @@ import type { DeadLetter, Mail, MailboxSize, MailStore, NewMail, StoreState } fr
 import { type FromThread, pack, type StoreThreadData, type ToThread, unpack } from './store-messages.js';
 import {
   type Answer,
+  closedError,
   errorOf,
   failedError,
   isAnswered,
@@ -45,18 +46,20 @@ export interface BrokerStore {
 }
 
 /** Folders whose store is open here, or failed here; the latter are not opened again by this process. */
-const taken = new Set<string>();
+const taken = new Map<string, 'open' | 'failed'>();
 
 /** Rejects with a HostError: `in_use` when another process, or this one, has the folder. */
 export async function openBrokerStore(options: BrokerStoreOptions): Promise<BrokerStore> {
   const folder = makeFolder(options.folder);
+  if (taken.get(folder) === 'failed') throw failedError('it failed in this process before', 'not_executed');
   if (taken.has(folder)) throw inUse(undefined);
-  taken.add(folder);
+  taken.set(folder, 'open');
   const asker = new StoreAsker(folder, options);
   try {
     await asker.opened;
   } catch (error) {
-    taken.delete(folder);
+    if ((error as HostError).details.reason === 'store_failed') taken.set(folder, 'failed');
+    else taken.delete(folder);
     throw error;
   }
   return { mail: mailOf(asker), journal: journalOf(asker), close: () => asker.close() };
@@ -204,13 +207,14 @@ class StoreAsker {
   #became(state: StoreState): void {
     if (state === this.#state) return;
     this.#state = state;
-    if (state !== 'failed') this.#tidyLater();
+    if (state !== 'failed' && !this.#isClosed) this.#tidyLater();
     this.#events.onState?.(state);
   }
 
   #failed(cause: string): void {
     if (this.#state === 'failed') return;
     this.#failure = cause;
+    taken.set(this.#folder, 'failed');
     this.#cancelTidy();
     // The thread keeps the lock until the process ends, and the process need not stay for it.
     this.#thread.unref();
@@ -227,7 +231,7 @@ class StoreAsker {
   }
 
   #gone(execution: 'uncertain' | 'not_executed'): HostError {
-    return failedError(this.#failure ?? 'it was closed', execution);
+    return this.#failure === undefined ? closedError() : failedError(this.#failure, execution);
   }
 
   #tidyLater(): void {

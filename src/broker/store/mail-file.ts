@@ -14,7 +14,7 @@ import type { StoreState } from '../store-port.js';
 import { CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
-import { isFull, moveFailed, openStoreFile } from './store-file.js';
+import { isFull, moveFailed, openStoreFile, sync } from './store-file.js';
 import { type Answer, fullError, isAnswered, type Operation, refusal, type StoreLimits } from './store-words.js';
 
 /** What even a small transaction writes: whole pages. */
@@ -44,6 +44,8 @@ export class MailFile {
   /** Written to the log since it was last written into the file, about. */
   #logged = 0;
   #state: StoreState = 'open';
+  /** There is not even room for what ends something. */
+  #isUsedUp = false;
   #failure: unknown;
 
   /** The folder is ours alone, and locked. */
@@ -51,24 +53,31 @@ export class MailFile {
     this.#folder = folder;
     this.#limits = limits;
     this.#reserve = new ReserveFile(path.join(folder, 'broker.reserve'), limits.reserveBytes);
-    this.#database = openStoreFile(folder, mailSchema + callsSchema, onProblem);
+    const boot = randomBytes(6).readUIntBE(0, 6);
+    const opened = openStoreFile(folder, mailSchema + callsSchema, onProblem, (database) => {
+      const mail = new MailTable(database, limits, onProblem);
+      const calls = new CallsTable(database, limits, boot, onProblem);
+      calls.load();
+      return { database, mail, calls, damaged: mail.load() };
+    });
+    this.#database = opened.database;
+    this.#mail = opened.mail;
+    this.#calls = opened.calls;
     this.#begin = this.#database.prepare('BEGIN');
     this.#commit = this.#database.prepare('COMMIT');
-    this.#mail = new MailTable(this.#database, limits, onProblem);
-    this.#calls = new CallsTable(this.#database, limits, randomBytes(6).readUIntBE(0, 6), onProblem);
     try {
-      this.#takeOver(nowMs);
+      this.#takeOver(opened.damaged, nowMs);
     } catch (error) {
       throw this.#fail(error);
     }
   }
 
-  #takeOver(nowMs: number): void {
-    this.#calls.load();
-    const damaged = this.#mail.load();
+  #takeOver(damaged: readonly number[], nowMs: number): void {
     if (!this.#reserve.make()) this.#state = 'full';
     // What an earlier process left in the log is made part of the file before anything is added to it.
     this.#writeLogIntoFile('TRUNCATE');
+    // SQLite does this too, for a log it made, and does not mind when it fails.
+    sync(this.#folder);
     if (damaged.length === 0) return;
     this.#transaction(() => {
       for (const seq of damaged) this.#mail.setAside(seq, nowMs);
@@ -91,14 +100,15 @@ export class MailFile {
     }
   }
 
-  /** The log becomes part of the file. Nothing after this. */
-  close(): void {
-    if (this.#state === 'failed') return;
+  /** The log becomes part of the file. Nothing after this. Returns why it could not be, when it could not. */
+  close(): unknown {
+    if (this.#state === 'failed') return undefined;
     try {
       this.#writeLogIntoFile('TRUNCATE');
       this.#database.close();
+      return undefined;
     } catch (error) {
-      this.#fail(error);
+      return this.#fail(error);
     }
   }
 
@@ -119,6 +129,9 @@ export class MailFile {
       this.#state = 'full';
       this.#reserve.giveUp();
     }
+    // Known to be used up; whether it still is, is seen when room is looked for.
+    if (this.#isUsedUp && !operations.some(({ op }) => op === 'tidy')) return this.#runAll(operations, 'none', nowMs);
+    this.#isUsedUp = false;
     try {
       return this.#runAll(operations, 'reserve', nowMs);
     } catch (error) {
@@ -131,6 +144,7 @@ export class MailFile {
     } catch (error) {
       this.#takeBack(error);
     }
+    this.#isUsedUp = true;
     return this.#runAll(operations, 'none', nowMs);
   }
 
@@ -225,6 +239,10 @@ export class MailFile {
         throw fullError('disk_full', 'the disk of the broker is full, and its reserve is used up');
       case 'tidy':
         return undefined;
+      case 'read': {
+        const { mailbox, afterSeq, count, bytes } = operation;
+        return { mails: this.#mail.read(mailbox, afterSeq, count, bytes, undefined) };
+      }
       default:
         return this.#perform(operation, false, nowMs);
     }

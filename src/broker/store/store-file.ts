@@ -21,33 +21,41 @@ import path from 'node:path';
 import Database from 'libsql';
 import { setAside } from '../../host/set-aside.js';
 import { HostError } from '../../kernel/errors.js';
+import { failedError } from './store-words.js';
 
 const fileName = 'broker.db';
 /** Where the file is after a failed sync, until it is opened again. */
 const failedName = 'broker.db-failed';
 /** Raised with every change of the tables; an unknown one is not touched. */
 const schemaVersion = 1;
+/** Whoever had the folder before us gave back its lock; SQLite gives back the file a moment later, with the thread. */
+const leavingMs = 1_000;
 /** The header of an SQLite file: how it begins, and where our version is in it. */
 const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;
 /** Files up to this are looked through before they are used; larger ones would take too long, and their rows have sums. */
-const checkedBytesMax = 256 * 1024 * 1024;
+const checkedBytesMax = 128 * 1024 * 1024;
 
-/** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
-export function openStoreFile(
+/**
+ * Throws when it cannot be used. A damaged file is moved out of the way and told by `onProblem`; what `use` finds when it reads
+ * the tables counts as well.
+ */
+export function openStoreFile<T>(
   folder: string,
   schema: string,
   onProblem: (error: HostError) => void,
-): Database.Database {
+  use: (database: Database.Database) => T,
+): T {
   const file = path.join(folder, fileName);
+  const open = (hasFailed: boolean) => use(prepare(file, schema, hasFailed));
   try {
-    bringBack(folder);
-    return prepare(file, schema);
+    return open(bringBack(folder));
   } catch (error) {
     if (!isDamage(error)) {
-      if (sqliteCode(error).startsWith('SQLITE_IOERR')) moveFailed(folder);
-      throw unusable(error);
+      if (!sqliteCode(error).startsWith('SQLITE_IOERR')) throw unusable(error);
+      moveFailed(folder);
+      throw failedError(sqliteCode(error), 'not_executed');
     }
     const aside = path.basename(setAside(file));
     onProblem(
@@ -58,7 +66,7 @@ export function openStoreFile(
         cause: error,
       }),
     );
-    return prepare(file, schema);
+    return open(false);
   }
 }
 
@@ -75,9 +83,10 @@ export const isFull = (error: unknown): boolean => sqliteCode(error) === 'SQLITE
 
 const sqliteCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '');
 
-function bringBack(folder: string): void {
+/** True when its last process had failed. */
+function bringBack(folder: string): boolean {
   const failed = path.join(folder, failedName);
-  if (!existsSync(failed)) return;
+  if (!existsSync(failed)) return false;
   const log = path.join(folder, `${fileName}-wal`);
   if (existsSync(log)) {
     const copy = `${log}-copy`;
@@ -88,9 +97,11 @@ function bringBack(folder: string): void {
   }
   renameSync(failed, path.join(folder, fileName));
   sync(folder);
+  return true;
 }
 
-function sync(file: string): void {
+/** Also of a folder: the names in it are not on disk before. */
+export function sync(file: string): void {
   const descriptor = openSync(file, 'r');
   try {
     fsyncSync(descriptor);
@@ -99,7 +110,7 @@ function sync(file: string): void {
   }
 }
 
-function prepare(file: string, schema: string): Database.Database {
+function prepare(file: string, schema: string, hasFailed: boolean): Database.Database {
   // Made by us before SQLite makes it, so that it is never readable by others; its log takes over its rights.
   const descriptor = openSync(file, 'a+', 0o600);
   try {
@@ -110,7 +121,7 @@ function prepare(file: string, schema: string): Database.Database {
   chmodSync(file, 0o600);
   const database = new Database(file);
   const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
-  pragma('busy_timeout = 0');
+  pragma(`busy_timeout = ${leavingMs}`);
   // Before the first look at it: the index of the log is then in memory, and no third file can run full.
   pragma('locking_mode = EXCLUSIVE');
   const [{ user_version: found }] = pragma('user_version') as [{ user_version: number }];
@@ -120,13 +131,24 @@ function prepare(file: string, schema: string): Database.Database {
   // Done by us: SQLite does not tell when its own writing of the log into the file fails, and would try again.
   pragma('wal_autocheckpoint = 0');
   pragma('cache_size = -16384');
-  if (statSync(file).size <= checkedBytesMax) {
-    const [verdict] = pragma('quick_check(1)');
-    if (verdict?.quick_check !== 'ok') throw new Unreadable(String(verdict?.quick_check));
-  }
+  if (hasFailed || statSync(file).size <= checkedBytesMax) check(database);
   // The version is written last: a file that has it has the tables.
   if (found !== schemaVersion) database.exec(`BEGIN; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT;`);
   return database;
+}
+
+/** An index that does not fit its table is made anew: the rows are what counts. */
+function check(database: Database.Database): void {
+  const verdict = () =>
+    String(
+      (database.prepare('PRAGMA integrity_check(1)').all([]) as [{ integrity_check: unknown }])[0].integrity_check,
+    );
+  const found = verdict();
+  if (found === 'ok') return;
+  if (!/index/.test(found)) throw new Unreadable(found);
+  database.exec('REINDEX');
+  const left = verdict();
+  if (left !== 'ok') throw new Unreadable(left);
 }
 
 /** What can be told without SQLite is: it does not let go of a file it has opened. */

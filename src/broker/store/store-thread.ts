@@ -73,9 +73,11 @@ function serve(file: MailFile): void {
     takeAll();
   }
   if (!isClosing) return;
-  file.close();
-  // After a failure SQLite is left alone: to give back the lock it would have to be asked once more.
-  if (!hasFailed) lock?.release();
+  const cause = file.close();
+  // Everything was answered before; but that it will be slower to open the next time, and why, is told.
+  if (cause !== undefined) say({ kind: 'failed', cause: causeOf(cause), problems: told() });
+  // What failed is left alone: the lock goes with the thread, after the file.
+  if (file.state !== 'failed') lock?.release();
   port.close();
 }
 

@@ -112,6 +112,13 @@ export const failedError = (cause: string, execution: 'uncertain' | 'not_execute
     hint: 'see to the disk of the broker, then restart it: what it confirmed is kept',
   });
 
+export const closedError = (): HostError =>
+  new HostError('transport', "the broker's store is closed", {
+    reason: 'store_closed',
+    execution: 'not_executed',
+    hint: 'the broker is ending; send it again when it is back',
+  });
+
 export interface StoreEvents {
   onProblem(error: HostError): void;
   onState(state: StoreState): void;

@@ -12,6 +12,8 @@ import { HostError } from '../../kernel/errors.js';
 
 const lockName = 'broker.lock';
 const ownerName = 'broker.owner';
+/** Of several that start at once none may be let in at the first try: each is in the way of the others for a moment. */
+const startsTogetherMs = 250;
 
 export interface Owner {
   readonly pid: number;
@@ -30,7 +32,7 @@ export function lockFolder(folder: string, owner: Owner): WriterLock {
   makePrivate(file);
   const database = new Database(file);
   try {
-    database.pragma('busy_timeout = 0');
+    database.pragma(`busy_timeout = ${startsTogetherMs}`);
     // Nothing is written: the lock is on the empty file.
     database.exec('BEGIN EXCLUSIVE');
   } catch (error) {

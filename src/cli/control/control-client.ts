@@ -6,6 +6,7 @@ import { connect, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { errorFrom, frameOf, readFrames } from './control-frames.js';
+import type { RunningFacts } from './running-facts.js';
 
 export interface ControlClient {
   /** Resolves with the result; `told` hears what comes before it. */
@@ -69,11 +70,8 @@ export async function connectControl(file: string): Promise<ControlClient> {
   };
 }
 
-/** Who answers on the socket; undefined when nobody does. */
-export async function askRunning(
-  file: string,
-  clock: Clock = systemClock,
-): Promise<{ readonly pid: number | undefined } | undefined> {
+/** What whoever has the socket says of itself, which may be nothing; undefined when nobody has it. */
+export async function askRunning(file: string, clock: Clock = systemClock): Promise<Partial<RunningFacts> | undefined> {
   let client: ControlClient;
   try {
     client = await connectControl(file);
@@ -86,10 +84,10 @@ export async function askRunning(
   const late = new Promise<undefined>((resolve) => {
     cancel = clock.at(clock.nowMs() + answerMs, () => resolve(undefined));
   });
-  const said = (await Promise.race([answer, late])) as { pid?: number } | undefined;
+  const said = (await Promise.race([answer, late])) as Partial<RunningFacts> | null | undefined;
   cancel();
   client.close();
-  return { pid: said?.pid };
+  return said ?? {};
 }
 
 function open(file: string): Promise<Socket> {

@@ -10,6 +10,7 @@ import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { listenPrivately } from '../private-socket.js';
 import { askRunning } from './control-client.js';
 import { errorFrame, frameOf, readFrames } from './control-frames.js';
 
@@ -61,7 +62,7 @@ const triesMax = 3;
 
 async function bind(server: Server, file: string, clock: Clock): Promise<void> {
   for (let tries = 1; ; tries++) {
-    const inTheWay = await listen(server, file);
+    const inTheWay = await listenPrivately(server, file);
     if (inTheWay === undefined) return chmodSync(file, 0o600);
     const found = statSync(file, { throwIfNoEntry: false, bigint: true });
     if (inTheWay.code !== 'EADDRINUSE' || tries === triesMax) throw unusable(file, inTheWay);
@@ -89,20 +90,6 @@ function removeLeft(file: string, left: BigIntStats): void {
   // The number alone is not enough: it is given to the next file at once.
   if (ino === left.ino && mtimeNs === left.mtimeNs) rmSync(aside, { force: true });
   else renameSync(aside, file);
-}
-
-function listen(server: Server, file: string): Promise<NodeJS.ErrnoException | undefined> {
-  return new Promise((resolve) => {
-    const failed = (error: NodeJS.ErrnoException) => resolve(error);
-    server.once('error', failed);
-    // Others must not get in between the making of the socket and the change of its mode.
-    const before = process.umask(0o177);
-    server.listen(file, () => {
-      server.off('error', failed);
-      resolve(undefined);
-    });
-    process.umask(before);
-  });
 }
 
 const inUse = (file: string, pid: number | undefined): HostError =>

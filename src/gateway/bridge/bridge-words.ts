@@ -3,14 +3,12 @@
  * Invariant: texts of others are quoted in it only cut to a length, and never as anything but a JSON string.
  */
 import { HostError } from '../../kernel/errors.js';
+import { MODERN_ERRORS } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import type { InboundRequest } from '../../wire/inbound-request.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Relayed } from './bridge-ports.js';
 import { type Need, requiredCapabilities, wordsFor } from './client-needs.js';
-
-/** Of the modern era: the client did not declare what its request turned out to need. */
-export const missingCapabilityCode = -32021;
 
 const quotedCharsMax = 100;
 export const quoted = (text: string): string => `'${text.slice(0, quotedCharsMax)}'`;
@@ -26,7 +24,7 @@ export const rpcError = (era: Era, code: number, message: string, data?: string)
 export const missingCapability = (missing: ReadonlySet<Need>): Relayed =>
   rpcError(
     'modern',
-    missingCapabilityCode,
+    MODERN_ERRORS.missingCapability,
     `the server asks for something that the client did not declare: ${wordsFor(missing)}`,
     `{"requiredCapabilities":${requiredCapabilities(missing)}}`,
   );

@@ -15,14 +15,12 @@ import { StateSeal } from './sealed-state.js';
 export interface BridgeSettings {
   readonly clock: Clock;
   readonly random: Random;
-  /** What sealed states are kept secret by; with the same one they outlive a restart. Absent: a new one for each process. */
-  readonly secret?: string | Uint8Array;
   /** Where parked calls are kept; one of its own when absent. */
   readonly calls?: ParkedCalls;
 }
 
-export function createBridge({ clock, random, secret, calls = new ParkedCalls() }: BridgeSettings): Bridge {
-  const modern = { clock, calls, seal: new StateSeal(clock, secret) };
+export function createBridge({ clock, random, calls = new ParkedCalls() }: BridgeSettings): Bridge {
+  const modern = { clock, calls, seal: new StateSeal(clock) };
   const legacy = { clock, random };
   return {
     relay: (request) =>

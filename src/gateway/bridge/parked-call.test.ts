@@ -26,6 +26,15 @@ function bench() {
   return { clock, calls, bridge: createBridge({ clock, random: seededRandom(1), calls }) };
 }
 
+/** A call whose server has asked for one thing, and whose client was told so. */
+async function parkedCall(exchange = modern(), on = bench()) {
+  const server = legacyServer();
+  const first = on.bridge.relay(bridged(exchange, server.script));
+  const name = server.ask('elicitation/create', formParams);
+  await on.clock.advanceAsync(5);
+  return { ...on, server, name, requestState: parsed(await first).requestState };
+}
+
 describe('modern client, legacy server that asks in the middle of a call', () => {
   test('the call is parked, the client answers by coming back, and the server goes on', async () => {
     const { bridge, clock, calls } = bench();
@@ -86,12 +95,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   });
 
   test('the server may finish while nobody waits: its answer is kept for who comes back, once', async () => {
-    const { bridge, clock, calls } = bench();
-    const server = legacyServer();
-    const first = bridge.relay(bridged(modern(), server.script));
-    const name = server.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
-    const { requestState } = parsed(await first);
+    const { bridge, clock, calls, server, name, requestState } = await parkedCall();
     server.finish();
     await settled();
     expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
@@ -102,12 +106,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   });
 
   test('a call whose client does not come back is cancelled and forgotten', async () => {
-    const { bridge, clock, calls } = bench();
-    const server = legacyServer();
-    const first = bridge.relay(bridged(modern(), server.script));
-    const name = server.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
-    const { requestState } = parsed(await first);
+    const { bridge, clock, calls, server, name, requestState } = await parkedCall();
     await clock.advanceAsync(300_000 - 1);
     expect(server.isCancelled()).toBe(false);
     await clock.advanceAsync(1);
@@ -127,13 +126,9 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     await expect(first).rejects.toMatchObject({ code: 'cancelled' });
     expect([early.isCancelled(), name.answers.length, calls.size, clock.pendingTimers]).toEqual([true, 1, 0, 0]);
 
-    const late = legacyServer();
-    const asked = bridge.relay(bridged(modern(), late.script));
-    late.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
+    const { server: late, requestState } = await parkedCall(modern(), { bridge, clock, calls });
     const back = modern();
     const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
-    const { requestState } = parsed(await asked);
     const second = bridge.relay(bridged(back, () => done, { inputResponses, requestState }));
     expect(late.isCancelled()).toBe(false);
     back.leave();
@@ -160,12 +155,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   });
 
   test('a client that comes back with less declared is not asked again for what it no longer has', async () => {
-    const { bridge, clock } = bench();
-    const server = legacyServer();
-    const first = bridge.relay(bridged(modern(), server.script));
-    const name = server.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
-    const { requestState } = parsed(await first);
+    const { bridge, server, name, requestState } = await parkedCall();
     const second = bridge.relay(bridged(modern({ capabilities: '{"roots":{}}' }), () => done, { requestState }));
     expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32601 }) })]);
     server.finish();
@@ -227,14 +217,9 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   });
 
   test('once the client came back, the exchange it came with first is nobody to the call', async () => {
-    const { bridge, clock } = bench();
-    const server = legacyServer();
     const exchange = modern();
-    const first = bridge.relay(bridged(exchange, server.script));
-    server.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
+    const { bridge, server, requestState } = await parkedCall(exchange);
     const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
-    const { requestState } = parsed(await first);
     const second = bridge.relay(bridged(modern(), () => done, { inputResponses, requestState }));
     exchange.leave();
     expect(server.isCancelled()).toBe(false);
@@ -243,12 +228,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
   });
 
   test('a client that has left already when it comes back ends the call', async () => {
-    const { bridge, clock, calls } = bench();
-    const server = legacyServer();
-    const first = bridge.relay(bridged(modern(), server.script));
-    server.ask('elicitation/create', formParams);
-    await clock.advanceAsync(5);
-    const { requestState } = parsed(await first);
+    const { bridge, clock, calls, server, requestState } = await parkedCall();
     const gone = modern();
     gone.leave();
     await expect(bridge.relay(bridged(gone, () => done, { requestState }))).rejects.toMatchObject({

@@ -9,7 +9,7 @@
  *
  * Invariant: nothing inside is looked at before the tag was found right.
  */
-import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
 import type { StateFault } from './bridge-words.js';
@@ -37,12 +37,11 @@ const kinds: readonly StateKind[] = ['relayed', 'parked', 'again'];
 
 export class StateSeal {
   readonly #clock: Clock;
-  readonly #key: Buffer;
+  /** Written down nowhere: what was sealed is not opened by another process, or by the next one. */
+  readonly #key = randomBytes(32);
 
-  /** With the same secret, states outlive this process. */
-  constructor(clock: Clock, secret?: string | Uint8Array) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#key = secret === undefined ? randomBytes(32) : derived(secret);
   }
 
   seal(kind: StateKind, text: string, owner: StateOwner): string {
@@ -82,9 +81,6 @@ export class StateSeal {
     }
   }
 }
-
-const derived = (secret: string | Uint8Array): Buffer =>
-  Buffer.from(hkdfSync('sha256', secret, '', 'hostler requestState 1', 32));
 
 // JSON keeps the parts apart: no name can be written so that it runs into the next one.
 const callerDigest = ({ server, principal }: StateOwner): Buffer =>

@@ -1,9 +1,12 @@
+/**
+ * The responses of an ingress, which count themselves.
+ * Not here: what is made of the counts (metrics/ingress-figures.ts).
+ *
+ * Invariant: an answer counts once, with the status that was sent, whoever wrote it.
+ */
 import { ServerResponse } from 'node:http';
 
-/**
- * Responses that are counted by the first digit of their status, in `counts`, as their head is written: in one place, whoever
- * answers, and without a listener for each.
- */
+/** By the first digit of their status, in `counts`, as their head is written: without a listener for each. */
 export function countedResponse(counts: Record<number, number>): typeof ServerResponse {
   class CountedResponse extends ServerResponse {
     override writeHead(status: number, ...rest: unknown[]): this {

@@ -1,3 +1,9 @@
+/**
+ * What all requests of one ingress share, and the one way from there to the router.
+ * Not here: requests themselves (modern-exchange.ts, legacy-exchange.ts), and who makes the desk (http-ingress.ts).
+ *
+ * Invariant: a router that throws costs the one request, which is still answered.
+ */
 import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -6,7 +12,6 @@ import type { HttpLimits } from './http-limits.js';
 import type { OpenExchanges } from './open-exchanges.js';
 import type { StreamBeat } from './sse-stream.js';
 
-/** What all requests of one ingress share. */
 export interface ExchangeDesk {
   readonly router: Router;
   readonly clock: Clock;

@@ -7,7 +7,7 @@
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
  * is held for a client has a bound (http-limits.ts).
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -23,6 +23,7 @@ import type { ExchangeDesk } from './exchange-desk.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
 import { LegacySessions } from './legacy-sessions.js';
+import { LingeringClose } from './lingering-close.js';
 import { MessageIntake } from './message-intake.js';
 import type { Caller } from './modern-ingress.js';
 import { namesModern } from './modern-request.js';
@@ -30,11 +31,12 @@ import { OpenExchanges } from './open-exchanges.js';
 import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { refuse } from './reply.js';
-import { BodyBudget, readBody } from './request-body.js';
-import { RequestHead } from './request-head.js';
+import { BodyBudget, type BodyFault, GatheredBody } from './request-body.js';
+import type { RequestHead } from './request-head.js';
 import { answerRoute, type Route, type Routes } from './routes.js';
 import { refuseSocket } from './socket-refusal.js';
 import { StreamBeat } from './sse-stream.js';
+import { TakenRequest } from './taken-request.js';
 
 export interface HttpListen {
   readonly host: string;
@@ -102,6 +104,7 @@ class Ingress implements HttpIngress {
   readonly #intake: MessageIntake;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  readonly #lingering: LingeringClose;
   /** By the first digit of their status. */
   readonly #answers: Record<number, number> = {};
   #closing: Promise<void> | undefined;
@@ -117,6 +120,7 @@ class Ingress implements HttpIngress {
     this.#routes = options.routes ?? new Map();
     this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
     this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
+    this.#lingering = new LingeringClose(clock, this.#limits);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
     const desk: ExchangeDesk = {
@@ -185,6 +189,7 @@ class Ingress implements HttpIngress {
     this.#open.shutDown('all');
     this.#open.close();
     this.#sessions.endAll();
+    this.#lingering.close();
     for (const socket of this.#sockets) socket.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
@@ -199,6 +204,7 @@ class Ingress implements HttpIngress {
       requestTimeout: headerMs + bodyMs,
       connectionsCheckingInterval: checkEveryMs,
       keepAliveTimeout: idleSocketMs,
+      IncomingMessage: TakenRequest,
       ServerResponse: countedResponse(this.#answers),
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
@@ -212,22 +218,18 @@ class Ingress implements HttpIngress {
     });
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
-    server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseSocket(error.code, socket));
+    server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      refuseSocket(error.code, socket, this.#lingering),
+    );
     return server;
   }
 
-  #take(request: IncomingMessage, response: ServerResponse, isAskedFirst: boolean): void {
-    const head = new RequestHead(request.rawHeaders);
-    this.#safely(response, () => {
+  #take(request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): void {
+    const { head } = request;
+    // A mistake of ours, or of a port's, costs the one request.
+    try {
       const refusal = this.#admit(request, head, response, isAskedFirst);
       if (refusal) this.#refuse(refusal, request, head, response);
-    });
-  }
-
-  /** A mistake of ours, or of a port's, costs the one request. */
-  #safely(response: ServerResponse, run: () => void): void {
-    try {
-      run();
     } catch (error) {
       this.#failed(response, error);
     }
@@ -238,18 +240,15 @@ class Ingress implements HttpIngress {
     refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
   }
 
-  #refuse(
-    { status, failure, headers }: Refusal,
-    request: IncomingMessage,
-    head: RequestHead,
-    response: ServerResponse,
-  ) {
-    const mustClose = !request.complete && !headers.includes('Connection') && isTooMuchToDrain(head);
-    refuse(response, status, failure, mustClose ? [...headers, 'Connection', 'close'] : headers);
+  #refuse({ status, failure, headers }: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse) {
+    const isSaid = headers.includes('Connection');
+    const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
+    if (mustClose) this.#lingering.insteadOfCut(request.socket);
+    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers);
   }
 
   #admit(
-    request: IncomingMessage,
+    request: TakenRequest,
     head: RequestHead,
     response: ServerResponse,
     isAskedFirst: boolean,
@@ -287,7 +286,7 @@ class Ingress implements HttpIngress {
     }
   }
 
-  #show(route: Route, request: IncomingMessage, head: RequestHead, response: ServerResponse): Refusal | undefined {
+  #show(route: Route, request: TakenRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
     if (route.isForOperators) {
       const principal = this.#options.authenticate(head.authorization);
@@ -298,20 +297,15 @@ class Ingress implements HttpIngress {
     return undefined;
   }
 
-  #post(
-    caller: Caller,
-    request: IncomingMessage,
-    response: ServerResponse,
-    isAskedFirst: boolean,
-  ): Refusal | undefined {
+  #post(caller: Caller, request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): Refusal | undefined {
     const { head } = caller;
     const refusal = checkPost(head, this.#limits.bodyBytes);
     if (refusal) return refusal;
     if (this.#open.isFull) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
     const rekeyings = this.#rekeyings;
-    readBody(request, this.#limits.bodyBytes, this.#bodies, (body) =>
-      this.#safely(response, () => {
+    const taken = (body: Buffer | BodyFault): void => {
+      try {
         const isSame = rekeyings === this.#rekeyings;
         const principal = isSame ? caller.principal : this.#options.authenticate(head.authorization);
         const refused = !principal
@@ -322,8 +316,11 @@ class Ingress implements HttpIngress {
               ? REFUSALS.busyBodies
               : this.#intake.take(isSame ? caller : { ...caller, principal }, body, response);
         if (refused) this.#refuse(refused, request, head, response);
-      }),
-    );
+      } catch (error) {
+        this.#failed(response, error);
+      }
+    };
+    request.takeBody(new GatheredBody(this.#limits.bodyBytes, this.#bodies, taken));
     return undefined;
   }
 }

@@ -17,6 +17,11 @@ export interface HttpLimits {
   readonly connections: number;
   /** A connection without a request on it. */
   readonly idleSocketMs: number;
+  /** Refused connections whose clients still write, and are listened to so that they hear why. */
+  readonly lingering: number;
+  /** For one of those to end, and what it may send until then. */
+  readonly lingerMs: number;
+  readonly lingerBytes: number;
   /** Requests that wait for their answer, of all clients. */
   readonly exchanges: number;
   /** Of one legacy session, whose requests outlive their connections. */
@@ -51,6 +56,9 @@ export const HTTP_LIMITS: HttpLimits = {
   checkEveryMs: 1_000,
   connections: 4_096,
   idleSocketMs: 60_000,
+  lingering: 256,
+  lingerMs: 5_000,
+  lingerBytes: 16 * MiB,
   exchanges: 10_000,
   exchangesPerSession: 1_000,
   bufferedBytes: 8 * MiB,

@@ -38,6 +38,9 @@ export class LegacyIngress {
     this.#sessions = sessions;
     this.#newId = newId;
     this.#budget = new EventBudget(desk.limits.eventBytes);
+    sessions.onEnded = (session) => {
+      if (session.wasUsed && !session.isInitialized) desk.router.neverOpened?.(session);
+    };
   }
 
   post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
@@ -153,6 +156,7 @@ export class LegacyIngress {
 
   #request(session: LegacySession, envelope: Envelope, reply: LegacyReply): void {
     const request = this.#requestOf(envelope);
+    session.wasUsed = true;
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
     if (session.exchanges.size >= this.#desk.limits.exchangesPerSession)
       return reply.answer(failureText(request.idText, full), 503);

@@ -7,6 +7,7 @@
 import type { ServerResponse } from 'node:http';
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
+import { listenMethod } from '../../wire/rpc-codes.js';
 import type { Client, Exchange, PrincipalNow, RpcFailure } from '../exchange.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { ExchangeDesk } from './exchange-desk.js';
@@ -15,9 +16,6 @@ import type { OpenExchange } from './open-exchanges.js';
 import { failureOf, keyless, REFUSALS } from './refusals.js';
 import { writeJson } from './reply.js';
 import { eventText, SseStream } from './sse-stream.js';
-
-/** Never answered but by its end. */
-const listenMethod = 'subscriptions/listen';
 
 export class ModernExchange implements Exchange, OpenExchange {
   client: Client;

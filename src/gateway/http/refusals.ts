@@ -3,8 +3,10 @@
  * Invariant: nothing that was received is quoted.
  */
 import { ERRORS } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
+import { HTTP_LIMITS } from './http-limits.js';
 import type { HeaderList } from './reply.js';
 
 export interface Refusal {
@@ -22,6 +24,7 @@ const refusal = (status: number, code: number, message: string, headers: HeaderL
 /** The same as a failure of a request that was understood. */
 export const failureOf = ({ status, failure }: Refusal): RpcFailure => ({ ...failure, httpStatus: status });
 
+const inWords = (count: number): string => count.toLocaleString('en-US');
 const invalid = RPC.invalidRequest;
 const closing: HeaderList = ['Connection', 'close'];
 
@@ -60,7 +63,7 @@ export const REFUSALS = {
   slow: refusal(408, invalid, 'the request did not arrive in time; send it again', closing),
   http: refusal(400, invalid, 'this is not HTTP as we know it', closing),
   parse: refusal(400, RPC.parseError, 'the body is not JSON; send one JSON-RPC message'),
-  values: refusal(413, invalid, 'the body holds more than 100,000 values; send less in one request'),
+  values: refusal(413, invalid, `the body holds more than ${inWords(LIMITS.values)} values; send less in one request`),
   depth: refusal(400, RPC.parseError, 'the body nests too deep; send a flatter message'),
   rpc: refusal(400, invalid, 'the body is not one JSON-RPC 2.0 message'),
   ambiguous: refusal(
@@ -73,7 +76,7 @@ export const REFUSALS = {
   batch: refusal(
     400,
     invalid,
-    'batches are for sessions of protocol 2025-03-26, at most 100 messages, without initialize',
+    `batches are for sessions of protocol 2025-03-26, at most ${inWords(HTTP_LIMITS.batch)} messages, without initialize`,
   ),
   modernAnswer: refusal(400, invalid, 'there is nothing to answer in this protocol version; send requests'),
   sessionMissing: refusal(

@@ -1,14 +1,24 @@
-/** Ends a connection on which no request could be read, with the reason where it can still be heard. */
+/**
+ * Ends a connection on which no request could be read, with the reason where it can still be heard.
+ * Not here: how its end waits for a client that still writes (lingering-close.ts).
+ */
 import { STATUS_CODES } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { failureText } from '../messages/rpc-text.js';
+import type { LingeringClose } from './lingering-close.js';
 import { REFUSALS } from './refusals.js';
 import { joined, textBytes } from './reply.js';
 
-export function refuseSocket(code: string | undefined, socket: Duplex): void {
+export function refuseSocket(code: string | undefined, socket: Duplex, lingering: LingeringClose): void {
+  if (!(socket instanceof Socket)) {
+    socket.destroy();
+    return;
+  }
+  // It has its answer; that it ends in the middle of a request is no news.
+  if (lingering.has(socket)) return;
   // After the first bytes of an answer, more would be taken for its end.
-  const canBeHeard = socket.writable && !(socket instanceof Socket && socket.bytesWritten > 0);
+  const canBeHeard = socket.writable && socket.bytesWritten === 0;
   if (!canBeHeard || code === 'ECONNRESET') {
     socket.destroy();
     return;
@@ -22,5 +32,5 @@ export function refuseSocket(code: string | undefined, socket: Duplex): void {
   const parts = failureText('null', failure);
   const bytes = textBytes(parts);
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nConnection: close\r\n\r\n`;
-  socket.end(joined([head, ...parts], head.length + bytes), () => socket.destroy());
+  lingering.end(socket, joined([head, ...parts], head.length + bytes));
 }

@@ -10,7 +10,7 @@
  * it changes; the local key is the embedder itself.
  */
 import { hash } from 'node:crypto';
-import type { Keys } from '../../config/keys.js';
+import { isClientKey, type Keys } from '../../config/keys.js';
 import { embedder } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -91,7 +91,10 @@ export class Keyring {
   replace(keys: Keys): void {
     this.#seen.clear();
     const holders = new Map<string, Holder>();
-    for (const [id, { digest, role, expiresAtMs }] of keys) {
+    for (const [id, entry] of keys) {
+      // A worker's key opens the broker alone.
+      if (!isClientKey(entry)) continue;
+      const { digest, role, expiresAtMs } = entry;
       const before = this.#byDigest.get(digest)?.principal;
       const isSame = before !== undefined && before.id === id && before.role === role;
       const principal: Principal = isSame ? before : Object.freeze({ id, role, scopes: [] });

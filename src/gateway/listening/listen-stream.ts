@@ -6,7 +6,7 @@
  * it holds is given back at its end.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { stringOf } from '../../wire/json-members.js';
+import { memberString, stringOf } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
@@ -117,9 +117,7 @@ export class ListenStream {
         // By the role it has now.
         if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
         this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
-          spliceMeta(found.uri === uri ? params : wrapParams(params, server), [
-            [SUBSCRIPTION_ID, this.#exchange.idText],
-          ]),
+          this.#marked(found.uri === uri ? params : wrapParams(params, server), uri),
         );
       };
       const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id);
@@ -149,6 +147,15 @@ export class ListenStream {
     const tell = () => this.#exchange.notify(method, params());
     if (this.#early) this.#early.set(what, tell);
     else tell();
+  }
+
+  /** Where a server wrote a `_meta` that nothing can be put into, it is told in words of ours: nobody catches what is thrown here. */
+  #marked(params: Buffer, uri: string): string | Buffer {
+    try {
+      return spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]);
+    } catch {
+      return `{"uri":${JSON.stringify(memberString(params, 'uri') ?? uri)},"_meta":{${this.#id()}}}`;
+    }
   }
 
   #id(): string {

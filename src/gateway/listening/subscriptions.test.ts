@@ -170,6 +170,26 @@ describe('a modern stream', () => {
     ]);
   });
 
+  test.each([[5], ['both'], [[]]])(
+    'tells of an update whose _meta is none (%j), before it began and after',
+    async (meta) => {
+      const gateway = new FakeGateway(servers);
+      const { promise, resolve } = deferred();
+      gateway.upstreams.onSubscribe = async (_server, uri) => (uri === 'file:///b' ? promise : undefined);
+      const filter = '{"resourceSubscriptions":["file:///a","file:///b"]}';
+      const stream = gateway.send(modern, 'subscriptions/listen', listening(filter), '1');
+      await settled();
+      const doubled = '{"uri":"file:///a","_meta":{},"_meta":{}}';
+      const params = meta === 'both' ? doubled : JSON.stringify({ uri: 'file:///a', _meta: meta });
+      gateway.upstreams.update('fs', 'file:///a', params);
+      resolve();
+      await settled();
+      gateway.upstreams.update('fs', 'file:///a', params);
+      const told = '{"uri":"file:///a","_meta":{"io.modelcontextprotocol/subscriptionId":1}}';
+      expect(stream.heard.slice(1).map(({ params: said }) => said)).toEqual([told, told]);
+    },
+  );
+
   test('that ended before it began holds nothing', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();

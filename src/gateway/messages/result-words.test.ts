@@ -23,6 +23,7 @@ describe('a legacy result for a modern client', () => {
     ['is marked as complete', '{"a":1.0}', `{"resultType":"complete",${meta},"a":1.0}`],
     ['is so when it is empty', '{}', `{"resultType":"complete",${meta}}`],
     ['is so when it is empty and wide', '{ \n }', `{"resultType":"complete",${meta} \n }`],
+    ['is so however wide', `{${' '.repeat(99)}}`, `{"resultType":"complete",${meta}${' '.repeat(99)}}`],
     [
       'keeps its own _meta',
       '{"_meta":{"x":1.0},"a":2}',

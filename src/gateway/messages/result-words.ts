@@ -7,6 +7,7 @@ import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberString } from '../../wire/json-members.js';
+import { skipSpace } from '../../wire/json-scan.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
@@ -43,7 +44,7 @@ function toModern(bytes: Buffer, { method, serverInfo }: Wording): Worded {
   const hints = isCacheable(method) ? ',"ttlMs":0,"cacheScope":"private"' : '';
   const isPlain = ![mark, meta, escaped, ...(hints === '' ? [] : [ttl, scope])].some((word) => bytes.includes(word));
   if (isPlain) {
-    const isEmpty = bytes.length < emptyObjectChars && /^\{\s*\}$/.test(bytes.toString('latin1'));
+    const isEmpty = bytes[skipSpace(bytes, 1, bytes.length)] === CLOSE_BRACE;
     const head = `{"resultType":"complete"${hints},"_meta":{"${META.serverInfo}":${serverInfo}}${isEmpty ? '' : ','}`;
     return [head, bytes.subarray(1)];
   }
@@ -66,8 +67,7 @@ function toModern(bytes: Buffer, { method, serverInfo }: Wording): Worded {
   }
 }
 
-/** No shorter object has a member and no space. */
-const emptyObjectChars = 64;
+const CLOSE_BRACE = 0x7d;
 
 function toLegacy(bytes: Buffer): Worded {
   if (![mark, ttl, scope, escaped].some((word) => bytes.includes(word))) return [bytes];

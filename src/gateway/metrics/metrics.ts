@@ -5,7 +5,7 @@
  * Invariants: the path of a call only counts; all else is done when somebody scrapes, and prom-client is not even loaded
  * before. The registry is our own, so that an embedder's is left alone.
  */
-import { type EventLoopUtilization, performance } from 'node:perf_hooks';
+import type { EventLoopUtilization } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
 import type { Host } from '../../host/host.js';
 import { CallMeter } from './call-meter.js';

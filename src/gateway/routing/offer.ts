@@ -33,7 +33,7 @@ export function capabilitiesOf(view: View): string {
     const facts = view.known(view.only)?.facts;
     return facts ? ownCapabilities(facts) : unknownServer;
   }
-  return ofMany;
+  return view.carried ?? ofMany;
 }
 
 function ownCapabilities({ capabilities }: KnownFacts): string {

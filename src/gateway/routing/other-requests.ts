@@ -12,7 +12,7 @@ import { requestFailure, unknownUri } from '../messages/failures.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { readMeta } from '../messages/request-meta.js';
 import type { View } from '../views/view.js';
-import { identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
+import { guarded, identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
 import { RelayRoute } from './relay-route.js';
 
 /** Where a request goes, and the members that are written differently there. */
@@ -93,8 +93,8 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
   const sight = 'server' in target ? undefined : viewNow().sight();
   if (!sight) return go(target);
   sight.then(
-    () => go(aim()),
-    () => go(target),
+    guarded(exchange, parts, () => go(aim())),
+    guarded(exchange, parts, () => go(target)),
   );
 }
 

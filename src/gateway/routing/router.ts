@@ -10,7 +10,7 @@ import type { Principal } from '../../policy/call.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf } from '../../wire/json-members.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { listenMethod, RPC } from '../../wire/rpc-codes.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
 import type { Bridge } from '../bridge/bridge-ports.js';
 import type { EndpointId } from '../endpoint-id.js';
@@ -89,12 +89,13 @@ export class GatewayRouter implements Router {
 
   opened(session: ClientSession): void {
     this.#subscriptions.opened(session);
-    const end = () => {
-      this.#levels.forget(session.id);
-      this.#upstreams.endInstance(session.id);
-    };
+    const end = () => this.#forget(session);
     if (session.signal.aborted) end();
     else session.signal.addEventListener('abort', end, { once: true });
+  }
+
+  neverOpened(session: Client): void {
+    this.#forget(session);
   }
 
   /** Servers are told nothing of it: what they were promised of a client goes with each request. */
@@ -158,7 +159,7 @@ export class GatewayRouter implements Router {
         return this.#afterSight(exchange, () =>
           exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts)),
         );
-      case 'subscriptions/listen':
+      case listenMethod:
         return this.#subscriptions.listen(exchange);
       default:
         return exchange.fail({ code: RPC.methodNotFound, message: 'method not found', httpStatus: 404 });
@@ -196,6 +197,11 @@ export class GatewayRouter implements Router {
       }
     };
     sight.then(guarded, guarded);
+  }
+
+  #forget({ id }: Client): void {
+    this.#levels.forget(id);
+    this.#upstreams.endInstance(id);
   }
 
   #viewOf({ endpoint, principal }: Client) {

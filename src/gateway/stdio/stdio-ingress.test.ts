@@ -1,27 +1,11 @@
 import { PassThrough, Writable } from 'node:stream';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { initialize, type Json, legacy, META, modern, notice } from '../../../test/fakes/messages.js';
 import { embedder } from '../../host/host-interface.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../../session/versions.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
 import { answerBytesMax, createStdioIngress, exchangesMax, pauseBytes, type StdioIngress } from './stdio-ingress.js';
-
-type Json = Record<string, unknown>;
-
-const meta = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': {},
-};
-const modern = (id: unknown, method: string, params: Json = {}) => ({
-  jsonrpc: '2.0',
-  id,
-  method,
-  params: { ...params, _meta: meta },
-});
-const legacy = (id: unknown, method: string, params?: Json) => ({ jsonrpc: '2.0', id, method, params });
-const initialize = (id: unknown = 0, protocolVersion = '2025-11-25', capabilities: Json = {}) =>
-  legacy(id, 'initialize', { protocolVersion, capabilities, clientInfo: { name: 'c', version: '1' } });
-const notice = (method: string, params?: Json) => ({ jsonrpc: '2.0', method, params });
 
 /** Answers `initialize` and `echo`; everything else waits in `exchanges`. */
 class FakeRouter implements Router {
@@ -103,7 +87,7 @@ describe('the modern era', () => {
   test('the id goes back as it was written', async () => {
     const { send, router, saidText } = open();
     await send(
-      '{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"_meta":'.concat(JSON.stringify(meta), '}}'),
+      '{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"_meta":'.concat(JSON.stringify(META), '}}'),
     );
     router.exchanges[0]?.succeed('{}');
     expect(await saidText()).toBe('{"jsonrpc":"2.0","id":9007199254740993,"result":{}}\n');
@@ -113,12 +97,12 @@ describe('the modern era', () => {
     ['no envelope and no session', legacy(1, 'tools/list'), -32602],
     [
       'no capabilities',
-      legacy(1, 'tools/list', { _meta: { ...meta, [Object.keys(meta)[1] as string]: undefined } }),
+      legacy(1, 'tools/list', { _meta: { ...META, [Object.keys(META)[1] as string]: undefined } }),
       -32602,
     ],
     [
       'an unknown version',
-      legacy(1, 'tools/list', { _meta: { ...meta, [Object.keys(meta)[0] as string]: '2099-01-01' } }),
+      legacy(1, 'tools/list', { _meta: { ...META, [Object.keys(META)[0] as string]: '2099-01-01' } }),
       -32022,
     ],
     ['params that are a list', { ...legacy(1, 'tools/list'), params: [] }, -32602],
@@ -130,7 +114,7 @@ describe('the modern era', () => {
 
   test('what is supported and what was asked for is told', async () => {
     const { send } = open();
-    const old = { ...meta, 'io.modelcontextprotocol/protocolVersion': '2025-11-25' };
+    const old = { ...META, 'io.modelcontextprotocol/protocolVersion': '2025-11-25' };
     const [answer] = await send(legacy(1, 'server/discover', { _meta: old }));
     expect(answer?.error?.data).toEqual({ supported: [MODERN_VERSION, ...LEGACY_VERSIONS], requested: '2025-11-25' });
   });

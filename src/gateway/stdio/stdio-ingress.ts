@@ -18,7 +18,7 @@ import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
 import type { Answer } from '../../wire/peer.js';
-import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
+import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
 import { ClientAsks } from '../messages/client-asks.js';
@@ -44,7 +44,6 @@ export const answerBytesMax = 64 * 1024 * 1024;
 const lastWordsMs = 2_000;
 /** What is under way may still be answered after the client has said its last. */
 const drainAfterEndMs = 10_000;
-const listenMethod = 'subscriptions/listen';
 const methodBytesMax = 256;
 
 export interface StdioIngressOptions {

@@ -44,6 +44,15 @@ describe('a prepared page', () => {
     expect(lists.made).toBe(2);
   });
 
+  test('says the state of its own server, whoever else was in that state when others listed the same', () => {
+    const nothing = { tools: [] };
+    const { page, upstreams } = make({ x: { ...nothing, state: 'parked' }, y: { tools: ['a'] }, z: nothing });
+    upstreams.allow(({ id }, server) => server === 'y' || server === (id === 'p1' ? 'x' : 'z'));
+    expect(page('p1').toString()).toBe('{"tools":[{"name":"y__a"}]}');
+    upstreams.setState('y', 'parked');
+    expect(page('p2').toString()).toBe('{"tools":[{"_meta":{"hostler/state":"parked"},"name":"y__a"}]}');
+  });
+
   test('puts the state beside what a tool says of itself, and leaves a _meta that is none alone', () => {
     const tools = ['{"name":"a","_meta":{"x":1.0,"hostler/state":"mine"}}', '{"name":"b","_meta":7}'];
     const { page } = make({ s: { tools, state: 'parked' } });

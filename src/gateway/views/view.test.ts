@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import type { EndpointId } from '../endpoint-id.js';
 import { Views } from './views.js';
 
 const { endpoint, principal } = fakeClient();
@@ -32,6 +33,25 @@ describe('a view', () => {
     expect(now().table('tools/list').entries).toEqual([]);
     upstreams.set('b', { tools: [] });
     expect(now().servers).toEqual(['a', 'b']);
+  });
+
+  test('of one server that is gone, or not seen any more, is no endpoint, though somebody still looks at it', () => {
+    const { upstreams, views } = make({ a: { tools: ['t'] }, b: { tools: ['t'] } });
+    const [a, b] = ['a', 'b'].map((server) => ({ kind: 'server', server }) as const) as [EndpointId, EndpointId];
+    const both = () => [a, b].map((each) => views.has(each, principal));
+    const look = () => [a, b].map((each) => views.of(each, principal).servers.length);
+    look();
+    expect(both()).toEqual([true, true]);
+    upstreams.allow((_principal, server) => server !== 'a');
+    expect([look(), both()]).toEqual([
+      [0, 1],
+      [false, true],
+    ]);
+    upstreams.remove('b');
+    expect([look(), both()]).toEqual([
+      [0, 0],
+      [false, false],
+    ]);
   });
 
   test('waits for the first sight of its own servers only', () => {

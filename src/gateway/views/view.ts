@@ -63,6 +63,11 @@ export class View {
     return this.endpoint.kind === 'server' ? this.endpoint.server : undefined;
   }
 
+  /** As upstreams have it. */
+  get carried(): string | undefined {
+    return this.#upstreams.carried;
+  }
+
   known(server: string): KnownServer | undefined {
     return this.#upstreams.known(server);
   }

@@ -32,6 +32,8 @@ export class Views {
   #lastDefinition = 0;
   #changes = 0;
   #rulesRevision: number;
+  /** Whose view was found last: one request asks three times, and the next is likely of the same client. */
+  #last: { readonly endpoint: EndpointId; readonly principal: Principal; readonly kept: Kept } | undefined;
   readonly #onClash: OnClash;
   readonly #clashes = new Set<string>();
 
@@ -49,9 +51,11 @@ export class Views {
 
   has(endpoint: EndpointId, principal: Principal): boolean {
     if (endpoint.kind === 'all') return true;
+    if (this.#lastOf(endpoint, principal)) return true;
     // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
     const kept = this.#kept.get(viewKey(endpoint, principal));
-    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision) return true;
+    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision)
+      return kept.view.servers.length > 0;
     return this.#serversOf(endpoint, principal).length > 0;
   }
 
@@ -65,6 +69,22 @@ export class Views {
   }
 
   #find(endpoint: EndpointId, principal: Principal): Kept {
+    const last = this.#lastOf(endpoint, principal);
+    if (last) return last;
+    const kept = this.#keptOrMade(endpoint, principal);
+    this.#last = { endpoint, principal, kept };
+    return kept;
+  }
+
+  /** By the very objects: a principal is never changed, and one of another role is another. */
+  #lastOf(endpoint: EndpointId, principal: Principal): Kept | undefined {
+    const last = this.#last;
+    if (last?.principal !== principal || last.endpoint !== endpoint) return undefined;
+    const isNow = last.kept.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision;
+    return isNow ? last.kept : undefined;
+  }
+
+  #keptOrMade(endpoint: EndpointId, principal: Principal): Kept {
     if (this.#rulesRevision !== this.#upstreams.rulesRevision) {
       this.#rulesRevision = this.#upstreams.rulesRevision;
       this.#changes++;
@@ -121,12 +141,13 @@ export class Views {
   }
 
   #states(servers: readonly string[]): string {
-    return servers
-      .map((server) => {
-        const known = this.#upstreams.known(server);
-        return known?.isReady ? '' : (known?.state ?? '');
-      })
-      .join(' ');
+    let states = '';
+    for (const server of servers) {
+      const known = this.#upstreams.known(server);
+      // With its name: others who list the same may see other servers beside it.
+      if (known && !known.isReady) states += `${server} ${known.state} `;
+    }
+    return states;
   }
 
   /** A definition that was read again may rename its tools, whatever its server lists. */

@@ -27,7 +27,7 @@ import {
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import { CallLane } from './call-lane.js';
 import { endSession } from './end-session.js';
@@ -46,8 +46,6 @@ export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHt
 
 /** How long calls wait for the server to take `notifications/initialized`. */
 const initializedMsMax = 2_000;
-/** Modern: the request that a server answers with what it has to tell of its own accord, for as long as it is open. */
-const standingMethod = 'subscriptions/listen';
 
 export class StreamableHttpChannel implements Channel {
   readonly kind = 'streamable-http';
@@ -136,7 +134,7 @@ export class StreamableHttpChannel implements Channel {
     this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
     // What stays open must not take one of the places of those that are soon over.
-    if (frame.method === standingMethod) this.#dispatch(call, this.#streamPool);
+    if (frame.method === listenMethod) this.#dispatch(call, this.#streamPool);
     else this.#lane.add(call);
     return undefined;
   }
@@ -217,7 +215,7 @@ export class StreamableHttpChannel implements Channel {
       answered: (call) => {
         this.#forget(call);
         if (!call.streaming) return;
-        if (call.frame.method === standingMethod) call.giveUp();
+        if (call.frame.method === listenMethod) call.giveUp();
         else this.#lane.linger(call);
       },
       failed: (call, error) => this.#fail(call, error),
@@ -288,7 +286,7 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    if (call.frame.method !== standingMethod) this.#lane.released(call);
+    if (call.frame.method !== listenMethod) this.#lane.released(call);
   }
 
   async #end(): Promise<void> {

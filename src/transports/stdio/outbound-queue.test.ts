@@ -1,4 +1,6 @@
 import { Writable } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { LIMITS } from '../../kernel/limits.js';
 import type { OutboundFrame } from '../../wire/channel.js';
@@ -193,4 +195,32 @@ test('a frame that was answered before its batch was through stays answered', as
   first.phase = 'answered';
   await stream.release();
   expect([first.phase, second.phase]).toEqual(['answered', 'written']);
+});
+
+test.each([
+  ['alone', 0],
+  ['among many that wait', 500],
+])('what was withdrawn is not held on to, %s, however long the server reads nothing', async (_how, others) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const { stream, queue } = setUp();
+  queue.send(frame('first'));
+  await tick();
+  for (let i = 0; i < others; i++) queue.send(frame(`waits ${i}`));
+  const withdrawn: WeakRef<Buffer>[] = [];
+  for (let i = 0; i < 100; i++) {
+    const payload = Buffer.alloc(1024 * 1024, 0x61);
+    withdrawn.push(new WeakRef(payload));
+    const given = frame(payload);
+    queue.send(given);
+    expect([queue.withdraw(given), queue.withdraw(given)]).toEqual([true, false]);
+    if (i % 10 === 0) await tick();
+  }
+  await tick();
+  collect();
+  expect(withdrawn.filter((each) => each.deref() !== undefined).length).toBeLessThan(10);
+  while (stream.writableLength > 0) await stream.release();
+  const written = stream.writes.join('').split('\n');
+  expect(written).toEqual(['[first]', ...Array.from({ length: others }, (_, i) => `[waits ${i}]`), '']);
+  expect(queue.bytes).toBe(0);
 });

@@ -6,6 +6,7 @@
  * - A frame is `queued` until the very moment its bytes are handed to the stream, so a withdrawn one was never seen.
  * - The stream is given no more while it holds bytes the system has not taken. What comes meanwhile waits here, where it
  *   can still be withdrawn, and not in the stream's own buffer, where it could not.
+ * - What was withdrawn is held on to only up to a bound, however long the stream takes nothing.
  * - One frame is one line: a newline within a relayed payload would let its sender forge messages.
  */
 import type { Writable } from 'node:stream';
@@ -23,6 +24,8 @@ interface OutboundQueueOptions {
 
 /** Well within what a pipe takes at once: more would only turn frames `writing` (uncertain) sooner than needed. */
 const batchBytesMax = 64 * 1024;
+/** Of frames that were withdrawn and are still in the list; and never more of them than of those that wait. */
+const withdrawnBytesMax = 1024 * 1024;
 const NEWLINE = 0x0a;
 /** Many readers of lines, Node's and Python's among them, end a line at a lone CR too. */
 const CARRIAGE_RETURN = 0x0d;
@@ -40,6 +43,9 @@ export class OutboundQueue {
   readonly #withdrawn = new Set<OutboundFrame>();
   /** One entry for each write not confirmed yet, oldest first: those the system took in this tick, and one it has not. */
   #inFlight: OutboundFrame[][] = [];
+  #withdrawnBytes = 0;
+  /** All that ever were. */
+  readonly #gone = new WeakSet<OutboundFrame>();
   #queuedBytes = 0;
   #writingBytes = 0;
   #scheduled = false;
@@ -75,9 +81,12 @@ export class OutboundQueue {
   /** True when the frame was still here and will now never be written. */
   withdraw(frame: OutboundFrame): boolean {
     // Once it is no longer queued, or was withdrawn before, it is not here.
-    if (frame.phase !== 'queued' || this.#withdrawn.has(frame) || !this.#open) return false;
+    if (frame.phase !== 'queued' || this.#gone.has(frame) || !this.#open) return false;
+    this.#gone.add(frame);
     this.#withdrawn.add(frame);
+    this.#withdrawnBytes += frame.bytes;
     this.#queuedBytes -= frame.bytes;
+    if (this.#withdrawnBytes > withdrawnBytesMax || this.#withdrawn.size > this.#waiting) this.#dropWithdrawn();
     return true;
   }
 
@@ -97,7 +106,7 @@ export class OutboundQueue {
     this.#queued = [];
     this.#first = 0;
     this.#withdrawn.clear();
-    this.#queuedBytes = this.#writingBytes = 0;
+    this.#withdrawnBytes = this.#queuedBytes = this.#writingBytes = 0;
     return left;
   }
 
@@ -113,7 +122,10 @@ export class OutboundQueue {
     let allText = true;
     for (; this.#first < this.#queued.length; this.#first++) {
       const frame = this.#queued[this.#first] as OutboundFrame;
-      if (this.#withdrawn.size > 0 && this.#withdrawn.delete(frame)) continue;
+      if (this.#withdrawn.size > 0 && this.#withdrawn.delete(frame)) {
+        this.#withdrawnBytes -= frame.bytes;
+        continue;
+      }
       // A frame larger than a batch goes alone.
       if (bytes + frame.bytes > batchBytesMax && bytes > 0) break;
       bytes += frame.bytes;
@@ -140,6 +152,14 @@ export class OutboundQueue {
     else if (this.#first * 2 > this.#queued.length) this.#queued.splice(0, this.#first);
     else return;
     this.#first = 0;
+  }
+
+  /** While nothing is written nobody passes over them, and callers who give up may go on to come. */
+  #dropWithdrawn(): void {
+    this.#queued = this.#queued.filter((frame, i) => i >= this.#first && !this.#withdrawn.has(frame));
+    this.#first = 0;
+    this.#withdrawn.clear();
+    this.#withdrawnBytes = 0;
   }
 
   readonly #written = (error?: Error | null): void => {

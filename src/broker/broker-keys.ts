@@ -1,0 +1,26 @@
+/** The keys of the configuration that are for the broker, in the words of each engine. */
+import type { Keys } from '../config/keys.js';
+import type { Credential } from './embedded/credentials.js';
+import type { NatsCredential } from './nats/nats-host-link.js';
+
+const everybody = '*';
+
+/** Those that a key's own text opens. */
+export const credentialsOf = (keys: Keys): Credential[] =>
+  [...keys].flatMap(([name, { digest, role, expiresAtMs, mail }]) => {
+    if (!mail || digest === undefined) return [];
+    const { mailbox, destinations } = mail;
+    const kind = destinations.includes(everybody) ? ('host' as const) : ('worker' as const);
+    const sendsTo = destinations.filter((each) => each !== everybody);
+    return [{ name, digest, mailbox, role, kind, sendsTo, expiresAtMs }];
+  });
+
+/** Workers that NATS itself lets in: by mailbox, to which its permissions bind each. */
+export const natsCredentialsOf = (keys: Keys): Map<string, NatsCredential> =>
+  new Map(
+    [...keys.values()].flatMap(({ role, expiresAtMs, mail }) =>
+      mail?.nkey === undefined || mail.destinations.includes(everybody)
+        ? []
+        : [[mail.mailbox, { role, expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs) }] as const],
+    ),
+  );

@@ -1,0 +1,8 @@
+/** Whoever is handed the mail of a mailbox, as the mailbox sees it. */
+export interface Subscriber {
+  readonly epoch: string;
+  readonly window: number;
+  /** Whether so many bytes may be sent to it now. When not, it asks for more by itself. */
+  canTake(bytes: number): boolean;
+  send(frame: Buffer): void;
+}

@@ -1,0 +1,216 @@
+/**
+ * A Host → workers on other machines: joins an engine, its store and the service into one thing that can be closed. The composition
+ * root of this folder.
+ * Three shapes, by where the broker is: in this process, listening for workers; in another, reached over a WebSocket; or NATS.
+ * Not here: what each part does, and whose configuration it is (config/broker-settings.ts, config/keys.ts).
+ *
+ * Invariants: what was begun is ended in the reverse order, also when a later step fails; the store closes last.
+ */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { BrokerSettings } from '../config/broker-settings.js';
+import type { Keys } from '../config/keys.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { credentialsOf, natsCredentialsOf } from './broker-keys.js';
+import type { BrokerEvent, BrokerStatus } from './embedded/events.js';
+import type { CallJournal, OpenHostLink } from './ports.js';
+import { BrokerService } from './service/broker-service.js';
+import type { ServedHost } from './service/served-host.js';
+import type { ServiceEvent, ServiceStatus } from './service/service-events.js';
+import { supervise } from './service/service-supervisor.js';
+
+export interface ServeWorkersOptions {
+  readonly host: ServedHost;
+  readonly settings: BrokerSettings;
+  readonly keys: Keys;
+  /** Where messages and calls are kept. */
+  readonly dataDir: string;
+  /** Which files that the settings name are below; the working folder when absent. */
+  readonly folder?: string;
+  /** Who has no role, or none that is listed, may do what the host lets it. Asked for with every call. */
+  readonly isRolelessAllowed?: () => boolean;
+  readonly clock?: Clock;
+  readonly onEvent?: (event: BrokerEvent | ServiceEvent) => void;
+}
+
+export interface ServedWorkers {
+  /** Where workers connect; undefined when the broker is elsewhere. */
+  readonly url: string | undefined;
+  /** From now on these; whoever holds another is cut off. */
+  rekey(keys: Keys): Promise<void>;
+  status(): { readonly service: ServiceStatus; readonly broker: BrokerStatus | undefined };
+  readonly deadLetters: DeadLetters | undefined;
+  close(): Promise<void>;
+}
+
+export interface DeadLetters {
+  list(): Promise<readonly { readonly seq: number; readonly id: string; readonly reasons: readonly string[] }[]>;
+  /** Puts it back into its mailbox, once. */
+  revive(seq: number): Promise<boolean>;
+  drop(seq: number): Promise<boolean>;
+}
+
+interface Engine {
+  readonly url: string | undefined;
+  readonly open: OpenHostLink;
+  readonly journal: CallJournal;
+  rekey(keys: Keys): Promise<void> | void;
+  status(): BrokerStatus | undefined;
+  readonly deadLetters: DeadLetters | undefined;
+  close(): Promise<void>;
+}
+
+type EngineOptions = Required<Pick<ServeWorkersOptions, 'settings' | 'keys' | 'dataDir' | 'clock' | 'onEvent'>>;
+
+export type ServeWorkers = typeof serveWorkers;
+
+export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
+  const { host, clock = systemClock, onEvent = () => {}, isRolelessAllowed, folder = '.' } = options;
+  const settings = withFilesBelow(folder, options.settings);
+  const engine = await engineOf({ ...options, settings, clock, onEvent });
+  const { calls, callsOfOne } = settings.limits;
+  const service = new BrokerService({
+    ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
+    ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
+    limits: { running: calls, runningOfOne: callsOfOne },
+  });
+  const supervision = supervise({ open: engine.open, service, clock });
+  return {
+    url: engine.url,
+    rekey: async (keys) => engine.rekey(keys),
+    status: () => ({ service: service.status(), broker: engine.status() }),
+    deadLetters: engine.deadLetters,
+    async close() {
+      await supervision.stop();
+      service.close();
+      await engine.close();
+    },
+  };
+}
+
+function engineOf(options: EngineOptions): Promise<Engine> {
+  const { url } = options.settings;
+  if (url === undefined) return embedded(options);
+  return url.startsWith('ws') ? remote(url, options) : nats(url, options);
+}
+
+const storeFolder = (dataDir: string) => path.join(dataDir, 'broker');
+
+async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
+  const [{ openBrokerStore }, { openBroker }, { localHostLink }] = await Promise.all([
+    import('./store/broker-store.js'),
+    import('./embedded/broker.js'),
+    import('./embedded/host-link.js'),
+  ]);
+  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
+  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
+  try {
+    const broker = await openBroker({
+      ...{ store: store.mail, clock, onEvent },
+      credentials: credentialsOf(keys),
+      limits: limitsOf(settings),
+      listen: listenOf(settings),
+    });
+    return {
+      url: broker.url,
+      open: localHostLink(broker.core),
+      journal: store.journal,
+      rekey: (now) => broker.rekey(credentialsOf(now)),
+      status: () => broker.status(),
+      deadLetters: {
+        list: () => broker.deadLetters(),
+        revive: (seq) => broker.revive(seq),
+        drop: (seq) => broker.dropDead(seq),
+      },
+      async close() {
+        await broker.close();
+        await store.close();
+      },
+    };
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+/** The journal is this host's own, wherever the messages are. */
+async function remote(url: string, { settings, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
+  const key = keyOf(settings);
+  const [{ openBrokerStore }, { openHostLink }] = await Promise.all([
+    import('./store/broker-store.js'),
+    import('./embedded/host-link.js'),
+  ]);
+  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
+  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
+  return {
+    ...{ url: undefined, deadLetters: undefined, journal: store.journal, rekey: () => {}, status: () => undefined },
+    open: openHostLink({ url, key, clock }),
+    close: () => store.close(),
+  };
+}
+
+async function nats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
+  const { natsHost } = await import('./nats/nats-host.js');
+  const { durability, replicas, keyFile } = settings;
+  const host = natsHost({
+    ...{ url, clock, durability, replicas },
+    key: keyFile === undefined ? undefined : keyOf(settings),
+    instance: instanceName(),
+    credentials: natsCredentialsOf(keys),
+  });
+  return {
+    ...{ url: undefined, open: host.open, journal: host.journal, status: () => undefined },
+    rekey: (now) => host.replaceCredentials(natsCredentialsOf(now)),
+    deadLetters: {
+      list: () => host.deadLetters(),
+      revive: (seq) => host.reviveDead(seq),
+      drop: (seq) => host.dropDead(seq),
+    },
+    close: () => host.close(),
+  };
+}
+
+/** Wherever Hostler was started. */
+export function withFilesBelow(folder: string, settings: BrokerSettings): BrokerSettings {
+  const { keyFile, listen } = settings;
+  const below = (file: string) => path.resolve(folder, file);
+  const tls = listen.tls && { cert: below(listen.tls.cert), key: below(listen.tls.key) };
+  return { ...settings, keyFile: keyFile && below(keyFile), listen: { ...listen, tls } };
+}
+
+const instanceName = (): string => `host-${process.pid}`;
+
+export const limitsOf = ({ limits }: BrokerSettings) => ({
+  connections: limits.connections,
+  mailboxMessages: limits.mailboxMessages,
+  mailboxBytes: limits.mailboxBytes,
+  rate: { perSecond: limits.messagesPerSecond, burst: limits.burst },
+});
+
+export const listenOf = ({ listen: { tls, ...listen } }: BrokerSettings) => ({ ...listen, ...(tls ? { tls } : {}) });
+
+const keyCharsMax = 1_024;
+
+function keyOf({ keyFile }: BrokerSettings): string {
+  if (keyFile === undefined)
+    throw unusable('is missing', 'make one with hostler key add NAME --host, and name its file');
+  let text: string;
+  try {
+    text = readFileSync(keyFile, 'utf8').trim();
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw unusable(`cannot be read (${code ?? 'unreadable'})`, 'see that Hostler may read it', cause);
+  }
+  if (text === '' || text.length > keyCharsMax) throw unusable('holds no key', 'put the key into it, and nothing else');
+  return text;
+}
+
+const unusable = (what: string, hint: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `broker.keyFile: ${what}`, {
+    field: 'broker.keyFile',
+    reason: 'key_file',
+    execution: 'not_executed',
+    hint,
+    cause,
+  });

@@ -1,0 +1,229 @@
+/**
+ * The host's side of the broker: takes requests of workers from a link, runs them through the host, and answers.
+ * Not here: keeping a link open (service-supervisor.ts), one call from claim to reply (brokered-call.ts), what a role sees
+ * (manifests.ts), carrying messages (an engine).
+ *
+ * Invariants: nothing that one worker does or fails to do ends the service for others; every request is answered and
+ * acknowledged once it is over, or comes again; a request that is here already is never begun twice.
+ */
+import { setBounded } from '../../kernel/bounded-map.js';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { jointKey } from '../../policy/joint-key.js';
+import { changedNews } from '../messages.js';
+import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
+import { BrokeredCall, type CallPorts } from './brokered-call.js';
+import { Manifests, type RoleManifest } from './manifests.js';
+import { type ReplyWords, wordsOf } from './reply-words.js';
+import type { ServedHost } from './served-host.js';
+import type { ServiceEvent, ServiceStatus } from './service-events.js';
+import { type DeskLimits, TurnDesk } from './turn-desk.js';
+
+export interface BrokerServiceOptions {
+  readonly host: ServedHost;
+  readonly journal: CallJournal;
+  readonly clock: Clock;
+  /** Workers without a role, or in one that is not listed, may do what the host lets them; otherwise nothing. */
+  readonly isRolelessAllowed?: () => boolean;
+  /** Bodies in the older shape are taken too, and answered in it. */
+  readonly compat?: boolean;
+  readonly limits?: Partial<DeskLimits>;
+  readonly onEvent?: (event: ServiceEvent) => void;
+}
+
+const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne: 1_024, bytes: 64 * 1024 * 1024 };
+/** Cancels may overtake what they are about. */
+const earlyCancelsMax = 1_024;
+const workersMax = 10_000;
+
+export class BrokerService implements HostHandlers {
+  readonly #options: BrokerServiceOptions;
+  readonly #desk: TurnDesk;
+  readonly #manifests: Manifests;
+  readonly #calls = new Map<string, BrokeredCall>();
+  readonly #earlyCancels = new Map<string, true>();
+  /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
+  readonly #roles = new Map<string, string | undefined>();
+  readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
+  readonly #ports: CallPorts;
+  #link: HostLink | undefined;
+  #lastError: HostError | undefined;
+
+  constructor(options: BrokerServiceOptions) {
+    this.#options = options;
+    this.#desk = new TurnDesk({ ...deskDefaults, ...options.limits });
+    const isRolelessAllowed = options.isRolelessAllowed ?? (() => false);
+    this.#manifests = new Manifests({
+      host: options.host,
+      clock: options.clock,
+      isRolelessAllowed,
+      onChanged: (role, manifest) => this.#manifestChanged(role, manifest),
+    });
+    this.#ports = {
+      host: options.host,
+      journal: options.journal,
+      clock: options.clock,
+      isRolelessAllowed,
+      manifestOf: (role) => this.#manifests.of(role),
+      tell: (mailbox, ...parts) => this.#link?.tell(mailbox, ...parts),
+      onEvent: (event) => this.#tell(event),
+    };
+  }
+
+  /** From now on news go this way. */
+  attach(link: HostLink): void {
+    this.#link = link;
+    this.#lastError = undefined;
+    this.#tell({ kind: 'connected' });
+    // What it was told before may be older than what is true now.
+    for (const role of new Set(this.#roles.values())) this.#keep(link, role, this.#manifests.of(role));
+  }
+
+  /** What runs goes on: its outcome is in the journal when the request comes again. */
+  detach(error: HostError | undefined, retryInMs: number): void {
+    this.#link = undefined;
+    this.#lastError = error;
+    this.#tell({ kind: 'disconnected', error, retryInMs });
+  }
+
+  status(): ServiceStatus {
+    const { running, waiting } = this.#desk;
+    return { isConnected: this.#link !== undefined, lastError: this.#lastError, running, waiting, ...this.#counts };
+  }
+
+  /** Roles or guards may have changed in a way that the host does not tell. */
+  rulesChanged(): void {
+    this.#manifests.changed();
+  }
+
+  /** Ends nothing that runs; the host does, when it closes. */
+  close(): void {
+    this.#manifests.close();
+    for (const call of this.#calls.values()) call.cancel();
+  }
+
+  joined(who: Sender): void {
+    setBounded(this.#roles, who.mailbox, who.role, workersMax);
+  }
+
+  cancelled(from: Sender, id: string): void {
+    const key = jointKey(from.mailbox, id);
+    const call = this.#calls.get(key);
+    if (call) call.cancel();
+    else setBounded(this.#earlyCancels, key, true, earlyCancelsMax);
+  }
+
+  deliver(delivery: Delivery): void {
+    this.joined(delivery.from);
+    const words = wordsOf(delivery.body, this.#options.compat === true);
+    try {
+      this.#take(delivery, words);
+    } catch (error) {
+      this.#refuse(delivery, words, isHostError(error) ? error : mistake(error));
+      if (!isHostError(error)) this.#tell({ kind: 'problem', error });
+    }
+  }
+
+  #take(delivery: Delivery, words: ReplyWords): void {
+    const { from, id, body } = delivery;
+    const request = words.request(delivery);
+    if (request.op === 'manifest') {
+      const leave = () => this.#desk.leave(from.mailbox, body.length);
+      const start = () => void this.#answerManifest(delivery, words).finally(leave);
+      if (!this.#desk.enter(from.mailbox, body.length, start)) throw overloaded();
+      return;
+    }
+    if (request.callKey !== id) throw invalid('callKey', 'is not the id of its message');
+    const key = jointKey(from.mailbox, id);
+    const known = this.#calls.get(key);
+    if (known) {
+      this.#counts.repeated++;
+      this.#tell({ kind: 'repeated', from, callKey: id, found: 'running' });
+      known.comesAgain(delivery);
+      return;
+    }
+    const call = new BrokeredCall(delivery, request, words, this.#ports);
+    if (this.#earlyCancels.delete(key)) call.cancel();
+    this.#calls.set(key, call);
+    const over = () => {
+      this.#calls.delete(key);
+      this.#desk.leave(from.mailbox, body.length);
+    };
+    const start = () =>
+      void call
+        .run()
+        .catch((error) => this.#tell({ kind: 'problem', error }))
+        .finally(over);
+    this.#counts.calls++;
+    if (this.#desk.enter(from.mailbox, body.length, start)) return;
+    this.#calls.delete(key);
+    throw overloaded();
+  }
+
+  async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
+    const { from } = delivery;
+    try {
+      const shown = await this.#manifests.seen(from.role);
+      await delivery.reply(...words.manifest(shown));
+      delivery.ack();
+      if (this.#link) this.#keep(this.#link, from.role, shown);
+    } catch (error) {
+      this.#undelivered(delivery, error);
+    }
+  }
+
+  /** Answers with an error, without having done anything. */
+  #refuse(delivery: Delivery, words: ReplyWords, error: HostError): void {
+    this.#counts.refused++;
+    delivery.reply(...words.error(error)).then(
+      () => delivery.ack(),
+      (cause) => this.#undelivered(delivery, cause),
+    );
+  }
+
+  /** A link that is gone brings it again; who can be reached but does not take it must not hold up the others. */
+  #undelivered(delivery: Delivery, error: unknown): void {
+    if (!isHostError(error)) return this.#tell({ kind: 'problem', error });
+    if (error.code === 'transport') return;
+    this.#tell({ kind: 'undeliverable', from: delivery.from, callKey: delivery.id, error });
+    delivery.ack();
+  }
+
+  #manifestChanged(role: string | undefined, manifest: RoleManifest): void {
+    const link = this.#link;
+    if (!link) return;
+    this.#keep(link, role, manifest);
+    for (const [mailbox, its] of this.#roles)
+      if (its === role) link.tell(mailbox, changedNews(manifest.manifest.revision));
+  }
+
+  #keep(link: HostLink, role: string | undefined, { body }: RoleManifest): void {
+    link.keepManifest?.(role, body).catch((error) => this.#tell({ kind: 'problem', error }));
+  }
+
+  #tell(event: ServiceEvent): void {
+    if (event.kind === 'repeated' && event.found !== 'running') this.#counts.repeated++;
+    else if (event.kind === 'expired') this.#counts.expired++;
+    else if (event.kind === 'denied') this.#counts.denied++;
+    try {
+      this.#options.onEvent?.(event);
+    } catch {
+      // Whoever watches must not disturb those who are served.
+    }
+  }
+}
+
+const overloaded = (): HostError =>
+  new HostError('overloaded', 'the host has as many requests of this worker waiting as it may', {
+    reason: 'worker_queue',
+    execution: 'not_executed',
+    retryAfterMs: 1_000,
+    hint: 'send fewer at a time, or try again later',
+  });
+
+const invalid = (field: string, what: string): HostError =>
+  new HostError('invalid_request', `${field} ${what}`, { field, execution: 'not_executed' });
+
+/** What it says may hold anything: it stays here. */
+const mistake = (cause: unknown): HostError =>
+  new HostError('protocol_error', 'the host could not read the request', { execution: 'not_executed', cause });

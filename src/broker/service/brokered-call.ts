@@ -1,0 +1,314 @@
+/**
+ * One call of a worker, from the claim to the reply.
+ * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts).
+ *
+ * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
+ * is acknowledged after that; a call whose time is over, or that nobody waits for, is not begun.
+ */
+import { hash } from 'node:crypto';
+import { Cancellation } from '../../kernel/cancel-signal.js';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import type { Principal } from '../../policy/call.js';
+import type { JsonText } from '../../wire/frame.js';
+import { type CallRequest, changedNews, joined, progressNews, type Trace } from '../messages.js';
+import type { CallJournal, Delivery } from '../ports.js';
+import type { RoleManifest, Target } from './manifests.js';
+import type { ReplyWords } from './reply-words.js';
+import type { ServedHost } from './served-host.js';
+import type { ServiceEvent } from './service-events.js';
+
+export interface CallPorts {
+  readonly host: ServedHost;
+  readonly journal: CallJournal;
+  readonly clock: Clock;
+  readonly isRolelessAllowed: () => boolean;
+  readonly manifestOf: (role: string | undefined) => RoleManifest;
+  readonly tell: (mailbox: string, ...parts: readonly JsonText[]) => void;
+  readonly onEvent: (event: ServiceEvent) => void;
+}
+
+/** A caller's own key may come again within a day; one made for a single call, not after its deadline and some doubt about clocks. */
+const callersKeyMs = 24 * 3_600_000;
+const clockDoubtMs = 10 * 60_000;
+/** What fits into one message, with room for what is around it. */
+const replyBytesMax = 4 * 1024 * 1024 - 64 * 1024;
+const elsewhereMs = 2_000;
+/** Less is not enough to begin anything. */
+const leftMsMin = 1;
+
+export class BrokeredCall {
+  readonly #request: CallRequest;
+  readonly #words: ReplyWords;
+  readonly #ports: CallPorts;
+  readonly #cancellation = new Cancellation();
+  /** The newest last: links come and go while a call runs. */
+  readonly #deliveries: [Delivery, ...Delivery[]];
+
+  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts) {
+    this.#deliveries = [delivery];
+    this.#request = request;
+    this.#words = words;
+    this.#ports = ports;
+  }
+
+  get #delivery(): Delivery {
+    return this.#deliveries.at(-1) as Delivery;
+  }
+
+  cancel(): void {
+    this.#cancellation.abort();
+  }
+
+  /** The same request over another link, or handed out again: its outcome goes there. */
+  comesAgain(delivery: Delivery): void {
+    this.#deliveries.push(delivery);
+    if (this.#deliveries.length > deliveriesMax) this.#deliveries.shift();
+  }
+
+  async run(): Promise<void> {
+    try {
+      await this.#run();
+    } catch (error) {
+      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error)));
+      if (!isHostError(error)) throw error;
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { journal, host } = this.#ports;
+    const { from, id } = this.#delivery;
+    this.#requireTime();
+    const target = this.#target();
+    const claimed = await journal.claim({
+      mailbox: from.mailbox,
+      key: id,
+      hash: hashOf(target, this.#request.args),
+      rememberUntil: this.#rememberUntil(),
+      isRepeatable: host.mayRunTwice(target.server, target.tool),
+    });
+    switch (claimed.kind) {
+      case 'mine':
+        return this.#execute(target);
+      case 'done':
+        this.#repeated(claimed.kind);
+        return this.#answer([claimed.reply]);
+      case 'elsewhere':
+        this.#repeated(claimed.kind);
+        for (const delivery of this.#deliveries) delivery.release(elsewhereMs, 'another host runs it');
+        return;
+      // Nobody runs it here any more, or its end could not be written down: either way nobody knows.
+      case 'running':
+      case 'lost':
+        this.#repeated(claimed.kind);
+        throw lost(target);
+      case 'conflict':
+        throw conflict(target);
+      default:
+        claimed satisfies never;
+    }
+  }
+
+  async #execute(target: Target): Promise<void> {
+    const { journal } = this.#ports;
+    const { from, id } = this.#delivery;
+    const outcome = await this.#call(target);
+    if (isHostError(outcome) && outcome.details.execution === 'not_executed' && journal.withdraw) {
+      // The key is free again before anybody hears of it: who tries again with it at once must not be told this.
+      await journal.withdraw(from.mailbox, id);
+      return this.#answer(this.#words.error(outcome));
+    }
+    const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome) : outcome));
+    try {
+      await journal.finish(from.mailbox, id, reply);
+    } catch (error) {
+      // The worker may still hear it now; after a restart the same key is answered as one whose outcome nobody knows.
+      this.#ports.onEvent({ kind: 'problem', error });
+    }
+    await this.#answer([reply]);
+  }
+
+  async #call(target: Target): Promise<readonly JsonText[] | HostError> {
+    const { host, tell } = this.#ports;
+    const { args, wantsProgress, callKey, trace } = this.#request;
+    try {
+      // Claiming took its time too.
+      this.#requireTime();
+      const { bytes, era } = await host.call(target.server, target.tool, args, {
+        principal: this.#principal(),
+        deadlineMs: this.#leftMs(),
+        signal: this.#cancellation,
+        ...(trace ? { meta: traceMeta(trace) } : {}),
+        ...(wantsProgress
+          ? { onProgress: (params) => tell(this.#delivery.from.mailbox, ...progressNews(callKey, params)) }
+          : {}),
+      });
+      if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);
+      return this.#words.result(bytes, era);
+    } catch (error) {
+      return isHostError(error) ? error : ownMistake(error);
+    }
+  }
+
+  /** Held for the worker first, then never handed out again. */
+  async #answer(parts: readonly JsonText[]): Promise<void> {
+    const { from, id } = this.#delivery;
+    try {
+      await this.#delivery.reply(...parts);
+    } catch (error) {
+      // A link that is gone brings the request again; then the journal answers it.
+      if (!isHostError(error) || error.code === 'transport') return;
+      this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
+    }
+    for (const delivery of this.#deliveries) delivery.ack();
+  }
+
+  /** Which tool is meant, and whether its worker may call it: before anything is written or asked. */
+  #target(): Target {
+    const { host, manifestOf, tell, isRolelessAllowed } = this.#ports;
+    const { server, tool, manifestRevision } = this.#request;
+    const { from } = this.#delivery;
+    const shown = manifestOf(from.role);
+    if (manifestRevision !== undefined && manifestRevision !== shown.manifest.revision)
+      tell(from.mailbox, changedNews(shown.manifest.revision));
+    const named = (shown.byName.get(tool) ?? []).filter((each) => server === undefined || each.server === server);
+    if (named.length > 1) throw ambiguous(tool);
+    const [found] = named;
+    if (found) return found;
+    const principal = this.#principal();
+    const isOpen = from.role !== undefined || isRolelessAllowed();
+    const servers = server === undefined ? host.names() : [server];
+    const isAllowed = isOpen && servers.some((each) => host.isAllowed(principal, each, tool));
+    if (!isAllowed) {
+      this.#ports.onEvent({ kind: 'denied', from, server, tool });
+      throw notAllowed(from.role, server, tool);
+    }
+    // Its list may not have been read yet: the host will know.
+    if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
+    throw notFound(server, tool);
+  }
+
+  #principal(): Principal {
+    const { mailbox, role } = this.#delivery.from;
+    return { id: mailbox, role, scopes: [] };
+  }
+
+  #leftMs(): number {
+    const { deadlineAt } = this.#deliveries[0];
+    const { deadlineMs } = this.#request;
+    return deadlineAt === undefined
+      ? deadlineMs
+      : Math.min(deadlineMs, deadlineAt.getTime() - this.#ports.clock.date().getTime());
+  }
+
+  #requireTime(): void {
+    if (this.#cancellation.aborted) throw nobodyWaits();
+    if (this.#leftMs() >= leftMsMin) return;
+    const { from, id } = this.#delivery;
+    this.#ports.onEvent({ kind: 'expired', from, callKey: id });
+    throw expired();
+  }
+
+  #rememberUntil(): Date {
+    const keepMs = Math.max(this.#leftMs() + clockDoubtMs, this.#request.isCallersKey ? callersKeyMs : 0);
+    return new Date(this.#ports.clock.date().getTime() + keepMs);
+  }
+
+  #repeated(found: string): void {
+    const { from, id } = this.#delivery;
+    this.#ports.onEvent({ kind: 'repeated', from, callKey: id, found });
+  }
+}
+
+/** Of one request at a time; the others are of links that are gone. */
+const deliveriesMax = 8;
+
+const hashOf = ({ server, tool }: Target, args: Buffer): string =>
+  hash('sha256', Buffer.concat([Buffer.from(`${server}\0${tool}\0`), args]), 'base64url');
+
+const traceMeta = ({ traceparent, tracestate }: Trace): string =>
+  `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;
+
+const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
+
+const notAllowed = (role: string | undefined, server: string | undefined, tool: string): HostError =>
+  new HostError(
+    'denied',
+    `tool '${shown(tool)}' is not allowed for role ${role === undefined ? '<none>' : `'${role}'`}`,
+    {
+      ...(server === undefined ? {} : { server: shown(server) }),
+      tool: shown(tool),
+      ...(role === undefined ? {} : { role }),
+      reason: 'allowlist',
+      execution: 'not_executed',
+      hint: 'ask the operator to allow it for your role',
+    },
+  );
+
+const notFound = (server: string | undefined, tool: string): HostError =>
+  new HostError(
+    'tool_not_found',
+    `there is no tool '${shown(tool)}'${server === undefined ? '' : ` of server '${shown(server)}'`}`,
+    {
+      ...(server === undefined ? {} : { server: shown(server) }),
+      tool: shown(tool),
+      execution: 'not_executed',
+      hint: 'list the tools again',
+    },
+  );
+
+const ambiguous = (tool: string): HostError =>
+  new HostError('invalid_request', `several servers have a tool '${shown(tool)}'`, {
+    tool: shown(tool),
+    field: 'server',
+    execution: 'not_executed',
+    hint: 'name the server too',
+  });
+
+const expired = (): HostError =>
+  new HostError('expired', 'its time was over before it could be run', { execution: 'not_executed' });
+
+const nobodyWaits = (): HostError =>
+  new HostError('cancelled', 'it was cancelled before it was run', { execution: 'not_executed' });
+
+const lost = ({ server, tool }: Target): HostError =>
+  new HostError(
+    'outcome_uncertain',
+    `server '${server}': the host that ran ${shown(tool)} ended before it was done; the call may have run`,
+    {
+      server,
+      tool: shown(tool),
+      reason: 'host_lost',
+      execution: 'uncertain',
+      hint: 'look at its effect before sending it again',
+    },
+  );
+
+const conflict = ({ server, tool }: Target): HostError =>
+  new HostError('key_conflict', `server '${server}': the key of this call was used for another one`, {
+    server,
+    tool: shown(tool),
+    execution: 'not_executed',
+    hint: 'use a new key for each call, and the same one only for the same arguments',
+  });
+
+const tooLarge = ({ server, tool }: Target, actual: number): HostError =>
+  new HostError(
+    'result_too_large',
+    `server '${server}': the result of ${shown(tool)} is too large to be sent to a worker`,
+    {
+      server,
+      tool: shown(tool),
+      reason: 'reply_too_large',
+      limit: replyBytesMax,
+      actual,
+      execution: 'uncertain',
+      hint: 'the call has run; ask for less at a time',
+    },
+  );
+
+/** What it says may hold anything: it stays here. */
+const ownMistake = (cause: unknown): HostError =>
+  new HostError('protocol_error', 'the host failed to run the call', { execution: 'uncertain', cause });

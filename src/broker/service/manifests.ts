@@ -1,0 +1,150 @@
+/**
+ * What each role sees: the tools of all servers that it may call, kept as the bytes of the reply until something changes.
+ * Not here: whether a call may be made (the host decides, at each call), who is told (broker-service.ts).
+ *
+ * Invariants: the revision is that of the content, so hosts with the same tools have the same one, and a server that comes and
+ * goes without changing its tools tells nobody; at most so many roles are kept.
+ */
+import { createHash } from 'node:crypto';
+import { renamed } from '../../config/tool-rules.js';
+import { setBounded } from '../../kernel/bounded-map.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { Principal } from '../../policy/call.js';
+import { type Manifest, type ManifestTool, manifestReply } from '../messages.js';
+import type { ServedHost } from './served-host.js';
+
+const rolesMax = 1_024;
+/** Servers that start together are told of together. */
+const gatherMs = 50;
+
+export interface RoleManifest {
+  readonly manifest: Manifest;
+  /** The reply that holds it. */
+  readonly body: Buffer;
+  /** By the name that is shown. Several: the name alone says too little. */
+  readonly byName: ReadonlyMap<string, readonly Target[]>;
+}
+
+/** What the host calls it. */
+export interface Target {
+  readonly server: string;
+  readonly tool: string;
+}
+
+export interface ManifestsOptions {
+  readonly host: ServedHost;
+  readonly clock: Clock;
+  /** Who is without a role, or in one that is not listed, sees what the host allows it; otherwise nothing. */
+  readonly isRolelessAllowed: () => boolean;
+  readonly onChanged: (role: string | undefined, manifest: RoleManifest) => void;
+}
+
+export class Manifests {
+  readonly #options: ManifestsOptions;
+  readonly #byRole = new Map<string | undefined, RoleManifest>();
+  /** What they were made from. */
+  #signature = '';
+  #cancelLook: Cancel | undefined;
+  readonly #stopListening: () => void;
+
+  constructor(options: ManifestsOptions) {
+    this.#options = options;
+    this.#stopListening = options.host.onKnownChanged(() => this.changed());
+  }
+
+  /** As things are now. */
+  of(role: string | undefined): RoleManifest {
+    const signature = this.#sign();
+    if (signature !== this.#signature) this.#remake(signature);
+    const kept = this.#byRole.get(role);
+    if (kept) return kept;
+    const made = this.#make(role);
+    setBounded(this.#byRole, role, made, rolesMax);
+    return made;
+  }
+
+  /** Waits, at most 5 s, for servers that nobody has seen yet. */
+  async seen(role: string | undefined): Promise<RoleManifest> {
+    const { host } = this.#options;
+    const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
+    if (unseen.length > 0) await host.firstSight(unseen);
+    return this.of(role);
+  }
+
+  /** Something may have: looked at soon, and told where it has. */
+  changed(): void {
+    const { clock } = this.#options;
+    this.#cancelLook ??= clock.at(clock.nowMs() + gatherMs, () => {
+      this.#cancelLook = undefined;
+      const signature = this.#sign();
+      if (signature !== this.#signature) this.#remake(signature);
+    });
+  }
+
+  close(): void {
+    this.#cancelLook?.();
+    this.#stopListening();
+  }
+
+  #sign(): string {
+    const { host, isRolelessAllowed } = this.#options;
+    const parts = [String(host.rulesRevision), String(isRolelessAllowed())];
+    for (const name of host.names()) parts.push(`${name}:${host.known(name)?.revision}`);
+    return parts.join(' ');
+  }
+
+  #remake(signature: string): void {
+    this.#signature = signature;
+    for (const [role, before] of [...this.#byRole]) {
+      const made = this.#make(role);
+      this.#byRole.set(role, made);
+      if (made.manifest.revision !== before.manifest.revision) this.#options.onChanged(role, made);
+    }
+  }
+
+  #make(role: string | undefined): RoleManifest {
+    const { host, isRolelessAllowed } = this.#options;
+    const principal: Principal = { id: anyone, role, scopes: [] };
+    const tools: ManifestTool[] = [];
+    const byName = new Map<string, Target[]>();
+    if (role !== undefined || isRolelessAllowed())
+      for (const server of host.names()) {
+        const known = host.known(server);
+        if (!known) continue;
+        for (const { key, raw } of known.lists.get('tools/list')?.items ?? []) {
+          if (!host.isAllowed(principal, server, key)) continue;
+          const name = renamed(known.definition.tools, key);
+          tools.push({ server, name, raw });
+          const target = { server, tool: key };
+          const targets = byName.get(name);
+          if (targets) targets.push(target);
+          else byName.set(name, [target]);
+        }
+      }
+    nameTwins(tools, byName);
+    const revision = revisionOf(tools);
+    const manifest = { revision, tools };
+    return { manifest, body: manifestReply(manifest), byName };
+  }
+}
+
+/** What a tool is called where it has no server: its own name, unless another has it too. */
+export const flatName = ({ server, name }: ManifestTool, byName: RoleManifest['byName']): string =>
+  (byName.get(name)?.length ?? 0) > 1 ? `${server}__${name}` : name;
+
+function nameTwins(tools: readonly ManifestTool[], byName: Map<string, Target[]>): void {
+  for (const tool of tools) {
+    const flat = flatName(tool, byName);
+    const target = byName.get(tool.name)?.find(({ server }) => server === tool.server);
+    if (target && !byName.has(flat)) byName.set(flat, [target]);
+  }
+}
+
+/** Rules of the configuration go by role; nobody is called this. */
+const anyone = '*';
+
+function revisionOf(tools: readonly ManifestTool[]): string {
+  const hash = createHash('sha256');
+  for (const { server, name, raw } of tools) hash.update(`${server}\0${name}\0${raw.length}\0`).update(raw);
+  return hash.digest('base64url').slice(0, 22);
+}

@@ -1,0 +1,19 @@
+/** What the service needs of a Host, and no more. */
+import type { HostCallOptions, KnownServer, ToolResult } from '../../host/host-interface.js';
+import type { Principal } from '../../policy/call.js';
+
+export interface ServedHost {
+  /** In their order. */
+  names(): readonly string[];
+  /** At once and without starting anything. */
+  known(server: string): KnownServer | undefined;
+  isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
+  /** Counts up when guards or roles change. */
+  readonly rulesRevision: number;
+  /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
+  firstSight(servers?: readonly string[]): Promise<void> | undefined;
+  onKnownChanged(listener: (server: string) => void): () => void;
+  /** The tool is read-only or idempotent, and its server's word for it is trusted. */
+  mayRunTwice(server: string, tool: string): boolean;
+  call(server: string, tool: string, args: Buffer, options: HostCallOptions): Promise<ToolResult>;
+}

@@ -1,0 +1,134 @@
+/**
+ * `hostler broker`: the broker alone, for hosts and workers of other processes. It keeps messages and knows who sent them; tools
+ * are none of its business.
+ * Not here: what a broker does (broker/embedded/), a broker within `hostler up` (up.ts).
+ *
+ * Invariant: whatever was begun is ended in the reverse order, also when a later step fails.
+ */
+import './plain-zod.js';
+
+import path from 'node:path';
+import { credentialsOf } from '../broker/broker-keys.js';
+import { openBroker } from '../broker/embedded/broker.js';
+import { limitsOf, listenOf, withFilesBelow } from '../broker/serve-workers.js';
+import { openBrokerStore } from '../broker/store/broker-store.js';
+import { brokerEntry } from '../config/broker-settings.js';
+import { readConfigFile } from '../config/config-file.js';
+import { parseServing } from '../config/host-config.js';
+import { parseKeys } from '../config/keys.js';
+import { systemClock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { brokerLine } from './broker-words.js';
+import type { Words } from './command.js';
+import { controlPath } from './control/control-path.js';
+import { openControl } from './control/control-server.js';
+import { letterOperations } from './control/letter-operations.js';
+import { prepareDataDir } from './data-dir.js';
+import { EXIT } from './exit-codes.js';
+import { printJson } from './print.js';
+import { dataDirOf } from './running.js';
+import { findConfig, portOf } from './up-options.js';
+import { version } from './version.js';
+import { contentOf, watchConfig } from './watch-config.js';
+
+export async function broker(words: Words): Promise<number> {
+  const file = words.text('config') ?? findConfig(process.env, process.cwd());
+  const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
+  const ends: (() => unknown)[] = [];
+  const stopped = untilSignal();
+  try {
+    await begin(file, dataDir, words, ends);
+    await stopped;
+    return EXIT.done;
+  } finally {
+    for (let end = ends.pop(); end; end = ends.pop()) await Promise.resolve(end()).catch(problem);
+  }
+}
+
+async function begin(file: string, dataDir: string, words: Words, ends: (() => unknown)[]): Promise<void> {
+  const since = contentOf(file);
+  const settings = readSettings(file);
+  prepareDataDir(dataDir);
+  let operations = {};
+  const facts = async () => ({ version, pid: process.pid, dataDir, config: file });
+  // First of all: whoever has the socket has the directory.
+  const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
+  ends.push(() => control.close());
+  const store = await openBrokerStore({ folder: path.join(dataDir, 'broker'), clock: systemClock, onProblem: problem });
+  ends.push(() => store.close());
+  const listen = listenOf(settings.broker);
+  const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };
+  const opened = await openBroker({
+    store: store.mail,
+    clock: systemClock,
+    credentials: credentialsOf(parseKeys(settings.keys, problem)),
+    limits: limitsOf(settings.broker),
+    listen: { ...listen, host, port },
+    onEvent: (event) => {
+      const line = brokerLine(event);
+      if (line) say(...line);
+    },
+  });
+  ends.push(() => opened.close());
+  operations = letterOperations(() => ({
+    list: () => opened.deadLetters(),
+    revive: (seq) => opened.revive(seq),
+    drop: (seq) => opened.dropDead(seq),
+  }));
+  ends.push(
+    watchConfig({
+      file,
+      since,
+      clock: systemClock,
+      onProblem: problem,
+      onChange: () => {
+        try {
+          opened.rekey(credentialsOf(parseKeys(readSettings(file).keys, problem)));
+          say('info', 'the keys of the configuration count from now on');
+        } catch (error) {
+          say('error', 'the configuration changed and cannot be used; nothing else changed');
+          problem(error);
+        }
+      },
+    }),
+  );
+  if (words.has('json')) printJson({ ready: true, url: opened.url, pid: process.pid, dataDir });
+  process.stderr.write(`hostler ${version}: hosts and workers connect at ${opened.url}\n`);
+}
+
+function readSettings(file: string) {
+  const { config } = readConfigFile(file, process.env);
+  const { keys, broker: settings } = parseServing(config);
+  if (settings?.url !== undefined)
+    throw new HostError('invalid_spec', 'broker.url: names another broker, and this command is one', {
+      field: 'broker.url',
+      reason: 'config',
+      hint: 'take it out of this configuration; it belongs to that of the host',
+    });
+  return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
+}
+
+function untilSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    let isSecond = false;
+    const stop = () => {
+      if (isSecond) process.exit(EXIT.failed);
+      isSecond = true;
+      resolve();
+    };
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
+  });
+}
+
+function problem(error: unknown): void {
+  if (!isHostError(error)) return say('error', error instanceof Error ? error.message : String(error));
+  say('warn', error.message);
+  if (error.hint !== undefined) say('warn', error.hint);
+}
+
+function say(level: string, text: string): void {
+  const line = neutraliseLine(text, LIMITS.quotedChars);
+  process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${line}\n`);
+}

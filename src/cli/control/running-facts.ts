@@ -1,0 +1,9 @@
+/** What a running Hostler says of itself, on both ends of the control socket. */
+export interface RunningFacts {
+  readonly version: string;
+  readonly pid: number;
+  readonly url: string | undefined;
+  readonly dataDir: string;
+  readonly config: string | undefined;
+  readonly startedAt: string;
+}

@@ -1,0 +1,172 @@
+/**
+ * `hostler key add|list|revoke|nats`: keys of clients, workers and hosts, in the configuration.
+ * The file is watched: what is added or taken away counts within a second, without a restart. NATS knows only its own
+ * configuration, which `nats` prints.
+ *
+ * Invariants: a key is shown once, when it is made, and stored nowhere but where it was asked for; the configuration holds its
+ * hash, or of a pair its public half.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { readConfigFile } from '../config/config-file.js';
+import { editConfigFile } from '../config/edit-config.js';
+import { type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
+import { hostMailbox } from '../config/mailbox-name.js';
+import { systemClock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Words } from './command.js';
+import { EXIT } from './exit-codes.js';
+import { printJson, printText } from './print.js';
+import { textTable } from './text-table.js';
+import { findConfig } from './up-options.js';
+
+const keyBytes = 32;
+
+export async function key(words: Words): Promise<number> {
+  const [what, name] = words.positionals;
+  const file = words.text('config') ?? findConfig(process.env, process.cwd());
+  switch (what) {
+    case 'add':
+      return add(words, file, named(name));
+    case 'list':
+      return list(words, file);
+    case 'revoke':
+      return revoke(file, named(name));
+    case 'nats':
+      return nats(words, file);
+    default:
+      throw usage(`'${neutraliseLine(String(what), 40)}' is none of add, list, revoke, nats`);
+  }
+}
+
+async function add(words: Words, file: string, name: string): Promise<number> {
+  if (keysOf(file).has(name)) throw taken(name);
+  const made = words.has('nats') ? await pair() : secret();
+  const isHost = words.has('host');
+  const mailbox = words.text('mailbox') ?? (isHost ? hostMailbox : words.has('worker') ? name : undefined);
+  const entry = {
+    ...made.entry,
+    role: words.text('role'),
+    expires: words.text('expires'),
+    mailbox,
+    destinations: isHost && mailbox !== hostMailbox ? ['*'] : undefined,
+  };
+  // As it will be read: what is wrong with it is said before anything is written.
+  parseKeys({ [name]: entry }, (problem) => {
+    throw problem;
+  });
+  const out = words.text('key-file');
+  if (out !== undefined) writeKey(out, made.key);
+  editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)));
+  if (out === undefined) printText(made.key);
+  process.stderr.write(
+    `key '${name}' was added to ${file}${out === undefined ? '; it is not shown again' : `, and written to ${out}`}\n`,
+  );
+  return EXIT.done;
+}
+
+function list(words: Words, file: string): number {
+  const now = systemClock.date().getTime();
+  const rows = [...keysOf(file)].map(([name, entry]) => ({
+    name,
+    opens: entry.mail === undefined ? 'gateway' : 'broker',
+    role: entry.role ?? null,
+    mailbox: entry.mail?.mailbox ?? null,
+    expires: entry.expiresAtMs === undefined ? null : new Date(entry.expiresAtMs).toISOString(),
+    isExpired: isExpired(entry, now),
+  }));
+  if (words.has('json')) printJson(rows);
+  else if (rows.length === 0) printText('no keys but the one of this machine');
+  else
+    printText(
+      textTable([
+        ['NAME', 'OPENS', 'ROLE', 'MAILBOX', 'EXPIRES'],
+        ...rows.map(({ name, opens, role, mailbox, expires, isExpired: isOver }) => [
+          ...[name, opens, role ?? '-', mailbox ?? '-'],
+          expires === null ? 'never' : isOver ? `${expires} (over)` : expires,
+        ]),
+      ]),
+    );
+  return EXIT.done;
+}
+
+const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAtMs !== undefined && expiresAtMs <= now;
+
+function revoke(file: string, name: string): number {
+  // Also an entry that cannot be used: it is there, and it is to go.
+  if (!hasEntry(file, name)) throw unknown(name);
+  editConfigFile(file, ['keys', name], undefined);
+  process.stderr.write(`key '${name}' was taken out of ${file}: whoever holds it is cut off\n`);
+  return EXIT.done;
+}
+
+/** For nats-server: who may do what, by the public halves. */
+async function nats(words: Words, file: string): Promise<number> {
+  const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
+  const hosts: string[] = [];
+  const workers = new Map<string, { mailbox: string; publicKey: string }>();
+  for (const { mail } of keysOf(file).values()) {
+    if (mail?.nkey === undefined) continue;
+    if (mail.destinations.includes('*')) hosts.push(mail.nkey);
+    else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
+  }
+  const storeDir = words.text('store-dir') ?? '/var/lib/nats';
+  const listen = words.text('listen') ?? '127.0.0.1:4222';
+  printText(natsServerConfig({ listen, storeDir, hosts, workers: [...workers.values()] }).trimEnd());
+  return EXIT.done;
+}
+
+function secret() {
+  const made = `hk_${randomBytes(keyBytes).toString('base64url')}`;
+  return { key: made, entry: { hash: `sha256:${createHash('sha256').update(made).digest('hex')}` } };
+}
+
+async function pair() {
+  const { newUserPair } = await import('../broker/nats/user-pair.js');
+  const { seed, publicKey } = await newUserPair();
+  return { key: seed, entry: { nkey: publicKey } };
+}
+
+function keysOf(file: string): Keys {
+  const { config } = readConfigFile(file, process.env);
+  return parseKeys((config as { keys?: unknown }).keys ?? {}, () => {});
+}
+
+function hasEntry(file: string, name: string): boolean {
+  const { keys } = readConfigFile(file, process.env).config as { keys?: unknown };
+  return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
+}
+
+function named(name: string | undefined): string {
+  if (name === undefined) throw usage('the name of the key is missing');
+  return name;
+}
+
+/** Never over a file that is there: it may be somebody's key. */
+function writeKey(file: string, text: string): void {
+  try {
+    writeFileSync(file, `${text}\n`, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new HostError('invalid_spec', `the key cannot be written to ${file} (${code ?? 'unwritable'})`, {
+      field: '--key-file',
+      hint: code === 'EEXIST' ? 'give the name of a new file' : 'give a file in a folder that you may write to',
+    });
+  }
+}
+
+const usage = (what: string): HostError =>
+  new HostError('invalid_spec', `key: ${what}`, { reason: 'usage', hint: 'hostler key --help says how it is used' });
+
+const taken = (name: string): HostError =>
+  new HostError('invalid_spec', `there is a key '${neutraliseLine(name, 64)}' already`, {
+    field: `keys.${neutraliseLine(name, 64)}`,
+    hint: 'revoke it first, or take another name',
+  });
+
+const unknown = (name: string): HostError =>
+  new HostError('invalid_spec', `there is no key '${neutraliseLine(name, 64)}'`, {
+    field: `keys.${neutraliseLine(name, 64)}`,
+    hint: 'hostler key list shows those that there are',
+  });

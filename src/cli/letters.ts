@@ -1,0 +1,60 @@
+/** `hostler letters`: messages that could not be delivered; send one again, or drop it. */
+import type { DeadLetter } from '../broker/store-port.js';
+import { HostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { Words } from './command.js';
+import { EXIT } from './exit-codes.js';
+import { printJson, printText } from './print.js';
+import { withRunning } from './running.js';
+import { textTable } from './text-table.js';
+
+type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
+
+export function letters(words: Words): Promise<number> {
+  const [what = 'list', number] = words.positionals;
+  switch (what) {
+    case 'list':
+      return list(words);
+    case 'replay':
+      return act(words, 'replayLetter', number, 'is in its mailbox again');
+    case 'drop':
+      return act(words, 'dropLetter', number, 'is gone');
+    default:
+      throw usage(`'${neutraliseLine(what, 40)}' is none of list, replay, drop`);
+  }
+}
+
+const list = (words: Words): Promise<number> =>
+  withRunning(words, async (client) => {
+    const found: Shown[] = [];
+    await client.ask('letters', {}, (letter) => found.push(letter as Shown));
+    if (words.has('json')) printJson(found);
+    else if (found.length === 0) printText('no dead letters');
+    else
+      printText(
+        textTable([
+          ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],
+          ...found.map(({ seq, from, to, id, reasons }) => [
+            ...[String(seq), from?.mailbox ?? '-', to ?? '-', id],
+            reasons.join('; '),
+          ]),
+        ]),
+      );
+    return EXIT.done;
+  });
+
+function act(words: Words, op: string, text: string | undefined, done: string): Promise<number> {
+  const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+  if (seq === undefined) throw usage('the number of the letter is missing');
+  return withRunning(words, async (client) => {
+    const { isDone } = (await client.ask(op, { seq })) as { isDone: boolean };
+    printText(isDone ? `letter ${seq} ${done}` : `there is no letter ${seq}`);
+    return isDone ? EXIT.done : EXIT.failed;
+  });
+}
+
+const usage = (what: string): HostError =>
+  new HostError('invalid_spec', `letters: ${what}`, {
+    reason: 'usage',
+    hint: 'hostler letters --help says how it is used',
+  });

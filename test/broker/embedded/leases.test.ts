@@ -1,0 +1,198 @@
+/** What is handed out has one holder at a time, and comes again until it is finished or given up. */
+import { expect, test } from 'vitest';
+import { coreBench, type Frame, hostCredential, worker } from './core-bench.js';
+
+const first = (frames: readonly Frame[]): Frame => frames[0] as Frame;
+
+test('B7 a late ack or release of a replaced connection is refused and counted, and the message stays the new one’s', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const old = client().subscribed('host');
+  client().hello('alice').request('a');
+  await settle();
+  const late = first(old.of('message'));
+  const next = client().subscribed('host');
+  await settle();
+  expect(old.wire.closed).toBe('replaced');
+  const held = first(next.of('message'));
+  expect(held).toMatchObject({ id: 'a', deliveries: 2, seq: late.seq });
+  expect(held.lease).not.toBe(late.lease);
+  // On the old connection nothing is heard any more; on the new one the old lease is nobody's.
+  old.ack(late);
+  next.ack(late).say({ kind: 'release', seq: late.seq, lease: late.lease, delayMs: 0, reason: 'late' });
+  old.reader.ended('closed with 1006');
+  await settle();
+  expect(core.status()).toMatchObject({ fenced: 2, held: 1 });
+  expect(next.of('error')).toMatchObject([{ error: { reason: 'lease_lost' } }, { error: { reason: 'lease_lost' } }]);
+  expect(next.wire.closed).toBeUndefined();
+  next.ack(held);
+  await settle();
+  expect(await store.sizes()).toEqual([]);
+  // A second time, and somebody else's number.
+  next.ack(held).say({ kind: 'ack', seq: 4711, lease: held.lease });
+  await settle();
+  expect(core.status()).toMatchObject({ fenced: 4, held: 0 });
+});
+
+test('a worker cannot end what another holds', async () => {
+  const { client, settle, core } = await coreBench();
+  const host = client().subscribed('host');
+  const alice = client().subscribed('alice').request('a');
+  await settle();
+  alice.ack(first(host.of('message')));
+  await settle();
+  expect(core.status()).toMatchObject({ fenced: 1, held: 1 });
+});
+
+test('a connection that is not heard of for a lease is over, and what it held comes to the next', async () => {
+  const { client, clock, settle } = await coreBench();
+  const silent = client().subscribed('host');
+  client().hello('alice').request('a');
+  await settle();
+  clock.advance(25_000);
+  silent.reader.heard();
+  clock.advance(29_999);
+  expect(silent.wire.closed).toBeUndefined();
+  clock.advance(1);
+  expect(silent.wire.closed).toBe('silent');
+  const next = client().subscribed('host');
+  await settle();
+  expect(next.of('message')).toMatchObject([{ id: 'a', deliveries: 2 }]);
+});
+
+test('what is given back rests for twice as long each time, at least as long as was asked, and at most a minute', async () => {
+  const { client, clock, settle } = await coreBench({ deliveries: 10, leaseMs: 1e9 });
+  const host = client().subscribed('host');
+  client().hello('alice').request('a');
+  await settle();
+  const waits: number[] = [];
+  for (const delayMs of [0, 5_000, 0, 0, 0, 0, 0, 3_000_000]) {
+    const { length } = host.of('message');
+    const { seq, lease } = host.of('message').at(-1) as Frame;
+    host.say({ kind: 'release', seq, lease, delayMs, reason: 'busy' });
+    const fromMs = clock.nowMs();
+    await settle();
+    while (host.of('message').length === length) {
+      clock.advance(500);
+      await settle();
+    }
+    waits.push(clock.nowMs() - fromMs);
+  }
+  expect(waits).toEqual([1_000, 5_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+});
+
+test('B10 five deliveries, then a dead letter with every reason; the queue goes on; an operator revives it once', async () => {
+  const { client, clock, settle, core, events } = await coreBench({ leaseMs: 1e9 });
+  const alice = client().hello('alice').request('poison').request('good');
+  await settle();
+  for (let n = 1; n <= 3; n++) {
+    const host = client().subscribed('host');
+    await settle();
+    expect(host.of('message')[0]).toMatchObject({ id: 'poison', deliveries: n });
+    const good = host.of('message').find(({ id }) => id === 'good');
+    if (good) host.ack(good);
+    host.reader.ended('closed with 1006');
+  }
+  const host = client().subscribed('host');
+  for (const reason of ['first release', 'second release']) {
+    await settle();
+    const { seq, lease } = host.of('message').at(-1) as Frame;
+    host.say({ kind: 'release', seq, lease, delayMs: 0, reason });
+    clock.advance(60_000);
+  }
+  await settle();
+  expect(host.of('message').map(({ deliveries }) => deliveries)).toEqual([4, 5]);
+  const [letter] = await core.deadLetters();
+  const lost = 'connection lost: closed with 1006';
+  expect(letter).toMatchObject({ id: 'poison', reasons: [lost, lost, lost, 'first release', 'second release'] });
+  expect(events.filter(({ kind }) => kind === 'dead_letter')).toHaveLength(1);
+  expect(core.status()).toMatchObject({ deadLetters: 1, held: 0, redeliveries: 4 });
+  alice.request('after');
+  await settle();
+  expect(host.of('message').at(-1)).toMatchObject({ id: 'after' });
+
+  const revived = await Promise.all([1, 2, 3].map(() => core.revive(letter?.seq as number)));
+  await settle();
+  expect(revived.filter(Boolean)).toHaveLength(1);
+  expect(host.of('message').filter(({ id, deliveries }) => id === 'poison' && deliveries === 1)).toHaveLength(1);
+  expect(core.status().deadLetters).toBe(0);
+});
+
+test('what was handed out five times before the broker fell is not handed out again', async () => {
+  const { store, client, settle } = await coreBench();
+  client().hello('alice').request('a').request('b');
+  await settle();
+  for (let n = 0; n < 5; n++) store.handedOut(1);
+  const next = await coreBench({}, undefined, store);
+  const host = next.client().subscribed('host');
+  await next.settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['b']);
+  expect(await next.core.deadLetters()).toMatchObject([{ id: 'a', reasons: [expect.stringContaining('5 times')] }]);
+});
+
+test('an expired request comes to the host as expired; what was over a day ago is dropped, and told', async () => {
+  const { client, clock, settle, events } = await coreBench({ leaseMs: 1e12 });
+  const alice = client().hello('alice');
+  alice.request('old');
+  await settle();
+  clock.advance(24 * 3_600_000 + 60_000 + 1);
+  alice.say({ kind: 'deliver', id: 'late', type: 'request', to: 'host', ttlMs: 1_000, body: {} });
+  await settle();
+  clock.advance(5_000);
+  const host = client().subscribed('host');
+  await settle();
+  expect(host.of('message')).toMatchObject([{ id: 'late', deadlineMs: -4_000 }]);
+  expect(events.filter(({ kind }) => kind === 'dropped')).toMatchObject([{ id: 'old', mailbox: 'host' }]);
+});
+
+test('replies that a worker never fetched go after a day, also with nobody there', async () => {
+  const { client, clock, settle, store, core } = await coreBench({ leaseMs: 1e12 });
+  const host = client().subscribed('host');
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', body: {} });
+  await settle();
+  clock.advance(23 * 3_600_000);
+  await settle();
+  expect(await store.sizes()).toMatchObject([{ mailbox: 'alice', count: 1 }]);
+  await clock.advanceAsync(2 * 3_600_000 + 1);
+  await settle();
+  expect(await store.sizes()).toEqual([]);
+  expect(core.status().mailboxes.map(({ mailbox }) => mailbox)).toEqual(['host']);
+});
+
+test('D-47 a reply is acknowledged when it was taken, and then leaves nothing, in memory nor on disk', async () => {
+  const { client, settle, store, core } = await coreBench();
+  const host = client().subscribed('host');
+  const alice = client().subscribed('alice');
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', body: {} });
+  await settle();
+  alice.ack(first(alice.of('message')));
+  await settle();
+  expect(await store.sizes()).toEqual([]);
+  alice.reader.ended('closed with 1000');
+  expect(core.status().mailboxes.map(({ mailbox }) => mailbox)).toEqual(['host']);
+});
+
+test('AC-BR15 a message that cannot be read any more is told, and those behind it are delivered', async () => {
+  const { client, settle, store, events, core } = await coreBench({ keptBytesOfOne: 0 });
+  client().hello('alice').request('a').request('b').request('c');
+  await settle();
+  const other = worker('other');
+  const next = await coreBench({}, [other, hostCredential], store);
+  store.damaged.add(2);
+  const host = next.client().subscribed('host');
+  await next.settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'c']);
+  expect(next.core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 2 }]);
+
+  // Damaged between its reading and its turn.
+  const third = await coreBench({ hostWindow: 1, keptBytesOfOne: 0 }, undefined, store);
+  store.damaged.clear();
+  const slow = third.client().subscribed('host');
+  await third.settle();
+  store.damaged.add(2);
+  slow.ack(first(slow.of('message')));
+  await third.settle();
+  expect(slow.of('message').map(({ id }) => id)).toEqual(['a', 'c']);
+  expect(third.events.filter(({ kind }) => kind === 'unreadable')).toMatchObject([{ id: 'b', mailbox: 'host' }]);
+  expect(events).not.toContainEqual(expect.objectContaining({ kind: 'unreadable' }));
+  expect(core.status().store).toBe('open');
+});

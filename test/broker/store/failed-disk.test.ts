@@ -1,0 +1,41 @@
+/** A disk that fails for good. The counts of a hundred faults are in the long lane broker-disk. */
+import { expect, test } from 'vitest';
+import { type Fault, runWithFault } from './disk-faults.js';
+
+/** The first few are of opening what a killed process left. */
+const faults: Fault[] = [
+  ...[1, 3, 4, 7, 12, 25].map((nth) => ({ call: 'fsync', error: 'EIO', nth }) as const),
+  { call: 'fsync', error: 'ENOSPC', nth: 9 },
+  ...[1, 5, 33, 80, 161].map((nth) => ({ call: 'pwrite64', error: 'EIO', nth }) as const),
+];
+
+test.each(faults)(
+  'B5: after $call number $nth ends with $error nothing is promised, written or synced, and nothing is lost',
+  async (fault) => {
+    const report = await runWithFault(fault);
+    expect(report).toMatchObject({ hasStruck: true, promisedAfter: 0, syncedAfter: 0, writtenAfter: 0, lost: 0 });
+    expect(report).toMatchObject({ isOrdered: true, isOpenAgain: true });
+    if (!report.wasOpen) return expect(report).toMatchObject({ receipts: 0, states: [] });
+    expect(report.states).toEqual(['failed']);
+    // A flush, a reply, and being opened again by the same process.
+    expect(report.refusals.slice(-3)).toEqual(Array(3).fill('transport store_failed not_executed'));
+  },
+  60_000,
+);
+
+test.each([1, 3, 4])(
+  'B5: a store that fails while it is made, at sync number %i, is refused and made by the next one',
+  async (nth) => {
+    const report = await runWithFault({ call: 'fsync', error: 'EIO', nth, isFirst: true });
+    expect(report).toMatchObject({ hasStruck: true, wasOpen: false, receipts: 0, isOpenAgain: true });
+  },
+  60_000,
+);
+
+test('B5: a write for which there is no room is not a failure: what was promised is kept, and it goes on', async () => {
+  const report = await runWithFault({ call: 'pwrite64', error: 'ENOSPC', nth: 60 });
+  expect(report).toMatchObject({ hasStruck: true, wasOpen: true, lost: 0, isOrdered: true, isOpenAgain: true });
+  expect(report.states[0]).toBe('full');
+  expect(report.states).not.toContain('failed');
+  expect(report.refusals[0]).toBe('insufficient_storage disk_full not_executed');
+}, 60_000);

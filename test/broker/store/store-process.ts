@@ -1,0 +1,85 @@
+/**
+ * The store in a process of its own, which is killed or whose disk fails, and what it said before.
+ * Not here: what such a process does (store-driver.mjs).
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const driver = fileURLToPath(new URL('./store-driver.mjs', import.meta.url));
+
+export interface StoreProcess {
+  readonly child: ChildProcess;
+  /** Resolves when the line count reaches `lines`, or with what there is when it ends before. */
+  reached(lines: number): Promise<void>;
+  lines(): readonly string[];
+  /** Resolves with everything it said, when it is gone. */
+  readonly ended: Promise<Said>;
+}
+
+export interface Said {
+  readonly lines: readonly string[];
+  /** What follows the letter, of the lines that begin with it. */
+  of(letter: string): string[];
+  readonly exitCode: number | null;
+  readonly stderr: string;
+}
+
+export function startStore(
+  folder: string,
+  args: readonly (string | number)[],
+  before: readonly string[] = [],
+): StoreProcess {
+  const [command, ...rest] = [...before, process.execPath, driver, folder, ...args.map(String)] as [
+    string,
+    ...string[],
+  ];
+  const child = spawn(command, rest, { stdio: ['pipe', 'pipe', 'pipe'] });
+  let [text, stderr] = ['', ''];
+  const looks = new Set<() => void>();
+  child.stdout.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+    for (const look of looks) look();
+  });
+  child.stderr.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
+  // A line that a kill cut short was not said.
+  const lines = () => text.split('\n').slice(0, -1);
+  const ended = new Promise<Said>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (exitCode) => {
+      const all = lines();
+      const of = (letter: string) =>
+        all.filter((line) => line.startsWith(`${letter} `)).map((line) => line.slice(letter.length + 1));
+      resolve({ lines: all, of, exitCode, stderr });
+      for (const look of looks) look();
+    });
+  });
+  const reached = (count: number) =>
+    new Promise<void>((resolve) => {
+      const look = () => {
+        if (lines().length < count && child.exitCode === null && child.signalCode === null) return;
+        looks.delete(look);
+        resolve();
+      };
+      looks.add(look);
+      look();
+    });
+  return { child, ended, reached, lines };
+}
+
+/** Runs to its end. */
+export const runStore = (
+  folder: string,
+  args: readonly (string | number)[],
+  before?: readonly string[],
+): Promise<Said> => startStore(folder, args, before).ended;
+
+/** A folder of its own, and its end. */
+export function makeFolder(name: string): { folder: string; remove(): void } {
+  const folder = mkdtempSync(path.join(os.tmpdir(), `hostler-store-${name}-`));
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}

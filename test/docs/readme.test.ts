@@ -1,0 +1,28 @@
+/** What the README shows of the first start is what a person sees. */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { firstScreen } from '../../src/cli/first-screen.js';
+import { version } from '../../src/cli/version.js';
+import type { StatusRow } from '../../src/host/status.js';
+
+const page = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+
+/** As they are a moment after the first start: two are asked for their tools at a time. */
+const rows = (['everything', 'filesystem', 'memory', 'thinking'] as const).map(
+  (name, i) =>
+    ({
+      ...{ name, state: i < 2 ? 'connecting' : 'registered', forMs: 0, tools: 0, running: 0, queue: 0 },
+      ...{ circuit: 'closed', changedTools: 0, escaped: 0 },
+    }) as unknown as StatusRow,
+);
+
+test('the first screen, line by line', () => {
+  const [, shown] = /^```text\n([\s\S]*?)\n```$/m.exec(page) ?? [];
+  const folder = '/tmp/hostler-start-fpZpUm';
+  const screen = firstScreen({
+    ...{ version, url: 'http://127.0.0.1:8383/mcp', rows, width: 160 },
+    ...{ config: `${folder}/hostler.json`, dataDir: `${folder}/data` },
+    key: { text: 'hk_...', isNew: true, file: `${folder}/data/key` },
+  });
+  expect(shown?.split('\n')).toEqual(screen.split('\n'));
+});

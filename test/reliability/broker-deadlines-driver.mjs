@@ -1,0 +1,204 @@
+/**
+ * Runs alone in a PID namespace: a worker calls, with deadlines drawn by chance, a server that takes its time, through a broker and
+ * a host of their own processes. When calls began is read from the server's ledger, when they were over from the worker. Some
+ * are given up before. Prints one JSON line. Arguments: calls, seed, folder.
+ *
+ * All clocks are of one machine, so the walls of worker and server can be compared.
+ */
+import { spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { connect } from '../../dist/broker/worker/index.js';
+import { randomInt, seededRandom } from '../../dist/testing.js';
+
+const [total, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
+const random = seededRandom(seed);
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+const main = here('../../dist/cli/main.js');
+const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const wallMs = () => performance.timeOrigin + performance.now();
+const ledger = path.join(folder, 'ledger');
+
+// --- broker, host, worker
+
+const names = { worker: { role: 'all' }, host: {} };
+const keyOf = new Map(Object.keys(names).map((name) => [name, `hk_${randomBytes(32).toString('base64url')}`]));
+const hash = (text) => `sha256:${createHash('sha256').update(text).digest('hex')}`;
+const shared = {
+  keys: Object.fromEntries(
+    Object.entries(names).map(([name, more]) => [name, { hash: hash(keyOf.get(name)), mailbox: name, ...more }]),
+  ),
+  roles: { all: { allow: ['sleepy/*'] } },
+  log: { level: 'error' },
+};
+const write = (name, value) => {
+  const file = path.join(folder, name);
+  writeFileSync(file, typeof value === 'string' ? value : JSON.stringify(value), { mode: 0o600 });
+  return file;
+};
+const started = [];
+const delayFile = (name) => path.join(folder, `${name}.delay`);
+async function start(...words) {
+  const child = spawn(process.execPath, ['--import', here('./loop-delay.mjs'), main, ...words, '--json'], {
+    env: { ...process.env, LOOP_DELAY: delayFile(words[0]) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const it = { child, said: '', stderr: '' };
+  child.stdout.on('data', (chunk) => (it.said += chunk));
+  child.stderr.on('data', (chunk) => (it.stderr = (it.stderr + chunk).slice(-4_000)));
+  it.gone = new Promise((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)));
+  started.unshift(it);
+  while (!it.said.includes('\n')) {
+    await nap(20);
+    if (child.exitCode !== null) throw new Error(it.stderr);
+  }
+  return JSON.parse(it.said);
+}
+const limits = { messagesPerSecond: 100_000, burst: 100_000 };
+const brokerConfig = write('broker.json', { ...shared, broker: { listen: { port: 0 }, limits } });
+const { url } = await start('broker', '--config', brokerConfig, '--data-dir', path.join(folder, 'broker'));
+const tools = JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]);
+const hostConfig = write('host.json', {
+  ...shared,
+  mcpServers: {
+    sleepy: {
+      command: 'perl',
+      args: [here('../fakes/sleepy-server.pl')],
+      env: { LEDGER: ledger, TOOLS: tools },
+      // Some calls wait for their turn: a deadline may pass before one begins.
+      concurrency: 8,
+      breaker: { threshold: 1_000 },
+      pins: 'off',
+    },
+  },
+  broker: { url, keyFile: write('host.key', keyOf.get('host')) },
+});
+await start('up', '--config', hostConfig, '--port', '0', '--data-dir', path.join(folder, 'host'));
+const worker = await connect({ broker: url, key: keyOf.get('worker'), connectMs: 60_000 });
+await worker.execute('sleepy', 'work', { nonce: 'first', sleepMs: 0 });
+
+// --- calls
+
+const loopDelay = monitorEventLoopDelay({ resolution: 1 });
+loopDelay.enable();
+const calls = new Map();
+const codes = {};
+async function callOnce(number) {
+  const nonce = `n${number}`;
+  const deadlineMs = randomInt(random, 20, 1_200);
+  const isGivenUp = random() < 0.15;
+  const giveUp = new AbortController();
+  const beganMs = performance.now();
+  const record = { deadlineAtMs: wallMs() + deadlineMs, deadlineMs, isGivenUp, told: 0 };
+  calls.set(nonce, record);
+  if (isGivenUp)
+    setTimeout(
+      () => {
+        record.gaveUpAtMs = wallMs();
+        giveUp.abort();
+      },
+      randomInt(random, 50, 400),
+    );
+  const args = { nonce, sleepMs: randomInt(random, 0, 400) };
+  record.sleepMs = args.sleepMs;
+  try {
+    const { bytes } = await worker.execute('sleepy', 'work', args, { deadlineMs, signal: giveUp.signal });
+    record.outcome = 'answered';
+    if (JSON.parse(bytes.toString()).content[0].text !== nonce) record.isWrong = true;
+  } catch (error) {
+    record.outcome = error.details?.execution === 'not_executed' ? 'not_executed' : 'uncertain';
+    record.code = error.code;
+    codes[error.code ?? error.name] = (codes[error.code ?? error.name] ?? 0) + 1;
+  }
+  record.told++;
+  record.overMs = performance.now() - beganMs - deadlineMs;
+  record.endedAtMs = wallMs();
+}
+let next = 0;
+await Promise.all(
+  Array.from({ length: 12 }, async () => {
+    while (next < total) await callOnce(next++);
+  }),
+);
+loopDelay.disable();
+// Cancels are still on their way.
+await nap(2_000);
+const { inFlight } = worker.status();
+await worker.close();
+const exits = [];
+for (const { child, gone } of started) {
+  child.kill('SIGTERM');
+  exits.push(await gone);
+}
+
+// --- what the server saw
+
+const seen = { start: new Map(), end: new Map(), cancelled: new Map() };
+let startedTwice = 0;
+for (const line of readFileSync(ledger, 'utf8').split('\n').filter(Boolean)) {
+  const [what, nonce, atMs] = line.split(' ');
+  if (what === 'start' && seen.start.has(nonce)) startedTwice++;
+  seen[what].set(nonce, Number(atMs));
+}
+const all = [...calls];
+const figuresOf = (list) => {
+  const sorted = [...list].sort((a, b) => a - b);
+  const at = (part) =>
+    Math.round((sorted[Math.min(Math.floor(sorted.length * part), sorted.length - 1)] ?? 0) * 10) / 10;
+  return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
+};
+/** Past its deadline, by the walls of two processes. */
+const startedLateMs = all.flatMap(([nonce, { deadlineAtMs }]) => {
+  const atMs = seen.start.get(nonce);
+  return atMs === undefined || atMs <= deadlineAtMs ? [] : [atMs - deadlineAtMs];
+});
+/** How late the server itself was woken for what it had to do. */
+const serverDelayMs = Math.max(
+  0,
+  ...all.flatMap(([nonce, { sleepMs }]) =>
+    seen.end.has(nonce) ? [seen.end.get(nonce) - seen.start.get(nonce) - sleepMs] : [],
+  ),
+);
+/** The longest that each process on the way stood still, in which a message waits and nobody can count its time. */
+const stoodStillMs = {
+  worker: loopDelay.max / 1e6,
+  broker: Number(readFileSync(delayFile('broker'), 'utf8')),
+  host: Number(readFileSync(delayFile('up'), 'utf8')),
+  server: serverDelayMs,
+};
+/** Begun, and nobody waits any more: it must hear of that, unless it was done by then. */
+const unwanted = all.filter(
+  ([nonce, { outcome, endedAtMs }]) =>
+    outcome !== 'answered' && seen.start.has(nonce) && !(seen.end.get(nonce) <= endedAtMs),
+);
+const ranOn = unwanted.filter(([nonce]) => !seen.cancelled.has(nonce) && !seen.end.has(nonce));
+const endedAnyway = unwanted.filter(([nonce]) => seen.end.has(nonce));
+const cancelMs = unwanted.flatMap(([nonce, { endedAtMs }]) =>
+  seen.cancelled.has(nonce) ? [seen.cancelled.get(nonce) - endedAtMs] : [],
+);
+console.log(
+  JSON.stringify({
+    calls: all.length,
+    ...{ answered: all.filter(([, { outcome }]) => outcome === 'answered').length, codes, inFlight },
+    notTold: all.filter(([, { told }]) => told !== 1).length,
+    wrong: all.filter(([, { isWrong }]) => isWrong).length,
+    started: all.filter(([nonce]) => seen.start.has(nonce)).length,
+    startedTwice,
+    startedLateMs: figuresOf(startedLateMs),
+    startedThoughPromisedNot: all.filter(([nonce, { outcome }]) => outcome === 'not_executed' && seen.start.has(nonce))
+      .length,
+    overDeadlineMs: figuresOf(all.map(([, { overMs }]) => overMs)),
+    unwanted: unwanted.length,
+    neverCancelled: ranOn.length,
+    endedBeforeTheCancelCame: endedAnyway.length,
+    cancelMs: figuresOf(cancelMs),
+    stoodStillMs: Object.fromEntries(Object.entries(stoodStillMs).map(([who, ms]) => [who, Math.round(ms)])),
+    exits,
+    errors: started.map(({ stderr }) => stderr).filter((text) => / error | warn /.test(text)),
+  }),
+);
+process.exit(0);

@@ -1,0 +1,45 @@
+/**
+ * Calls with little time, from a worker over a broker and a host to a server that takes its own: none begins when its time is
+ * over, each is over when its time is, and the server hears of it.
+ */
+import { expect, test } from 'vitest';
+import { runInNamespace } from './in-namespace.js';
+
+const calls = Number(process.env.DEADLINE_CALLS ?? 300);
+/** What the worker may add to a deadline. */
+const addedMs = 50;
+
+interface Spread {
+  readonly count: number;
+  readonly p50: number;
+  readonly max: number;
+}
+interface Figures {
+  readonly answered: number;
+  readonly started: number;
+  readonly startedLateMs: Spread;
+  readonly overDeadlineMs: Spread;
+  readonly unwanted: number;
+  readonly cancelMs: Spread;
+  readonly stoodStillMs: Readonly<Record<'worker' | 'broker' | 'host' | 'server', number>>;
+}
+
+test(`K9 ${calls} calls with deadlines: none begins after its own, each is over by then, and the server hears of it`, {
+  timeout: 1_200_000,
+}, async () => {
+  const figures = await runInNamespace<Figures>('K9', './broker-deadlines-driver.mjs', calls);
+  expect(figures).toMatchObject({
+    ...{ calls, notTold: 0, wrong: 0, startedTwice: 0, startedThoughPromisedNot: 0, inFlight: 0 },
+    ...{ neverCancelled: 0, errors: [], exits: [0, 0] },
+  });
+  const { stoodStillMs, startedLateMs, overDeadlineMs, cancelMs } = figures;
+  // On a machine that others use too, a process may stand still for as long as it was seen to; what is on its way to it meanwhile
+  // carries what was left of its time, and not when that was.
+  const onTheWayMs = Object.values(stoodStillMs).reduce((sum, ms) => sum + ms);
+  expect(startedLateMs.max).toBeLessThanOrEqual(onTheWayMs);
+  expect(overDeadlineMs.max).toBeLessThanOrEqual(addedMs + stoodStillMs.worker);
+  expect(cancelMs.max).toBeLessThanOrEqual(2 * addedMs + onTheWayMs);
+  // There was something to see.
+  expect(figures.answered).toBeGreaterThan(calls / 20);
+  expect(cancelMs.count).toBeGreaterThan(calls / 50);
+});
