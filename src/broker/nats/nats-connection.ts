@@ -312,6 +312,8 @@ export async function loadNatsClient() {
     return await import('@nats-io/transport-node');
   } catch (cause) {
     throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
+      reason: 'missing_package',
+      ...unsent,
       hint: 'run npm install @nats-io/transport-node@3 beside Hostler',
       cause,
     });
