@@ -16,6 +16,7 @@ import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
+import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
@@ -138,6 +139,7 @@ class Run {
       clock: systemClock,
       onProblem: this.#problem,
       opensLater: true,
+      brokerFigures: () => this.#workers && figuresOf(this.#workers.status()),
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
@@ -318,6 +320,11 @@ class Run {
     const clean = neutraliseLine(this.#redactor.redact(text), LIMITS.quotedChars);
     process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
   }
+}
+
+function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {
+  const { running, waiting, ...counted } = service;
+  return { ...counted, callsRunning: running, callsWaiting: waiting, inside: broker };
 }
 
 /** The field says where in the file; the file is said too. It is not the command that was wrong. */

@@ -9,7 +9,7 @@ import { isIP } from 'node:net';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { forbidden, gone, lossOf, nobodyThere, noReceipt, notSent, unreachable, unsent } from './nats-failures.js';
+import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, unreachable, unsent } from './nats-failures.js';
 
 /** What is used of the client's own. */
 export interface NatsMessage {
@@ -35,7 +35,7 @@ interface NatsClient {
   subscribe(
     subject: string,
     options: { callback(error: Error | null, message: NatsMessage): void },
-  ): { unsubscribe(): void };
+  ): { drain(): Promise<void> };
   status(): AsyncIterable<{ readonly type: string; readonly error?: unknown }>;
 }
 
@@ -86,6 +86,8 @@ export class NatsConnection {
   /** By the number of its reply subject; in the order they were sent, which is that of their ends. */
   readonly #waiting = new Map<number, Waiter>();
   #waitingBytes = 0;
+  /** What is said in this turn of the loop; bounded by what waits for receipts and what is handed out. */
+  #unsaid: { subject: string; body: Uint8Array | string | undefined; reply: string | undefined }[] = [];
   #nextNumber = 1;
   #stopTimer: Cancel | undefined;
   #isClosing = false;
@@ -111,21 +113,34 @@ export class NatsConnection {
     return `${this.#inbox}.n${this.#nextNumber++}`;
   }
 
-  /** Returns its end. */
+  /** Returns its end: nothing new is sent for it, and what is on its way is still heard. */
   subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
     const callback = (error: Error | null, message: NatsMessage) =>
       error === null ? heard(message) : this.#deaf(error);
     const subscription = this.#client.subscribe(subject, { callback });
-    return () => subscription.unsubscribe();
+    return () => void subscription.drain().catch(() => {});
   }
 
   /** Not kept, not answered. After the end of the connection it says nothing: nobody waits for it. */
   tell(subject: string, body?: Uint8Array | string, reply?: string): void {
     if (this.#lost !== undefined || this.#isClosing) return;
+    // What is too large to be told is not told.
+    if (body === undefined || body.length <= this.maxPayload) this.#say(subject, body, reply);
+  }
+
+  /** Said at the end of this turn of the loop: what many have to say goes out in one write, which is what costs most. */
+  #say(subject: string, body: Uint8Array | string | undefined, reply: string | undefined): void {
+    if (this.#unsaid.push({ subject, body, reply }) === 1) setImmediate(() => this.#sayAll());
+  }
+
+  #sayAll(): void {
+    const unsaid = this.#unsaid;
+    this.#unsaid = [];
     try {
-      this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
+      for (const { subject, body, reply } of unsaid)
+        this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
     } catch {
-      // It closed in this very moment, or is too large to be told.
+      // It closed in this very moment: whoever waits for a receipt hears that with the end of the connection.
     }
   }
 
@@ -141,12 +156,9 @@ export class NatsConnection {
       const bytes = body.length;
       if (this.#waiting.size >= waitingMax || (this.#waitingBytes + bytes > waitingBytesMax && this.#waiting.size > 0))
         return reject(new HostError('overloaded', `${this.#waiting.size} messages wait for their receipt`, unsent));
+      if (bytes > this.maxPayload) return reject(overPayload(bytes, this.maxPayload));
       const number = this.#nextNumber++;
-      try {
-        this.#client.publish(subject, body, { reply: `${this.#inbox}.a.${number}` });
-      } catch (error) {
-        return reject(notSent(error, bytes, this.maxPayload));
-      }
+      this.#say(subject, body, `${this.#inbox}.a.${number}`);
       this.#waitingBytes += bytes;
       this.#waiting.set(number, { untilMs: this.#clock.nowMs() + withinMs, bytes, subject, resolve, reject });
       if (withinMs !== receiptMs) this.#clock.at(this.#clock.nowMs() + withinMs, () => this.#expire(number));
@@ -183,6 +195,7 @@ export class NatsConnection {
 
   /** Resolves when the server has seen everything said so far. Rejects with why it did not. */
   async flush(): Promise<void> {
+    this.#sayAll();
     // The client leaves a flush unanswered when it is closed meanwhile.
     await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
     if (this.#denial === undefined && !this.#client.isClosed()) return;
@@ -191,6 +204,7 @@ export class NatsConnection {
 
   async close(): Promise<void> {
     this.#isClosing = true;
+    this.#sayAll();
     await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
     await this.#client.close().catch(() => {});
     await this.closed;
@@ -298,6 +312,8 @@ export async function loadNatsClient() {
     return await import('@nats-io/transport-node');
   } catch (cause) {
     throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
+      reason: 'missing_package',
+      ...unsent,
       hint: 'run npm install @nats-io/transport-node@3 beside Hostler',
       cause,
     });

@@ -52,13 +52,10 @@ export const forbidden = (): HostError =>
     hint: "look at the mailbox of the key in the server's configuration",
   });
 
-export function notSent(error: unknown, bytes: number, limit: number): HostError {
-  if (bytes > limit)
-    return new HostError('result_too_large', 'the message is larger than the NATS server takes', {
-      ...unsent,
-      limit,
-      actual: bytes,
-      hint: "raise max_payload in the server's configuration, or send less",
-    });
-  return new HostError('transport', 'the message could not be sent', { ...unsent, cause: error });
-}
+export const overPayload = (actual: number, limit: number): HostError =>
+  new HostError('result_too_large', 'the message is larger than the NATS server takes', {
+    ...unsent,
+    limit,
+    actual,
+    hint: "raise max_payload in the server's configuration, or send less",
+  });

@@ -16,7 +16,7 @@ import type { NatsConnection } from './nats-connection.js';
 import { deliveriesMax, type NatsDeadLetters } from './nats-dead-letters.js';
 import { NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
-import { NatsLanes } from './nats-lanes.js';
+import { handOverMs, NatsLanes } from './nats-lanes.js';
 import { mailboxIn, type Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
 
@@ -101,7 +101,10 @@ export class NatsHostLink implements HostLink {
   async close(): Promise<void> {
     this.#shut();
     this.#end(undefined);
-    await this.#parts.connection.flush().catch(() => {});
+    const { connection } = this.#parts;
+    // What was on its way has come, and then: its giving back is with the server.
+    await connection.flush().catch(() => {});
+    await connection.flush().catch(() => {});
   }
 
   #shut(): void {
@@ -114,7 +117,7 @@ export class NatsHostLink implements HostLink {
   #handOut(delivery: NatsDelivery): void {
     const { mailbox } = delivery.from;
     if (this.#sender(mailbox) === undefined) {
-      delivery.giveBack(0);
+      delivery.giveBack(handOverMs);
       return this.leave(mailbox);
     }
     if (delivery.fault !== undefined || delivery.deliveries > deliveriesMax)

@@ -79,9 +79,14 @@ export class MailFile {
     // SQLite does this too, for a log it made, and does not mind when it fails.
     sync(this.#folder);
     if (damaged.length === 0) return;
-    this.#transaction(() => {
-      for (const seq of damaged) this.#mail.setAside(seq, nowMs);
-    });
+    try {
+      this.#transaction(() => {
+        for (const seq of damaged) this.#mail.setAside(seq, nowMs);
+      });
+    } catch (error) {
+      // No room to move them: they stay where they are, and are not handed out.
+      this.#takeBack(error);
+    }
   }
 
   get state(): StoreState {
