@@ -12,16 +12,16 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkValue } from '../wire/json-check.js';
-import { isObject, stringOf } from '../wire/json-members.js';
+import { isList, isObject, stringOf } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
 import { uniqueMembers } from '../wire/unique-members.js';
-import { idPattern } from './ports.js';
+import { idPattern, ttlMsMax } from './ports.js';
 
 export const wireVersion = 1;
-/** Of a name on the wire. */
-const nameCharsMax = 256;
-const deadlineMsMax = 24 * 3_600_000;
-const traceChars = 512;
+/** Of a server or a tool, on the wire. */
+export const nameCharsMax = 256;
+const revisionCharsMax = 128;
+const traceCharsMax = 512;
 
 export interface CallRequest {
   readonly op: 'call';
@@ -106,17 +106,18 @@ export function readRequest(body: Buffer): Request {
     default:
       throw bad('op', 'must be manifest or call');
   }
-  const key = text('callKey', callKey, 128);
-  if (!idPattern.test(key)) throw bad('callKey', 'must be letters, digits, dashes and underscores');
+  const key = callKey && stringOf(callKey);
+  if (key === undefined || !idPattern.test(key))
+    throw bad('callKey', 'must be 1 to 128 letters, digits, dashes and underscores');
   if (!isObject(args)) throw bad('arguments', 'must be an object');
   return {
     op: 'call',
     callKey: key,
-    deadlineMs: wholeNumber('deadlineMs', deadlineMs, deadlineMsMax),
+    deadlineMs: wholeNumber('deadlineMs', deadlineMs, ttlMsMax),
     server: server && text('server', server, nameCharsMax),
     tool: text('tool', tool, nameCharsMax),
     args,
-    manifestRevision: revision && text('manifestRevision', revision, 128),
+    manifestRevision: revision && text('manifestRevision', revision, revisionCharsMax),
     trace: trace && readTrace(trace),
     wantsProgress: isTrue(progress),
     isCallersKey: isTrue(callersKey),
@@ -158,7 +159,7 @@ const eraOf = (era: Buffer | undefined): Era => (era && stringOf(era) === 'moder
 
 function readManifest(bytes: Buffer): Manifest {
   const [revision, tools] = uniqueMembers(bytes, ['revision', 'tools']) ?? [];
-  if (tools?.[0] !== 0x5b) throw bad('manifest.tools', 'must be a list', 'protocol_error');
+  if (!isList(tools)) throw bad('manifest.tools', 'must be a list', 'protocol_error');
   const read: ManifestTool[] = [];
   eachElement(tools, 0, tools.length, 0, (start, end) => {
     if (read.length >= LIMITS.toolListItems) throw bad('manifest.tools', 'has too many entries', 'protocol_error');
@@ -167,7 +168,7 @@ function readManifest(bytes: Buffer): Manifest {
     read.push({ server: told('server', server, nameCharsMax), name: told('name', name, nameCharsMax), raw });
     return undefined;
   });
-  return { revision: told('revision', revision, 128), tools: read };
+  return { revision: told('revision', revision, revisionCharsMax), tools: read };
 }
 
 /** Of an error's members, only those are taken over that we know, each of its own kind. */
@@ -258,7 +259,7 @@ function readTrace(bytes: Buffer): Trace | undefined {
   const tracestate = state && stringOf(state);
   if (traceparent === undefined || !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(traceparent))
     return undefined;
-  return { traceparent, tracestate: (tracestate?.length ?? 0) <= traceChars ? tracestate : undefined };
+  return { traceparent, tracestate: (tracestate?.length ?? 0) <= traceCharsMax ? tracestate : undefined };
 }
 
 const isTrue = (value: Buffer | undefined): boolean => value?.toString() === 'true';

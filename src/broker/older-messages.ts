@@ -12,14 +12,13 @@ import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkValue } from '../wire/json-check.js';
-import { isObject, memberBytes, memberString, memberText, stringOf } from '../wire/json-members.js';
+import { isList, isObject, memberBytes, memberString, memberText, stringOf } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
 import { uniqueMembers } from '../wire/unique-members.js';
-import type { ManifestTool, Reply } from './messages.js';
+import { type ManifestTool, nameCharsMax, type Reply } from './messages.js';
 
 /** Tools have no server there; where one is needed they are under this name. */
 export const olderServer = 'host';
-const nameCharsMax = 256;
 const noParameters = Buffer.from('{"type":"object"}');
 
 export type OlderRequest =
@@ -85,8 +84,8 @@ export const olderErrorReply = (error: HostError): Buffer => Buffer.from(JSON.st
 function textOfResult(result: Buffer): string {
   const content = memberBytes(result, 'content');
   const texts: string[] = [];
-  let isText = content?.[0] === 0x5b;
-  if (content && isText) {
+  let isText = isList(content);
+  if (isList(content)) {
     eachElement(content, 0, content.length, 0, (start, end) => {
       const text = textOfPart(content.subarray(start, end));
       if (text === undefined) isText = false;
@@ -111,7 +110,7 @@ export function readOlderReply(body: Buffer): Reply {
   const said = error && stringOf(error);
   if (said !== undefined) return { kind: 'error', error: remoteError(said) };
   if (isObject(result)) return { kind: 'result', bytes: resultOf(result), era: 'legacy' };
-  if (manifest?.[0] !== 0x5b) throw badReply('missing result');
+  if (!isList(manifest)) throw badReply('missing result');
   const revision = createHash('sha256').update(manifest).digest('base64url');
   return { kind: 'manifest', manifest: { revision, tools: toolsOf(manifest) } };
 }

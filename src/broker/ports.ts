@@ -13,6 +13,11 @@ import type { JsonText } from '../wire/frame.js';
 
 export { hostMailbox, mailboxPattern } from '../config/mailbox-name.js';
 
+/** One message as an engine carries it, with what it puts around a body or without: a body a little smaller fits every engine. */
+export const messageBytesMax = 4 * 1024 * 1024;
+/** Nobody waits longer for an answer, and no request is held longer. */
+export const ttlMsMax = 24 * 3_600_000;
+
 /** Of ids on the wire, which are subjects and rows elsewhere. */
 export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
 

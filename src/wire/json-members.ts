@@ -60,11 +60,13 @@ function spells(bytes: Buffer, start: number, key: string): boolean {
 
 const BACKSLASH = 0x5c;
 const OPEN_BRACE = 0x7b;
+const OPEN_BRACKET = 0x5b;
 /** `\u0061` is the longest way to write one character. */
 const escapedCharBytes = 6;
 
 /** Of the bytes of one value, as the functions here return them. */
 export const isObject = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACE;
+export const isList = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACKET;
 
 /** The value of `key` as it stands in the text. */
 export function memberText(bytes: Buffer, key: string): string | undefined {

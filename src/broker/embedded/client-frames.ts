@@ -6,12 +6,12 @@
  */
 import { isObject } from '../../wire/json-members.js';
 import { joined } from '../messages.js';
+import { ttlMsMax } from '../ports.js';
 import type { Claim } from './credentials.js';
 import { idOf, type Members, mailboxOf, scanFrame, textOf, wholeOf } from './frame-members.js';
 import { bodyBytesMax, keyCharsMax, reasonCharsMax } from './limits.js';
 
 export const frameVersion = 1;
-export const ttlMsMax = 24 * 3_600_000;
 const delayMsMax = 3_600_000;
 
 export interface Deliver {

@@ -1,11 +1,13 @@
 /**
  * The bounds of the embedded broker. Each queue, table, buffer and wait in this folder takes its bound from here.
  */
+import { messageBytesMax } from '../ports.js';
+
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
 /** One frame on the wire, in either direction. */
-export const frameBytesMax = 4 * MiB;
+export const frameBytesMax = messageBytesMax;
 /** Of a frame besides its body: the same body goes out in another frame than it came in. */
 const envelopeBytesMax = 4 * KiB;
 export const bodyBytesMax = frameBytesMax - envelopeBytesMax;

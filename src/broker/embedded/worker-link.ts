@@ -2,8 +2,8 @@
  * A worker's link to the embedded broker.
  * Invariant: a cancel never overtakes the request it is about.
  */
-import { hostMailbox, type OpenWorkerLink } from '../ports.js';
-import { ackFrame, cancelFrame, ttlMsMax } from './client-frames.js';
+import { hostMailbox, type OpenWorkerLink, ttlMsMax } from '../ports.js';
+import { ackFrame, cancelFrame } from './client-frames.js';
 import type { LinkSettings } from './host-link.js';
 import { Link } from './link.js';
 import { connectSocket } from './ws-client.js';

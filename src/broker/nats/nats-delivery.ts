@@ -8,11 +8,10 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { joined } from '../messages.js';
-import { type Delivery, idPattern, type Sender } from '../ports.js';
+import { type Delivery, idPattern, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-connection.js';
 import type { NatsJournal } from './nats-journal.js';
 import type { MailboxNames, Names } from './nats-names.js';
-import { messageBytesMax } from './nats-streams.js';
 import type { Sweep } from './nats-sweeper.js';
 
 export interface DeliveryParts {
@@ -29,7 +28,6 @@ export interface DeliveryParts {
 const mailGraceMs = 60_000;
 /** The same, of a request without an end. */
 const endlessMs = 600_000;
-const ttlMsMax = 24 * 3_600_000;
 const reasonChars = 500;
 
 /** What came before a body: how long its worker waits. */

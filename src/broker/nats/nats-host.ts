@@ -9,20 +9,13 @@ import { randomBytes } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
+import { type CallJournal, mailboxPattern, messageBytesMax, type OpenHostLink } from '../ports.js';
 import { bufferOf, connectNats, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
 import { namesOf } from './nats-names.js';
-import {
-  ensureMailbox,
-  ensureShared,
-  messageBytesMax,
-  readDepth,
-  type StreamPlan,
-  streamDefaults,
-} from './nats-streams.js';
+import { ensureMailbox, ensureShared, readDepth, type StreamPlan, streamDefaults } from './nats-streams.js';
 import { NatsSweeper, type Sweep } from './nats-sweeper.js';
 
 export interface NatsHostOptions extends Partial<StreamPlan> {

@@ -9,10 +9,9 @@
 import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import type { CallClaim, CallJournal, Claimed } from '../ports.js';
+import { type CallClaim, type CallJournal, type Claimed, messageBytesMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type Receipt } from './nats-connection.js';
 import { checkId, type Names } from './nats-names.js';
-import { messageBytesMax } from './nats-streams.js';
 import type { Sweep } from './nats-sweeper.js';
 
 export interface JournalParts {

@@ -7,9 +7,9 @@
  * Invariant: no secret is in it, only public keys.
  */
 import { HostError } from '../../kernel/errors.js';
-import { mailboxPattern } from '../ports.js';
+import { mailboxPattern, messageBytesMax } from '../ports.js';
 import { defaultPrefix, namesOf, workerConsumer } from './nats-names.js';
-import { headBytes, messageBytesMax } from './nats-streams.js';
+import { headBytes } from './nats-streams.js';
 
 export interface NatsServerPlan {
   /** `address:port`. */

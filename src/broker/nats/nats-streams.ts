@@ -5,6 +5,7 @@
  * Invariant: nothing is used whose settings could lose what was acknowledged, unless the configuration says so in words.
  */
 import { HostError } from '../../kernel/errors.js';
+import { messageBytesMax } from '../ports.js';
 import type { NatsConnection } from './nats-connection.js';
 import { syncsEveryWrite } from './nats-monitor.js';
 import { hostsConsumer, type MailboxNames, type Names, workerConsumer } from './nats-names.js';
@@ -41,8 +42,7 @@ export const streamDefaults: StreamPlan = {
   replyBytesMax: 256 * MiB,
 };
 
-/** Of one message, and what is around it. */
-export const messageBytesMax = 4 * MiB;
+/** What is around a message. */
 export const headBytes = 64 * 1024;
 const secondNs = 1_000_000_000;
 /** A caller's key is remembered for a day from its deadline, and nothing of it longer than this. */

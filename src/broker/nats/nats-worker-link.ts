@@ -8,11 +8,17 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { idPattern, type NewRequest, type OpenWorkerLink, type WorkerHandlers, type WorkerLink } from '../ports.js';
+import {
+  idPattern,
+  messageBytesMax,
+  type NewRequest,
+  type OpenWorkerLink,
+  type WorkerHandlers,
+  type WorkerLink,
+} from '../ports.js';
 import { bufferOf, connectNats, type NatsConnection, type NatsMessage } from './nats-connection.js';
 import { requestHead } from './nats-delivery.js';
 import { checkId, type MailboxNames, type Names, namesOf } from './nats-names.js';
-import { messageBytesMax } from './nats-streams.js';
 
 /** Whoever gets no manifest in this time asks a host for it. */
 const manifestMs = 2_000;

@@ -14,7 +14,7 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, type Trace } from '../messages.js';
-import type { CallJournal, Delivery } from '../ports.js';
+import { type CallJournal, type Delivery, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -34,10 +34,13 @@ export interface CallPorts {
 const callersKeyMs = 24 * 3_600_000;
 const clockDoubtMs = 10 * 60_000;
 /** What fits into one message, with room for what is around it. */
-const replyBytesMax = 4 * 1024 * 1024 - 64 * 1024;
+const replyBytesMax = messageBytesMax - 64 * 1024;
+/** What another host runs is looked at again after this. */
 const elsewhereMs = 2_000;
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
+/** Of one request at a time; the others are of links that are gone. */
+const deliveriesMax = 8;
 
 export class BrokeredCall {
   readonly #request: CallRequest;
@@ -217,9 +220,6 @@ export class BrokeredCall {
     this.#ports.onEvent({ kind: 'repeated', from, callKey: id, found });
   }
 }
-
-/** Of one request at a time; the others are of links that are gone. */
-const deliveriesMax = 8;
 
 const hashOf = ({ server, tool }: Target, args: Buffer): string =>
   hash('sha256', Buffer.concat([Buffer.from(`${server}\0${tool}\0`), args]), 'base64url');

@@ -5,7 +5,7 @@ import type { JsonText } from '../../wire/frame.js';
 import { memberBytes } from '../../wire/json-members.js';
 import { errorReply, type Request, readRequest, resultReply } from '../messages.js';
 import { olderErrorReply, olderManifestReply, olderResultReply, readOlderRequest } from '../older-messages.js';
-import type { Delivery } from '../ports.js';
+import { type Delivery, ttlMsMax } from '../ports.js';
 import { flatName, type RoleManifest } from './manifests.js';
 
 export interface ReplyWords {
@@ -23,9 +23,6 @@ const current: ReplyWords = {
   manifest: ({ body }) => [body],
 };
 
-/** They have no time of their own: that of their message counts. */
-const deadlineMs = 24 * 3_600_000;
-
 const older: ReplyWords = {
   request: ({ id, body }) => {
     const request = readOlderRequest(body);
@@ -33,7 +30,8 @@ const older: ReplyWords = {
     return {
       ...request,
       callKey: id,
-      deadlineMs,
+      // They have no time of their own: that of their message counts.
+      deadlineMs: ttlMsMax,
       server: undefined,
       manifestRevision: undefined,
       trace: undefined,

@@ -17,8 +17,8 @@ import type { ToolArguments } from '../../session/session.js';
 import type { JsonText } from '../../wire/frame.js';
 import { checkObject } from '../../wire/json-check.js';
 import { memberText } from '../../wire/json-members.js';
-import type { ManifestTool, Trace } from '../messages.js';
-import { idPattern, type OpenWorkerLink, type Sender } from '../ports.js';
+import { type ManifestTool, nameCharsMax, type Trace } from '../messages.js';
+import { idPattern, type OpenWorkerLink, type Sender, ttlMsMax } from '../ports.js';
 import { closedWorker, refusedCall, unknownTool, whichServer } from './call-errors.js';
 import { CallTable, type NewCall } from './call-table.js';
 import { currentDialect, olderDialect } from './dialect.js';
@@ -69,12 +69,10 @@ interface RemoteEvents {
   state: { readonly state: LinkState; readonly error: HostError | undefined };
 }
 
-const defaultMs = 60_000;
-const deadlineMsMax = 24 * 3_600_000;
+const deadlineDefaultMs = 60_000;
 /** A question for the newest manifest is not waited for longer than this before a tool is said not to be there. */
 const lookMs = 5_000;
-const nameCharsMax = 256;
-const keyCharsMax = 4_096;
+const idempotencyKeyCharsMax = 4_096;
 
 export class RemoteTools {
   readonly #clock: Clock;
@@ -121,12 +119,12 @@ export class RemoteTools {
     args: ToolArguments = {},
     options: RemoteCallOptions = {},
   ): Promise<RemoteResult> {
-    const { deadlineMs = defaultMs, signal } = options;
+    const { deadlineMs = deadlineDefaultMs, signal } = options;
     requireValid(server, tool, options);
     const text = argumentsText(args);
     const bytes = typeof text === 'string' ? Buffer.byteLength(text) : text.byteLength;
     this.#requireOpen({ server, tool });
-    const deadlineAtMs = this.#clock.nowMs() + Math.min(deadlineMs, deadlineMsMax);
+    const deadlineAtMs = this.#clock.nowMs() + Math.min(deadlineMs, ttlMsMax);
     const release = this.#calls.reserve(bytes);
     this.#alive.hold();
     try {
@@ -307,8 +305,8 @@ function requireValid(server: unknown, tool: unknown, { deadlineMs, signal, idem
     throw invalid('deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
   if (signal !== undefined && !isCancelSignal(signal))
     throw invalid('signal', 'is not an AbortSignal', 'give the signal of an AbortController');
-  if (idempotencyKey !== undefined && !isText(idempotencyKey, keyCharsMax))
-    throw invalid('idempotencyKey', `is not a text of 1 to ${keyCharsMax} characters`, 'give a shorter one');
+  if (idempotencyKey !== undefined && !isText(idempotencyKey, idempotencyKeyCharsMax))
+    throw invalid('idempotencyKey', `is not a text of 1 to ${idempotencyKeyCharsMax} characters`, 'give a shorter one');
 }
 
 const isText = (value: unknown, charsMax: number): boolean =>
