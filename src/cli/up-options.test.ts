@@ -2,7 +2,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } fr
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { isLoopback, listenEntry } from '../config/listen-settings.js';
+import { listenEntry } from '../config/listen-settings.js';
+import { isLoopback } from '../config/loopback.js';
 import { isHostError } from '../kernel/errors.js';
 import { parseWords } from './command.js';
 import { commandSpecs } from './commands.js';

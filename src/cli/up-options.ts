@@ -5,7 +5,8 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { configFolder } from '../config/folders.js';
-import { isLoopback, type ListenSettings } from '../config/listen-settings.js';
+import type { ListenSettings } from '../config/listen-settings.js';
+import { isLoopback } from '../config/loopback.js';
 import { HostError } from '../kernel/errors.js';
 import type { Words } from './command.js';
 import { dataDirOf } from './running.js';

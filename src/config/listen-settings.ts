@@ -33,7 +33,3 @@ export const logEntry = z.strictObject({
 
 export type ListenSettings = Readonly<z.infer<typeof listenEntry>>;
 export type LogSettings = Readonly<z.infer<typeof logEntry>>;
-
-/** Addresses that only this machine reaches. A name other than `localhost` may be anything. */
-export const isLoopback = (host: string): boolean =>
-  /^(?:127(?:\.\d{1,3}){3}|::1|\[::1\]|localhost)$/i.test(host) || /^(?:::ffff:127(?:\.\d{1,3}){3})$/i.test(host);

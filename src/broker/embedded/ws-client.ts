@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { WebSocket } from 'ws';
-import { isLoopback } from '../../config/listen-settings.js';
+import { isLoopback } from '../../config/loopback.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
