@@ -41,6 +41,9 @@ export type Keys = ReadonlyMap<string, KeyEntry>;
 /** The id of whoever embeds the host (host/host-interface.ts), which no other may have. */
 export const reservedKeyName = 'embedder';
 
+/** The public half of a pair, as NATS writes that of a user. */
+export const nkeyPattern = /^U[A-Z2-7]{55}$/;
+
 const keysMax = 10_000;
 const shownChars = 64;
 const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
@@ -64,10 +67,7 @@ export const keyEntry = madeOnce(() => {
       expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
       mailbox: mailbox.optional(),
       destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
-      nkey: z
-        .string('must be a public nkey')
-        .regex(/^U[A-Z2-7]{55}$/, 'must be the public nkey of a user')
-        .optional(),
+      nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
     },
     'must be an object with a hash',
   );

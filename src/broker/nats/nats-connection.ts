@@ -5,11 +5,21 @@
  *
  * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
  */
-import { isIP } from 'node:net';
+import { isLoopback } from '../../config/loopback.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, unreachable, unsent } from './nats-failures.js';
+import {
+  forbidden,
+  gone,
+  lossOf,
+  nobodyThere,
+  noReceipt,
+  overPayload,
+  tooManyWait,
+  unreachable,
+  unsent,
+} from './nats-failures.js';
 
 /** What is used of the client's own. */
 export interface NatsMessage {
@@ -155,7 +165,7 @@ export class NatsConnection {
       if (this.#lost !== undefined || this.#isClosing) return reject(this.#lost ?? gone());
       const bytes = body.length;
       if (this.#waiting.size >= waitingMax || (this.#waitingBytes + bytes > waitingBytesMax && this.#waiting.size > 0))
-        return reject(new HostError('overloaded', `${this.#waiting.size} messages wait for their receipt`, unsent));
+        return reject(tooManyWait(this.#waiting.size));
       if (bytes > this.maxPayload) return reject(overPayload(bytes, this.maxPayload));
       const number = this.#nextNumber++;
       this.#say(subject, body, `${this.#inbox}.a.${number}`);
@@ -281,7 +291,10 @@ export async function connectNats(
   const isSeed = key?.startsWith('SU') ?? false;
   const colon = key?.indexOf(':') ?? -1;
   if (key !== undefined && !isSeed && colon < 1)
-    throw new HostError('invalid_spec', 'key: must be a seed of a NATS user (SU…) or user:password', { field: 'key' });
+    throw new HostError('invalid_spec', 'key: must be a seed of a NATS user (SU…) or user:password', {
+      field: 'key',
+      hint: 'make a pair with hostler key add NAME --nats --key-file FILE',
+    });
   if (key !== undefined && !isSeed) requirePrivacy(url);
   if (signal.aborted) throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
   try {
@@ -323,9 +336,7 @@ export async function loadNatsClient() {
 /** A password is sent as it is. */
 function requirePrivacy(url: string): void {
   const { protocol, hostname } = new URL(url.includes('://') ? url : `nats://${url}`);
-  const bare = hostname.replace(/^\[|\]$/g, '');
-  if (protocol === 'tls:' || bare === 'localhost' || bare === '::1' || (isIP(bare) === 4 && bare.startsWith('127.')))
-    return;
+  if (protocol === 'tls:' || isLoopback(hostname)) return;
   throw new HostError('invalid_spec', 'key: a password would be sent in the clear', {
     field: 'key',
     hint: 'use a tls:// address, or the seed of a NATS user',

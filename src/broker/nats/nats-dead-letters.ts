@@ -115,7 +115,9 @@ export class NatsDeadLetters {
     if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
     const receipt = await connection.keep(box.requests + id, Buffer.concat([Buffer.from(requestHead(ttlMs)), body]));
     if (receipt.kind === 'full')
-      throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`);
+      throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`, {
+        hint: 'put it back when some of what waits there has been taken',
+      });
     await connection.remove(names.deadStream, seq);
     return true;
   }

@@ -10,6 +10,7 @@ import { toBuffer } from '../../wire/json-check.js';
 import { joined } from '../messages.js';
 import { type Delivery, idPattern, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-connection.js';
+import { tooLarge } from './nats-failures.js';
 import type { NatsJournal } from './nats-journal.js';
 import type { MailboxNames, Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -93,11 +94,7 @@ export class NatsDelivery implements Delivery {
     const body = parts.length === 1 && first !== undefined ? toBuffer(first) : joined(...parts);
     const { journal, connection, names, from, now, sweep } = this.#parts;
     if (journal.isKept(from.mailbox, this.id, body)) return;
-    if (body.length > messageBytesMax)
-      throw new HostError('result_too_large', `the reply is larger than ${messageBytesMax} bytes`, {
-        limit: messageBytesMax,
-        actual: body.length,
-      });
+    if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
     const receipt = await connection.keep(`${names.mail}${this.id}.${this.seq}-${this.deliveries}`, body);
     if (receipt.kind === 'full')
       throw new HostError('insufficient_storage', `the replies of mailbox '${from.mailbox}' are full: ${receipt.why}`, {

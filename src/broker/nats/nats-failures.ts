@@ -1,5 +1,6 @@
 /** What can go wrong on a connection to a NATS server, in the words of our table, and what is known of what was sent. */
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { messageBytesMax } from '../ports.js';
 
 export const unsent = { execution: 'not_executed' } as const;
 
@@ -50,6 +51,23 @@ export const forbidden = (): HostError =>
   new HostError('denied', 'the NATS server does not let this key send there', {
     ...unsent,
     hint: "look at the mailbox of the key in the server's configuration",
+  });
+
+export const tooManyWait = (actual: number): HostError =>
+  new HostError('overloaded', `${actual} messages wait for their receipt`, {
+    ...unsent,
+    reason: 'receipts',
+    actual,
+    hint: 'try again when some of them came',
+  });
+
+/** `what` was made here: for its call it changes nothing, whose end is known otherwise. */
+export const tooLarge = (what: 'reply' | 'manifest', actual: number): HostError =>
+  new HostError('result_too_large', `the ${what} is larger than ${messageBytesMax} bytes`, {
+    limit: messageBytesMax,
+    actual,
+    hint:
+      what === 'reply' ? 'ask for less at a time' : 'show this role fewer tools, or tools with shorter descriptions',
   });
 
 export const overPayload = (actual: number, limit: number): HostError =>

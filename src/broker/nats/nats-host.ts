@@ -12,6 +12,7 @@ import { HostError } from '../../kernel/errors.js';
 import { type CallJournal, mailboxPattern, messageBytesMax, type OpenHostLink } from '../ports.js';
 import { bufferOf, connectNats, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
+import { tooLarge } from './nats-failures.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
 import { namesOf } from './nats-names.js';
@@ -114,15 +115,12 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       throw new HostError(
         'insufficient_storage',
         `the manifest of mailbox '${mailbox}' cannot be kept: ${receipt.why}`,
+        { hint: 'raise the bounds of its stream, or make room on the disk of the NATS server' },
       );
   };
 
   const keepManifest = async (role: string | undefined, body: Buffer): Promise<void> => {
-    if (body.length > messageBytesMax)
-      throw new HostError('result_too_large', `the manifest is larger than ${messageBytesMax} bytes`, {
-        limit: messageBytesMax,
-        actual: body.length,
-      });
+    if (body.length > messageBytesMax) throw tooLarge('manifest', body.length);
     manifests.set(role, body);
     const opened = await connection();
     const mine = [...credentials].filter(([, credential]) => credential.role === role);
@@ -207,6 +205,7 @@ function checked(credentials: ReadonlyMap<string, NatsCredential>): ReadonlyMap<
     throw new HostError('invalid_spec', `credentials: more than ${mailboxesMax} mailboxes`, {
       limit: mailboxesMax,
       actual: credentials.size,
+      hint: 'take out keys that nobody uses, or share the workers among several configurations',
     });
   return new Map(credentials);
 }

@@ -11,6 +11,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type CallClaim, type CallJournal, type Claimed, messageBytesMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type Receipt } from './nats-connection.js';
+import { tooLarge } from './nats-failures.js';
 import { checkId, type Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
 
@@ -104,6 +105,7 @@ export class NatsJournal implements CallJournal {
     }
     throw new HostError('overloaded', `the claim of a call of mailbox '${mailbox}' changes all the time`, {
       execution: 'not_executed',
+      hint: 'send it again in a moment, under the same key',
     });
   }
 
@@ -126,7 +128,7 @@ export class NatsJournal implements CallJournal {
     const running = this.#running.get(name);
     const names = this.#parts.names.of(mailbox);
     try {
-      if (reply.length > messageBytesMax) throw tooLarge(reply.length);
+      if (reply.length > messageBytesMax) throw tooLarge('reply', reply.length);
       const receipt = await this.#keepRecord(names.records + key, reply);
       if (receipt.kind === 'full') throw full(mailbox, receipt.why);
       if (receipt.kind === 'there') return;
@@ -258,10 +260,4 @@ const full = (mailbox: string, why: string): HostError =>
   new HostError('insufficient_storage', `the journal of mailbox '${mailbox}' is full: ${why}`, {
     execution: 'not_executed',
     hint: 'wait until calls are forgotten, or raise the bounds of its streams',
-  });
-
-const tooLarge = (actual: number): HostError =>
-  new HostError('result_too_large', `the reply is larger than ${messageBytesMax} bytes`, {
-    limit: messageBytesMax,
-    actual,
   });

@@ -27,6 +27,7 @@ export async function syncsEveryWrite(monitorUrl: string, serverId: string): Pro
   if (varz.server_id !== serverId)
     throw new HostError('invalid_spec', 'monitorUrl: belongs to another NATS server than the one we are connected to', {
       field: 'monitorUrl',
+      hint: 'give the monitoring port of that very server',
     });
   return varz.jetstream?.config?.sync_always === true;
 }

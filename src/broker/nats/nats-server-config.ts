@@ -6,6 +6,7 @@
  *
  * Invariant: no secret is in it, only public keys.
  */
+import { nkeyPattern } from '../../config/keys.js';
 import { HostError } from '../../kernel/errors.js';
 import { mailboxPattern, messageBytesMax } from '../ports.js';
 import { defaultPrefix, namesOf, workerConsumer } from './nats-names.js';
@@ -26,7 +27,6 @@ export interface NatsServerPlan {
   readonly isSyncedAlways?: boolean;
 }
 
-const publicKeyPattern = /^U[A-Z2-7]{55}$/;
 const defaultFileBytes = 64 * 1024 * 1024 * 1024;
 
 export function natsServerConfig(plan: NatsServerPlan): string {
@@ -96,7 +96,7 @@ function sharedWith(mailbox: string, prefix: string): { kind: 'service' | 'strea
 
 function requireKeys(hosts: readonly string[], workers: NatsServerPlan['workers']): void {
   const keys = [...hosts, ...workers.map(({ publicKey }) => publicKey)];
-  const bad = keys.findIndex((key) => !publicKeyPattern.test(key));
+  const bad = keys.findIndex((key) => !nkeyPattern.test(key));
   if (bad >= 0)
     throw refused(
       'publicKey',
@@ -113,7 +113,8 @@ function requireKeys(hosts: readonly string[], workers: NatsServerPlan['workers'
 
 /** A text of the server's configuration: what could end it is refused, not quoted. */
 function text(value: string): string {
-  if (/["\\\p{Cc}]/u.test(value)) throw refused('text', 'a quote, backslash or control character', 'use another path');
+  if (/["\\\p{Cc}]/u.test(value))
+    throw refused('text', 'has a quote, a backslash or a control character', 'use another path');
   return `"${value}"`;
 }
 

@@ -78,6 +78,7 @@ class NatsWorkerLink implements WorkerLink {
         limit: messageBytesMax,
         actual: body.length,
         execution: 'not_executed',
+        hint: 'send less at a time',
       });
     const head = requestHead(ttlMs);
     const payload = Buffer.allocUnsafe(head.length + body.length);
