@@ -18,8 +18,6 @@ import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { LIMITS } from '../kernel/limits.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
 import { brokerLine } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
@@ -29,6 +27,8 @@ import { prepareDataDir } from './data-dir.js';
 import { EXIT } from './exit-codes.js';
 import { printJson } from './print.js';
 import { dataDirOf } from './running.js';
+import { logLine } from './stderr-log.js';
+import { onStopSignal } from './stop-signals.js';
 import { findConfig, portOf } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -37,7 +37,7 @@ export async function broker(words: Words): Promise<number> {
   const file = words.text('config') ?? findConfig(process.env, process.cwd());
   const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
   const ends: (() => unknown)[] = [];
-  const stopped = untilSignal();
+  const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
   try {
     await begin(file, dataDir, words, ends);
     await stopped;
@@ -68,7 +68,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
     listen: { ...listen, host, port },
     onEvent: (event) => {
       const line = brokerLine(event);
-      if (line) say(...line);
+      if (line) logLine(...line);
     },
   });
   ends.push(() => opened.close());
@@ -82,9 +82,9 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
       onChange: () => {
         try {
           opened.rekey(credentialsOf(parseKeys(readSettings(file).keys, problem)));
-          say('info', 'the keys of the configuration count from now on');
+          logLine('info', 'the keys of the configuration count from now on');
         } catch (error) {
-          say('error', 'the configuration changed and cannot be used; nothing else changed');
+          logLine('error', 'the configuration changed and cannot be used; nothing else changed');
           problem(error);
         }
       },
@@ -106,25 +106,8 @@ function readSettings(file: string) {
   return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
 }
 
-function untilSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    let isSecond = false;
-    const stop = () => {
-      if (isSecond) process.exit(EXIT.failed);
-      isSecond = true;
-      resolve();
-    };
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
-  });
-}
-
 function problem(error: unknown): void {
-  if (!isHostError(error)) return say('error', error instanceof Error ? error.message : String(error));
-  say('warn', error.message);
-  if (error.hint !== undefined) say('warn', error.hint);
-}
-
-function say(level: string, text: string): void {
-  const line = neutraliseLine(text, LIMITS.quotedChars);
-  process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${line}\n`);
+  if (!isHostError(error)) return logLine('error', error instanceof Error ? error.message : String(error));
+  logLine('warn', error.message);
+  if (error.hint !== undefined) logLine('warn', error.hint);
 }

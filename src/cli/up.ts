@@ -21,9 +21,7 @@ import { Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
-import { LIMITS } from '../kernel/limits.js';
 import { createRedactor } from '../kernel/redact.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
 import { brokerLine } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
@@ -36,13 +34,14 @@ import { firstLine, firstScreen } from './first-screen.js';
 import { findSame, joinRunning } from './join-running.js';
 import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
+import { logLine } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
+import { stopSignals } from './stop-signals.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
 
 const drainMs = 10_000;
-const unreadLogBytesMax = 1024 * 1024;
 
 /** What not every start needs. Asked for from outside the bundle, which cannot import. */
 export interface LaterParts {
@@ -239,7 +238,7 @@ class Run {
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
       };
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
+      for (const signal of stopSignals) process.on(signal, onSignal);
     });
   }
 
@@ -315,10 +314,7 @@ class Run {
 
   #say(level: LogLevel, text: string): void {
     if (logLevels.indexOf(level) > logLevels.indexOf(this.#level)) return;
-    // Nobody reads it: what is not read must not fill our memory.
-    if (process.stderr.writableLength > unreadLogBytesMax) return;
-    const clean = neutraliseLine(this.#redactor.redact(text), LIMITS.quotedChars);
-    process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
+    logLine(level, text, this.#redactor.redact);
   }
 }
 

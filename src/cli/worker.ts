@@ -16,13 +16,13 @@ import { createStdioIngress, type StdioIngress } from '../gateway/stdio/stdio-in
 import { embedder } from '../host/host-interface.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
-import { LIMITS } from '../kernel/limits.js';
 import { systemRandom } from '../kernel/random.js';
 import { createRedactor } from '../kernel/redact.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Words } from './command.js';
 import { EXIT } from './exit-codes.js';
 import { RemoteUpstreams } from './remote-upstreams.js';
+import { logLine } from './stderr-log.js';
+import { onStopSignal } from './stop-signals.js';
 import { type FirstTools, toolsOnly } from './tools-only-router.js';
 import { version } from './version.js';
 import { workerOptions } from './worker-options.js';
@@ -32,18 +32,14 @@ const firstMs = { tools: 5_000, greeting: 1_000 } as const;
 /** A call that could not be sent waits so long for a connection. */
 const linkWaitMs = 15_000;
 const drainMs = 10_000;
-const unreadLogBytesMax = 1024 * 1024;
+
+type Say = (level: 'info' | 'warn', text: string) => void;
 
 export async function worker(words: Words): Promise<number> {
   const { broker, key, callMs, isJson } = workerOptions(words, process.env);
   const redactor = createRedactor();
   redactor.know(key);
-  const say = (level: 'info' | 'warn', text: string) => {
-    // Nobody reads it: what is not read must not fill our memory.
-    if (process.stderr.writableLength > unreadLogBytesMax) return;
-    const clean = neutraliseLine(redactor.redact(text), LIMITS.quotedChars);
-    process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
-  };
+  const say: Say = (level, text) => logLine(level, text, redactor.redact);
   const open = await engineOf({ broker, key, clock: systemClock });
   const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
   tellStates(tools, say);
@@ -51,7 +47,7 @@ export async function worker(words: Words): Promise<number> {
     ...{ tools, callMs, clock: systemClock, input: process.stdin, output: process.stdout },
     onProblem: (error) => say('warn', error instanceof Error ? error.message : String(error)),
   });
-  stopOnSignals(served.ingress);
+  onStopSignal(() => void served.ingress.close(drainMs));
   const refused = new Promise<HostError>((resolve) => {
     tools.on('state', ({ state, error }) => {
       if (state === 'refused' && error && tools.toolCount === 0) resolve(error);
@@ -76,17 +72,6 @@ export async function worker(words: Words): Promise<number> {
   await served.closed;
   if (error) throw error;
   return EXIT.done;
-}
-
-/** The first lets what is under way finish; the second ends the process. */
-function stopOnSignals(ingress: StdioIngress): void {
-  let isStopping = false;
-  const onSignal = () => {
-    if (isStopping) process.exit(EXIT.failed);
-    isStopping = true;
-    void ingress.close(drainMs);
-  };
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 }
 
 export interface ServedWorker {
@@ -138,7 +123,7 @@ function firstTools(tools: RemoteTools): FirstTools {
 }
 
 /** One line for each change, and one for each new reason why there is no connection. */
-function tellStates(tools: RemoteTools, say: (level: 'info' | 'warn', text: string) => void): void {
+function tellStates(tools: RemoteTools, say: Say): void {
   let last = '';
   tools.on('state', ({ state, error }) => {
     const { me, tools: count } = tools.status();
