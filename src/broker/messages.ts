@@ -6,9 +6,8 @@
  * Invariants: a body in which one of our members stands twice is refused; a member that nobody knows is ignored, so that a newer
  * side may add one; a version that nobody knows is refused by name.
  */
-import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
+import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkValue } from '../wire/json-check.js';
@@ -16,6 +15,7 @@ import { isList, isObject, stringOf } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
 import { uniqueMembers } from '../wire/unique-members.js';
 import { idPattern, ttlMsMax } from './ports.js';
+import { readToldError } from './told-error.js';
 
 export const wireVersion = 1;
 /** Of a server or a tool, on the wire. */
@@ -149,7 +149,7 @@ export function readReply(body: Buffer): Reply {
   requireVersion(v, 'protocol_error');
   if ([manifest, result, error].filter(Boolean).length !== 1)
     throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
-  if (isObject(error)) return { kind: 'error', error: readError(error) };
+  if (isObject(error)) return { kind: 'error', error: readToldError(error) };
   if (isObject(result)) return { kind: 'result', bytes: result, era: eraOf(era) };
   if (isObject(manifest)) return { kind: 'manifest', manifest: readManifest(manifest) };
   throw bad('the reply', 'must have an object in it', 'protocol_error');
@@ -170,26 +170,6 @@ function readManifest(bytes: Buffer): Manifest {
   });
   return { revision: told('revision', revision, revisionCharsMax), tools: read };
 }
-
-/** Of an error's members, only those are taken over that we know, each of its own kind. */
-function readError(bytes: Buffer): HostError {
-  const { code, message, hint, retryable: _, ...rest } = JSON.parse(bytes.toString('utf8')) as Record<string, unknown>;
-  const known: ErrorCode =
-    typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
-  const facts: Record<string, unknown> = {};
-  for (const key of textFacts) if (typeof rest[key] === 'string') facts[key] = line(rest[key]);
-  for (const key of numberFacts) if (Number.isFinite(rest[key])) facts[key] = rest[key];
-  if (rest.execution !== 'not_executed' && rest.execution !== 'uncertain') delete facts.execution;
-  if (typeof hint === 'string') facts.hint = line(hint);
-  return new HostError(known, typeof message === 'string' ? line(message) : known, facts as HostErrorOptions);
-}
-
-const textFacts = [
-  ...(['server', 'tool', 'requestId', 'reason', 'phase', 'execution', 'field', 'role', 'oldHash', 'newHash'] as const),
-  'signal',
-] as const;
-const numberFacts = ['retryAfterMs', 'limit', 'actual', 'exitCode', 'httpStatus', 'rpcCode'] as const;
-const line = (said: unknown) => neutraliseLine(String(said), LIMITS.quotedChars);
 
 export const changedNews = (revision: string): JsonText =>
   JSON.stringify({ v: wireVersion, news: 'manifest_changed', revision });

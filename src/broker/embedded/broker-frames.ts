@@ -1,14 +1,16 @@
 /**
  * Frames of the broker, written by it and read by its clients. A client checks them too: what answers at an address need not be
  * the broker that was meant.
+ * Not here: frames of a client (client-frames.ts), what is done about one (link.ts).
+ *
+ * Invariant: what comes out was checked member by member; what nobody here knows is nothing, and ends nothing.
  */
-import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../../kernel/errors.js';
-import { LIMITS } from '../../kernel/limits.js';
-import { neutraliseLine } from '../../kernel/terminal-text.js';
+import type { HostError } from '../../kernel/errors.js';
 import { isObject } from '../../wire/json-members.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
 import { joined } from '../messages.js';
 import type { Sender } from '../ports.js';
+import { readToldError } from '../told-error.js';
 import { frameVersion, type Held } from './client-frames.js';
 import { idOf, mailboxOf, scanFrame, textOf, wholeOf } from './frame-members.js';
 
@@ -115,22 +117,12 @@ function readSender(bytes: Buffer | undefined): Sender | undefined {
   return mailbox === undefined || (named && role === undefined) ? undefined : { mailbox, role };
 }
 
-/** Of its members only those that we know, each of its own kind. */
+/** What is no error, or too large for one, is still the end of what it answers. Unless it says so, nobody knows what was done. */
 function readError(bytes: Buffer | undefined): HostError {
-  const read = isObject(bytes) && bytes.length <= errorBytesMax ? (JSON.parse(bytes.toString('utf8')) as Words) : {};
-  const { code, message, hint, reason, field, execution, retryAfterMs, limit } = read;
-  const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
-  const facts: HostErrorOptions = {
-    ...(typeof hint === 'string' && { hint: line(hint) }),
-    ...(typeof reason === 'string' && { reason: line(reason) }),
-    ...(typeof field === 'string' && { field: line(field) }),
-    ...(Number.isFinite(retryAfterMs) && { retryAfterMs: retryAfterMs as number }),
-    ...(Number.isFinite(limit) && { limit: limit as number }),
-    execution: execution === 'not_executed' ? 'not_executed' : 'uncertain',
-  };
-  return new HostError(known, typeof message === 'string' ? line(message) : known, facts);
+  const read = isObject(bytes) && bytes.length <= errorBytesMax ? bytes : noWords;
+  const error = readToldError(read);
+  return error.details.execution === undefined ? error.with({ execution: 'uncertain' }) : error;
 }
 
-type Words = Readonly<Record<string, unknown>>;
 const errorBytesMax = 64 * 1024;
-const line = (said: string): string => neutraliseLine(said, LIMITS.quotedChars);
+const noWords = Buffer.from('{}');
