@@ -1,17 +1,16 @@
 /** The keys of the configuration that are for the broker, in the words of each engine. */
-import type { Keys } from '../config/keys.js';
+import { isHostKey, type Keys } from '../config/keys.js';
+import { everyMailbox } from '../config/mailbox-name.js';
 import type { Credential } from './embedded/credentials.js';
 import type { NatsCredential } from './nats/nats-host-link.js';
-
-const everybody = '*';
 
 /** Those that a key's own text opens. */
 export const credentialsOf = (keys: Keys): Credential[] =>
   [...keys].flatMap(([name, { digest, role, expiresAtMs, mail }]) => {
     if (!mail || digest === undefined) return [];
     const { mailbox, destinations } = mail;
-    const kind = destinations.includes(everybody) ? ('host' as const) : ('worker' as const);
-    const sendsTo = destinations.filter((each) => each !== everybody);
+    const kind = isHostKey(mail) ? ('host' as const) : ('worker' as const);
+    const sendsTo = destinations.filter((each) => each !== everyMailbox);
     return [{ name, digest, mailbox, role, kind, sendsTo, expiresAtMs }];
   });
 
@@ -19,7 +18,7 @@ export const credentialsOf = (keys: Keys): Credential[] =>
 export const natsCredentialsOf = (keys: Keys): Map<string, NatsCredential> =>
   new Map(
     [...keys.values()].flatMap(({ role, expiresAtMs, mail }) =>
-      mail?.nkey === undefined || mail.destinations.includes(everybody)
+      mail?.nkey === undefined || isHostKey(mail)
         ? []
         : [[mail.mailbox, { role, expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs) }] as const],
     ),

@@ -11,8 +11,8 @@ import { writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
 import { newKey } from '../config/key-text.js';
-import { type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
-import { hostMailbox } from '../config/mailbox-name.js';
+import { isHostKey, type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
+import { everyMailbox, hostMailbox } from '../config/mailbox-name.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -21,6 +21,12 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './print.js';
 import { textTable } from './text-table.js';
 import { findConfig } from './up-options.js';
+
+/** Where nats-server listens and keeps its files, unless somebody says otherwise. */
+const natsListenDefault = '127.0.0.1:4222';
+const natsStoreDirDefault = '/var/lib/nats';
+/** Of what was typed, in an error. */
+const shownChars = 64;
 
 export async function key(words: Words): Promise<number> {
   const [what, name] = words.positionals;
@@ -35,7 +41,7 @@ export async function key(words: Words): Promise<number> {
     case 'nats':
       return nats(words, file);
     default:
-      throw usage(`'${neutraliseLine(String(what), 40)}' is none of add, list, revoke, nats`);
+      throw usage(`'${neutraliseLine(String(what), shownChars)}' is none of add, list, revoke, nats`);
   }
 }
 
@@ -49,7 +55,7 @@ async function add(words: Words, file: string, name: string): Promise<number> {
     role: words.text('role'),
     expires: words.text('expires'),
     mailbox,
-    destinations: isHost && mailbox !== hostMailbox ? ['*'] : undefined,
+    destinations: isHost && mailbox !== hostMailbox ? [everyMailbox] : undefined,
   };
   // As it will be read: what is wrong with it is said before anything is written.
   parseKeys({ [name]: entry }, (problem) => {
@@ -107,11 +113,11 @@ async function nats(words: Words, file: string): Promise<number> {
   const workers = new Map<string, { mailbox: string; publicKey: string }>();
   for (const { mail } of keysOf(file).values()) {
     if (mail?.nkey === undefined) continue;
-    if (mail.destinations.includes('*')) hosts.push(mail.nkey);
+    if (isHostKey(mail)) hosts.push(mail.nkey);
     else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
   }
-  const storeDir = words.text('store-dir') ?? '/var/lib/nats';
-  const listen = words.text('listen') ?? '127.0.0.1:4222';
+  const storeDir = words.text('store-dir') ?? natsStoreDirDefault;
+  const listen = words.text('listen') ?? natsListenDefault;
   printText(natsServerConfig({ listen, storeDir, hosts, workers: [...workers.values()] }).trimEnd());
   return EXIT.done;
 }
@@ -159,13 +165,13 @@ const usage = (what: string): HostError =>
   new HostError('invalid_spec', `key: ${what}`, { reason: 'usage', hint: 'hostler key --help says how it is used' });
 
 const taken = (name: string): HostError =>
-  new HostError('invalid_spec', `there is a key '${neutraliseLine(name, 64)}' already`, {
-    field: `keys.${neutraliseLine(name, 64)}`,
+  new HostError('invalid_spec', `there is a key '${neutraliseLine(name, shownChars)}' already`, {
+    field: `keys.${neutraliseLine(name, shownChars)}`,
     hint: 'revoke it first, or take another name',
   });
 
 const unknown = (name: string): HostError =>
-  new HostError('invalid_spec', `there is no key '${neutraliseLine(name, 64)}'`, {
-    field: `keys.${neutraliseLine(name, 64)}`,
+  new HostError('invalid_spec', `there is no key '${neutraliseLine(name, shownChars)}'`, {
+    field: `keys.${neutraliseLine(name, shownChars)}`,
     hint: 'hostler key list shows those that there are',
   });

@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { firstIssue } from './first-issue.js';
-import { hostMailbox, mailboxPattern } from './mailbox-name.js';
+import { everyMailbox, hostMailbox, mailboxPattern } from './mailbox-name.js';
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
@@ -29,6 +29,9 @@ export interface MailRights {
   /** The public half of a key pair, by which NATS knows it. */
   readonly nkey: string | undefined;
 }
+
+/** It takes requests and answers whoever sent them. */
+export const isHostKey = ({ destinations }: MailRights): boolean => destinations.includes(everyMailbox);
 
 /** A key that opens the gateway. */
 export type ClientKey = KeyEntry & { readonly digest: string };
@@ -59,7 +62,7 @@ export const keyEntry = madeOnce(() => {
   const mailbox = z
     .string('must be a name')
     .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
-  const destination = z.union([mailbox, z.literal('*')], 'must be a mailbox, or *');
+  const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
   return z.strictObject(
     {
       hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
@@ -122,7 +125,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
 /** A worker sends to the host, and the host to whoever asked. */
 const mailOf = (
   mailbox: string,
-  destinations: readonly string[] = [mailbox === hostMailbox ? '*' : hostMailbox],
+  destinations: readonly string[] = [mailbox === hostMailbox ? everyMailbox : hostMailbox],
   nkey: string | undefined,
 ): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
 
