@@ -3,6 +3,7 @@
  */
 import type { HostError } from '../../kernel/errors.js';
 import type { Sender } from '../ports.js';
+import type { StoreState } from '../store-port.js';
 
 interface AboutMail {
   readonly mailbox: string;
@@ -55,7 +56,7 @@ export interface BrokerStatus {
   readonly fenced: number;
   readonly turnedAway: number;
   readonly deadLetters: number;
-  readonly store: string;
+  readonly store: StoreState;
 }
 
 export interface MailboxStatus {

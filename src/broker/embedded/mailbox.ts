@@ -6,6 +6,7 @@
  * that holder ends it; the end of an epoch that is over changes nothing; of one sender nothing overtakes what was not yet
  * handed out.
  */
+import { doubledMs } from '../../kernel/doubled.js';
 import type { Sender } from '../ports.js';
 import type { Mail } from '../store-port.js';
 import type { Held } from './client-frames.js';
@@ -123,8 +124,8 @@ export class Mailbox {
     const entry = this.#heldBy(held, epoch);
     if (!entry) return undefined;
     const { first, max } = this.#rules.redeliverMs;
-    const growing = first * 2 ** (entry.deliveries - 1);
-    return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growing), max));
+    const growingMs = doubledMs(first, entry.deliveries - 1, max);
+    return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growingMs), max));
   }
 
   /** What never was handed out and nobody wants any more. */

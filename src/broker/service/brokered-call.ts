@@ -18,7 +18,7 @@ import { type CallJournal, type Delivery, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
-import type { ServiceEvent } from './service-events.js';
+import type { Found, ServiceEvent } from './service-events.js';
 
 export interface CallPorts {
   readonly host: ServedHost;
@@ -215,7 +215,7 @@ export class BrokeredCall {
     return new Date(this.#ports.clock.date().getTime() + keepMs);
   }
 
-  #repeated(found: string): void {
+  #repeated(found: Found): void {
     const { from, id } = this.#delivery;
     this.#ports.onEvent({ kind: 'repeated', from, callKey: id, found });
   }

@@ -1,6 +1,9 @@
 /** What the service tells whoever watches it. Nothing of it quotes arguments, results or keys. */
 import type { HostError } from '../../kernel/errors.js';
-import type { Sender } from '../ports.js';
+import type { Claimed, Sender } from '../ports.js';
+
+/** Where a call stood that came again. */
+export type Found = Exclude<Claimed['kind'], 'mine' | 'conflict'>;
 
 export type ServiceEvent =
   | { readonly kind: 'connected' }
@@ -8,7 +11,7 @@ export type ServiceEvent =
   | { readonly kind: 'disconnected'; readonly error: HostError | undefined; readonly retryInMs: number }
   | { readonly kind: 'denied'; readonly from: Sender; readonly server: string | undefined; readonly tool: string }
   /** A call came that was run already, or is being run: it was not run again. */
-  | { readonly kind: 'repeated'; readonly from: Sender; readonly callKey: string; readonly found: string }
+  | { readonly kind: 'repeated'; readonly from: Sender; readonly callKey: string; readonly found: Found }
   | { readonly kind: 'expired'; readonly from: Sender; readonly callKey: string }
   /** The worker did not get it; it is in the journal. */
   | { readonly kind: 'undeliverable'; readonly from: Sender; readonly callKey: string; readonly error: HostError }

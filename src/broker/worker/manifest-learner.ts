@@ -62,19 +62,23 @@ export class ManifestLearner {
     this.#cancelNext?.();
     this.#cancelNext = undefined;
     this.#asking = ask().then(
-      (manifest) => this.#ended(undefined, () => this.#parts.learned(manifest)),
-      (error) => this.#ended(wasWanted, () => this.#parts.failed(error)),
+      (manifest) => {
+        this.#failures = 0;
+        this.#ended(() => this.#parts.learned(manifest));
+      },
+      (error) => {
+        this.#failures++;
+        this.#isWanted ||= wasWanted;
+        this.#ended(() => this.#parts.failed(error));
+      },
     );
     return this.#asking;
   }
 
-  /** `isStillWanted` undefined: it was learned. */
-  #ended(isStillWanted: boolean | undefined, tell: () => void): void {
+  #ended(tell: () => void): void {
     const { clock, random } = this.#parts;
     this.#asking = undefined;
     this.#endedAtMs = clock.nowMs();
-    this.#failures = isStillWanted === undefined ? 0 : this.#failures + 1;
-    this.#isWanted ||= isStillWanted === true;
     if (this.#isOver) return;
     if (this.#isWanted) {
       const delayMs = this.#failures === 0 ? paceMs : reconnectDelayMs(this.#failures, random);
