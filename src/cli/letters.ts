@@ -1,4 +1,7 @@
-/** `hostler letters`: messages that could not be delivered; send one again, or drop it. */
+/**
+ * `hostler letters`: messages that could not be delivered; send one again, or drop it.
+ * Not here: where they are kept (broker/dead-letters.ts); the running Hostler is asked (control/letter-operations.ts).
+ */
 import type { DeadLetter } from '../broker/store-port.js';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -7,6 +10,9 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './print.js';
 import { withRunning } from './running.js';
 import { textTable } from './text-table.js';
+
+/** Of what was typed, in an error. */
+const shownChars = 64;
 
 type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
 
@@ -20,7 +26,7 @@ export function letters(words: Words): Promise<number> {
     case 'drop':
       return act(words, 'dropLetter', number, 'is gone');
     default:
-      throw usage(`'${neutraliseLine(what, 40)}' is none of list, replay, drop`);
+      throw usage(`'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
   }
 }
 
@@ -45,7 +51,7 @@ const list = (words: Words): Promise<number> =>
 
 function act(words: Words, op: string, text: string | undefined, done: string): Promise<number> {
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
-  if (seq === undefined) throw usage('the number of the letter is missing');
+  if (seq === undefined) throw usage('the number of the letter is missing, or is none');
   return withRunning(words, async (client) => {
     const { isDone } = (await client.ask(op, { seq })) as { isDone: boolean };
     printText(isDone ? `letter ${seq} ${done}` : `there is no letter ${seq}`);

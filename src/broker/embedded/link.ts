@@ -214,7 +214,11 @@ function checkBody(body: Buffer): HostError | undefined {
     });
   return isUtf8(body)
     ? undefined
-    : new HostError('protocol_error', 'a message must be UTF-8', { execution: 'not_executed', reason: 'utf8' });
+    : new HostError('protocol_error', 'a message must be UTF-8', {
+        execution: 'not_executed',
+        reason: 'utf8',
+        hint: 'a server behind this host writes bytes that are no text',
+      });
 }
 
 const lost = (execution: 'not_executed' | 'uncertain', reason = 'closed'): HostError =>
@@ -225,10 +229,11 @@ const lost = (execution: 'not_executed' | 'uncertain', reason = 'closed'): HostE
   });
 
 const noReceipt = (): HostError =>
-  new HostError('timeout', `the broker gave no receipt within ${receiptMs} ms`, {
+  new HostError('timeout', `the broker gave no receipt within ${receiptMs / 1_000} s`, {
     reason: 'receipt',
     phase: 'written',
     execution: 'uncertain',
+    hint: 'it may be kept: send it again under the same id',
   });
 
 const tooMany = (): HostError =>

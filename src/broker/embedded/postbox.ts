@@ -386,7 +386,10 @@ export class Postbox {
   #problem(error: unknown): void {
     const known = isHostError(error)
       ? error
-      : new HostError('insufficient_storage', `mailbox '${this.name}' cannot be read`, { cause: error });
+      : new HostError('insufficient_storage', `mailbox '${this.name}' cannot be read`, {
+          hint: 'see to the disk of the broker; it is read again by itself',
+          cause: error,
+        });
     this.#parts.tell({ kind: 'problem', error: known });
   }
 }

@@ -303,4 +303,8 @@ const badFrame = (field: string, what: string): HostError =>
   });
 
 const notKept = (cause: unknown): HostError =>
-  new HostError('insufficient_storage', 'the message could not be kept', { execution: 'uncertain', cause });
+  new HostError('insufficient_storage', 'the message could not be kept', {
+    execution: 'uncertain',
+    hint: 'send it again under the same id; an operator of the broker sees why',
+    cause,
+  });

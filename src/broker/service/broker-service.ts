@@ -34,7 +34,10 @@ export interface BrokerServiceOptions {
 const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne: 1_024, bytes: 64 * 1024 * 1024 };
 /** Cancels may overtake what they are about. */
 const earlyCancelsMax = 1_024;
+/** Mailboxes whose role is remembered, the latest. */
 const workersMax = 10_000;
+/** Calls of one worker are over at this pace, about. */
+const fullRetryMs = 1_000;
 
 export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
@@ -130,7 +133,7 @@ export class BrokerService implements HostHandlers {
     if (request.op === 'manifest') {
       const leave = () => this.#desk.leave(from.mailbox, body.length);
       const start = () => void this.#answerManifest(delivery, words).finally(leave);
-      if (!this.#desk.enter(from.mailbox, body.length, start)) throw overloaded();
+      if (!this.#desk.enter(from.mailbox, body.length, start)) throw tooManyWaiting();
       return;
     }
     if (request.callKey !== id) throw invalid('callKey', 'is not the id of its message');
@@ -157,7 +160,7 @@ export class BrokerService implements HostHandlers {
     this.#counts.calls++;
     if (this.#desk.enter(from.mailbox, body.length, start)) return;
     this.#calls.delete(key);
-    throw overloaded();
+    throw tooManyWaiting();
   }
 
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
@@ -213,17 +216,25 @@ export class BrokerService implements HostHandlers {
   }
 }
 
-const overloaded = (): HostError =>
+const tooManyWaiting = (): HostError =>
   new HostError('overloaded', 'the host has as many requests of this worker waiting as it may', {
     reason: 'worker_queue',
     execution: 'not_executed',
-    retryAfterMs: 1_000,
+    retryAfterMs: fullRetryMs,
     hint: 'send fewer at a time, or try again later',
   });
 
 const invalid = (field: string, what: string): HostError =>
-  new HostError('invalid_request', `${field} ${what}`, { field, execution: 'not_executed' });
+  new HostError('invalid_request', `${field} ${what}`, {
+    field,
+    execution: 'not_executed',
+    hint: 'both sides must run versions of Hostler that know each other',
+  });
 
 /** What it says may hold anything: it stays here. */
 const mistake = (cause: unknown): HostError =>
-  new HostError('protocol_error', 'the host could not read the request', { execution: 'not_executed', cause });
+  new HostError('protocol_error', 'the host could not read the request', {
+    execution: 'not_executed',
+    hint: 'ask the operator of the host, whose log says why',
+    cause,
+  });

@@ -264,7 +264,10 @@ const ambiguous = (tool: string): HostError =>
   });
 
 const expired = (): HostError =>
-  new HostError('expired', 'its time was over before it could be run', { execution: 'not_executed' });
+  new HostError('expired', 'its time was over before it could be run', {
+    execution: 'not_executed',
+    hint: 'give it more time, or see why the host was late',
+  });
 
 const nobodyWaits = (): HostError =>
   new HostError('cancelled', 'it was cancelled before it was run', { execution: 'not_executed' });
@@ -307,4 +310,8 @@ const tooLarge = ({ server, tool }: Target, actual: number): HostError =>
 
 /** What it says may hold anything: it stays here. */
 const ownMistake = (cause: unknown): HostError =>
-  new HostError('protocol_error', 'the host failed to run the call', { execution: 'uncertain', cause });
+  new HostError('protocol_error', 'the host failed to run the call', {
+    execution: 'uncertain',
+    hint: 'ask the operator of the host, whose log says why; the call may have run',
+    cause,
+  });

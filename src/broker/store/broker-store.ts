@@ -130,7 +130,7 @@ class StoreAsker {
       const { waitingCount, waitingBytes } = this.#limits;
       const isTooMuch = this.#waiting.length >= waitingCount || this.#waitingBytes + bytes > waitingBytes;
       // A reply that was worked for is taken in any case: as many wait as calls run.
-      if (isTooMuch && operation.op !== 'finish') return refused(overloaded(waitingCount, waitingBytes));
+      if (isTooMuch && operation.op !== 'finish') return refused(storeBusy(waitingCount, waitingBytes));
       if (this.#waiting.length === 0) this.#thread.ref();
       this.#waiting.push({ answered, refused, bytes });
       this.#waitingBytes += bytes;
@@ -270,7 +270,7 @@ const journalOf = (asker: StoreAsker): CallJournal => ({
   finish: async (mailbox, key, reply) => void (await asker.ask({ op: 'finish', mailbox, key, reply }, reply.length)),
 });
 
-const overloaded = (limit: number, bytes: number): HostError =>
+const storeBusy = (limit: number, bytes: number): HostError =>
   new HostError('overloaded', `the broker's store is busy: ${limit} operations or ${bytes} bytes wait for its disk`, {
     reason: 'store_busy',
     execution: 'not_executed',

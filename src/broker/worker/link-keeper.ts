@@ -288,4 +288,7 @@ const cannotOpen = (cause: unknown): HostError =>
   });
 
 const linkOver = (cause?: unknown): HostError =>
-  new HostError('transport', 'the connection to the broker is over', { cause });
+  new HostError('transport', 'the connection to the broker is over', {
+    hint: 'the worker connects again by itself',
+    cause,
+  });

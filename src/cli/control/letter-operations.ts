@@ -19,7 +19,10 @@ export function letterOperations(of: () => DeadLetters | undefined): Operations 
   const seqOf = (request: unknown): number => {
     const read = oneLetter.safeParse(request);
     if (read.success) return read.data.seq;
-    throw new HostError('invalid_request', 'the number of the letter is missing', { field: 'seq' });
+    throw new HostError('invalid_request', 'the number of the letter is missing', {
+      field: 'seq',
+      hint: 'hostler letters shows the numbers',
+    });
   };
   return {
     letters: async (_, { tell }) => {
