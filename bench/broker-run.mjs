@@ -7,6 +7,7 @@
  *   ws-server, nats-responder: the other side of the last two; they print a line when they are there, and end with stdin
  */
 import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const [kind, concurrency, seconds, address, key] = [
   process.argv[2],
@@ -30,11 +31,10 @@ async function load(once, lanes = concurrency) {
       if (isCounted && !isOver) took.push(performance.now() - startedMs);
     }
   });
-  const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-  await nap(warmMs);
+  await sleep(warmMs);
   isCounted = true;
   const startedMs = performance.now();
-  await nap(seconds * 1_000);
+  await sleep(seconds * 1_000);
   isOver = true;
   const perSecond = (took.length * 1_000) / (performance.now() - startedMs);
   await Promise.all(running);

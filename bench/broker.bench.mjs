@@ -5,14 +5,19 @@
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/broker.md.
  */
 import { spawn } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { headBytes } from '../dist/broker/nats/nats-streams.js';
+import { messageBytesMax } from '../dist/broker/ports.js';
+import { newKey } from '../dist/config/key-text.js';
 import { echoStdio } from './contestants.mjs';
+import { freePort } from './gateway-run.mjs';
 import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
 
 const concurrencies = [1, 16, 64];
@@ -56,18 +61,25 @@ const write = (name, value) => {
   writeFileSync(place, typeof value === 'string' ? value : JSON.stringify(value), { mode: 0o600 });
   return place;
 };
-const freePort = async () => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
-};
+/** nats-server greets as soon as it serves. */
+async function greeted(port) {
+  for (let tries = 0; tries < 500; tries++) {
+    const socket = connect(port, '127.0.0.1');
+    const isThere = await new Promise((resolve) => {
+      socket.once('data', () => resolve(true));
+      socket.once('error', () => resolve(false));
+      socket.once('close', () => resolve(false));
+    });
+    socket.destroy();
+    if (isThere) return;
+    await sleep(20);
+  }
+  throw new Error('nats-server did not start');
+}
 
 // --- who is there
 
-const keys = Array.from({ length: 16 }, () => `hk_${randomBytes(32).toString('base64url')}`);
+const keys = Array.from({ length: 16 }, newKey);
 const entries = Object.fromEntries(
   keys.map((key, at) => [
     `w${at}`,
@@ -102,13 +114,13 @@ const natsServer = spawn(
     '-c',
     write(
       'nats.conf',
-      `listen: "127.0.0.1:${natsPort}"\nmax_payload: ${4 * 1024 * 1024 + 64 * 1024}\njetstream { store_dir: "${folder}/nats", max_mem: 64M, max_file: 32G }\n`,
+      `listen: "127.0.0.1:${natsPort}"\nmax_payload: ${messageBytesMax + headBytes}\njetstream { store_dir: "${folder}/nats", max_mem: 64M, max_file: 32G }\n`,
     ),
   ],
   { stdio: 'ignore' },
 );
 children.push(natsServer);
-await new Promise((resolve) => setTimeout(resolve, 1_000));
+await greeted(natsPort);
 const natsUrl = `nats://127.0.0.1:${natsPort}`;
 // A key is asked for by permissions of the server, which the bench does without.
 const nkey = `U${'A'.repeat(55)}`;

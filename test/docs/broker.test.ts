@@ -5,7 +5,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,21 +14,13 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connect } from '../../src/broker/worker/index.js';
 import { eventually } from '../eventually.js';
+import { freePort } from '../fakes/free-port.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const page = readFileSync(path.join(root, 'docs/broker.md'), 'utf8');
 const [, oneMachine = '', onNats = ''] =
   /## One machine([\s\S]*?)## Three hosts([\s\S]*?)## What each side/.exec(page) ?? [];
 const memory = path.join(root, 'node_modules/@modelcontextprotocol/server-memory/dist/index.js');
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 /** A folder in which the chapter is followed. */
 class Chapter {

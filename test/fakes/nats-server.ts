@@ -2,9 +2,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { headBytes } from '../../src/broker/nats/nats-streams.js';
+import { messageBytesMax } from '../../src/broker/ports.js';
+import { freePort } from './free-port.js';
 
 export interface NatsServerFake {
   readonly url: string;
@@ -27,19 +30,9 @@ export interface NatsFakeOptions {
 
 const openConfig = ({ port, storeDir }: { port: number; storeDir: string }): string => `
 listen: "127.0.0.1:${port}"
-max_payload: ${4 * 1024 * 1024 + 64 * 1024}
+max_payload: ${messageBytesMax + headBytes}
 jetstream { store_dir: "${storeDir}", max_mem: 64M, max_file: 64G }
 `;
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 /** The server greets as soon as it serves. */
 function greets(port: number): Promise<boolean> {
