@@ -6,6 +6,7 @@ import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
 import type { NewMail } from '../../../src/broker/store-port.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
+import { eventually } from '../../eventually.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 import { keyOf, worker } from './core-bench.js';
 import { type Happened, judge, spotless, type Verdict } from './history.js';
@@ -69,12 +70,11 @@ test('B14 a broker whose disk lies is found out; the same one with an honest dis
     });
     traffic.start();
     const isLying = store instanceof LyingStore;
-    while (traffic.taken < (isLying ? 20 : 200) && judge(traffic.history).lostReceipts < 8)
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    const enough = isLying ? 20 : 200;
+    await eventually('traffic', () => traffic.taken >= enough || judge(traffic.history).lostReceipts >= 8);
     if (isLying) {
       traffic.abandon();
-      await new Promise((resolve) => setTimeout(resolve, 100));
-      expect(judge(traffic.history).lostReceipts).toBeGreaterThan(0);
+      await eventually('a receipt that was lost', () => judge(traffic.history).lostReceipts > 0);
     } else {
       await traffic.finish();
       expect(judge(traffic.history)).toEqual(spotless);
