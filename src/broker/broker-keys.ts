@@ -1,4 +1,9 @@
-/** The keys of the configuration that are for the broker, in the words of each engine. */
+/**
+ * The keys of the configuration that are for the broker, in the words of each engine.
+ * Not here: reading them (config/keys.ts), checking one that was presented (embedded/credentials.ts, or the NATS server itself).
+ *
+ * Invariant: a key that opens the gateway opens no broker.
+ */
 import { isHostKey, type Keys } from '../config/keys.js';
 import { everyMailbox } from '../config/mailbox-name.js';
 import type { Credential } from './embedded/credentials.js';

@@ -1,4 +1,7 @@
-/** What happens at the broker, in one line each for the log; undefined where nothing need be said. */
+/**
+ * What happens at the broker, in one line each for the log; undefined where nothing need be said.
+ * Not here: events of servers (event-line.ts), where lines go, which also neutralises them (stderr-log.ts).
+ */
 import type { BrokerEvent } from '../broker/embedded/events.js';
 import type { ServiceEvent } from '../broker/service/service-events.js';
 import type { LogLevel } from '../config/listen-settings.js';

@@ -2,6 +2,8 @@
  * `broker` of the configuration: whether workers on other machines may use the servers, and through what.
  * Without `url` the broker is this process, listening for workers; with it, another one or NATS, which this host serves.
  * Not here: who may come in (keys.ts), what the limits do (broker/).
+ *
+ * Invariant: an empty object is a whole configuration; what it leaves out lets nobody in from another machine.
  */
 import { z } from 'zod';
 import { madeOnce } from '../kernel/made-once.js';

@@ -1,4 +1,9 @@
-/** A host's link to the embedded broker, over a socket or inside its process. */
+/**
+ * A host's link to the embedded broker, over a socket or inside its process.
+ * Not here: hello, receipts and the end of a connection (link.ts), connecting again (service/service-supervisor.ts).
+ *
+ * Invariant: each delivery is acknowledged or given back once, whatever is said of it afterwards.
+ */
 import type { Clock } from '../../kernel/clock.js';
 import type { JsonText } from '../../wire/frame.js';
 import { joined } from '../messages.js';

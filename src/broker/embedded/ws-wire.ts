@@ -1,5 +1,9 @@
 /**
- * A WebSocket as a wire, on either side. Its limits are set where it is made (ws-server.ts, ws-client.ts).
+ * A WebSocket as a wire, on either side.
+ * Not here: its limits, which are set where it is made (ws-server.ts, ws-client.ts); what frames say.
+ *
+ * Invariants: whoever reads hears of the end once, after the last frame, with the reason of whichever side gave one; a binary
+ * message is no frame, and is handed on as an empty one.
  */
 import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';

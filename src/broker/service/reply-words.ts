@@ -1,4 +1,9 @@
-/** In which words a request is read and answered: those of this version, or the older ones where they are allowed. */
+/**
+ * In which words a request is read and answered: those of this version, or the older ones where they are allowed.
+ * Not here: the words themselves (messages.ts, older-messages.ts), those of the worker's side (worker/dialect.ts).
+ *
+ * Invariant: a request is answered in the words it was asked in.
+ */
 import type { HostError } from '../../kernel/errors.js';
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
