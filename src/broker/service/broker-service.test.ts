@@ -1,126 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { type FakeCall, FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
-import { MemoryBroker } from '../../../test/fakes/memory-broker.js';
-import { MemoryJournal } from '../../../test/fakes/memory-journal.js';
-import { Cancellation } from '../../kernel/cancel-signal.js';
+import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
-import { FakeClock } from '../../kernel/fake-clock.js';
-import {
-  type CallRequest,
-  callRequest,
-  manifestRequest,
-  type News,
-  type Reply,
-  readNews,
-  readReply,
-} from '../messages.js';
-import type { WorkerLink } from '../ports.js';
-import { BrokerService, type BrokerServiceOptions } from './broker-service.js';
-import type { ServiceEvent } from './service-events.js';
-
-const never = new Cancellation();
-
-/** A worker that only sends and writes down: what the executor does with it is tested with the executor. */
-class Worker {
-  readonly replies: { id: string; reply: Reply }[] = [];
-  readonly news: News[] = [];
-  link: WorkerLink | undefined;
-  #next = 0;
-
-  async open(broker: MemoryBroker, mailbox: string, role: string | undefined): Promise<this> {
-    this.link = await broker.openWorker({ mailbox, role })(
-      {
-        replied: (id, body) => this.replies.push({ id, reply: readReply(body) }),
-        told: (body) => {
-          const news = readNews(body);
-          if (news) this.news.push(news);
-        },
-      },
-      never,
-    );
-    return this;
-  }
-
-  async call(tool: string, args: unknown = {}, more: Partial<CallRequest> = {}): Promise<string> {
-    const callKey = more.callKey ?? `k${this.#next++}`;
-    const deadlineMs = more.deadlineMs ?? 10_000;
-    const request = {
-      server: undefined,
-      manifestRevision: undefined,
-      trace: undefined,
-      wantsProgress: false,
-      isCallersKey: false,
-      ...more,
-    };
-    const body = callRequest({ ...request, callKey, deadlineMs, tool, args: JSON.stringify(args) });
-    await this.link?.send({ id: callKey, body, ttlMs: deadlineMs });
-    return callKey;
-  }
-
-  replyTo(id: string): Reply | undefined {
-    return this.replies.find((each) => each.id === id)?.reply;
-  }
-
-  errorOf(id: string): HostError {
-    const reply = this.replyTo(id);
-    if (reply?.kind !== 'error') throw new Error(`the reply to ${id} is ${reply?.kind}`);
-    return reply.error;
-  }
-
-  async tools(): Promise<string[]> {
-    const id = `m${this.#next++}`;
-    await this.link?.send({ id, body: manifestRequest(), ttlMs: 10_000 });
-    await settled();
-    const reply = this.replyTo(id);
-    if (reply?.kind !== 'manifest') throw new Error(`the reply is ${reply?.kind}`);
-    return reply.manifest.tools.map(({ name }) => name);
-  }
-}
-
-const settled = async () => {
-  for (let i = 0; i < 50; i++) await Promise.resolve();
-};
-
-async function setUp(options: Partial<BrokerServiceOptions> = {}) {
-  const clock = new FakeClock();
-  const broker = new MemoryBroker(clock, { window: 10_000 });
-  const journal = new MemoryJournal();
-  const host = new FakeUpstreams({ nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } });
-  host.allow(({ role }, _, tool) => {
-    if (role === 'researcher') return tool === undefined || tool === 'fetch_url';
-    return role !== 'sandbox';
-  });
-  const events: ServiceEvent[] = [];
-  const service = new BrokerService({
-    ...{ host, journal, clock, onEvent: (event) => events.push(event) },
-    isRolelessAllowed: () => true,
-    ...options,
-  });
-  const connect = async () => service.attach(await broker.openHost(service, never));
-  await connect();
-  const worker = (mailbox: string, role: string | null = 'operator') =>
-    new Worker().open(broker, mailbox, role ?? undefined);
-  /** Calls wait until they are let go, in any order. */
-  const held: { call: FakeCall; done: (text?: string) => void; fail: (error: HostError) => void }[] = [];
-  const hold = () => {
-    host.onCall = (call) =>
-      new Promise((resolve, reject) => {
-        held.push({ call, done: (text = '{"content":[]}') => resolve(text), fail: reject });
-      });
-  };
-  return { clock, broker, journal, host, service, events, connect, worker, held, hold };
-}
+import { manifestRequest } from '../messages.js';
+import type { BrokerServiceOptions } from './broker-service.js';
 
 describe('what a role sees', () => {
   test('AC-P1 a listed role sees what it may use; an unlisted one, and none, everything', async () => {
-    const { worker } = await setUp();
+    const { worker } = await serviceRig();
     expect(await (await worker('r', 'researcher')).tools()).toEqual(['fetch_url']);
     expect(await (await worker('o', 'operator')).tools()).toHaveLength(3);
     expect(await (await worker('n', null)).tools()).toHaveLength(3);
   });
 
   test('AC-P2 what a role may not use is not called, and the refusal names it', async () => {
-    const { worker, host } = await setUp();
+    const { worker, host } = await serviceRig();
     const researcher = await worker('r', 'researcher');
     const denied = await researcher.call('nova_screenshot');
     const allowed = await researcher.call('fetch_url');
@@ -135,12 +28,12 @@ describe('what a role sees', () => {
   });
 
   test('AC-P3 a role with nothing sees nothing', async () => {
-    const { worker } = await setUp();
+    const { worker } = await serviceRig();
     expect(await (await worker('s', 'sandbox')).tools()).toEqual([]);
   });
 
   test('D-46 without a role nothing is seen and nothing runs, unless that was asked for', async () => {
-    const { worker, host, journal } = await setUp({ isRolelessAllowed: () => false });
+    const { worker, host, journal } = await serviceRig({ isRolelessAllowed: () => false });
     const nobody = await worker('n', null);
     expect(await nobody.tools()).toEqual([]);
     const id = await nobody.call('fetch_url', {}, { server: 'nova' });
@@ -150,7 +43,7 @@ describe('what a role sees', () => {
   });
 
   test('D-46 the role is that of the sender, whatever stands in the body', async () => {
-    const { broker, worker, host } = await setUp();
+    const { broker, worker, host } = await serviceRig();
     const researcher = await worker('r', 'researcher');
     const body =
       '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{},"role":"operator","from":{"mailbox":"o","role":"operator"}}';
@@ -161,7 +54,7 @@ describe('what a role sees', () => {
   });
 
   test('AC-X4 a changed role counts from the next call on, and its workers are told', async () => {
-    const { clock, worker, host } = await setUp();
+    const { clock, worker, host } = await serviceRig();
     const researcher = await worker('r', 'researcher');
     const before = await researcher.tools();
     host.allow(({ role }) => role !== 'researcher');
@@ -175,7 +68,7 @@ describe('what a role sees', () => {
   });
 
   test('D-58 a manifest is made once for a role and a state of things, and a server that restarts tells nobody', async () => {
-    const { clock, worker, host } = await setUp();
+    const { clock, worker, host } = await serviceRig();
     const operator = await worker('o');
     let asked = 0;
     host.allow(() => {
@@ -196,7 +89,7 @@ describe('what a role sees', () => {
   });
 
   test('D-58 a list waits for servers that nobody has seen yet', async () => {
-    const { worker, host } = await setUp();
+    const { worker, host } = await serviceRig();
     let seen = () => {};
     host.sight = new Promise<void>((resolve) => {
       seen = resolve;
@@ -214,253 +107,9 @@ describe('what a role sees', () => {
   });
 });
 
-describe('one call', () => {
-  test('AC-P5 each of eight at once gets the answer to its own arguments', async () => {
-    const { worker, host } = await setUp();
-    host.onCall = ({ args }) => JSON.stringify({ content: [], structuredContent: JSON.parse(args) });
-    const operator = await worker('o');
-    const ids = await Promise.all(Array.from({ length: 8 }, (_, mark) => operator.call('nova_click', { mark })));
-    await settled();
-    const marks = ids.map((id) => {
-      const reply = operator.replyTo(id);
-      return reply?.kind === 'result' ? JSON.parse(reply.bytes.toString()).structuredContent.mark : undefined;
-    });
-    expect(marks).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-  });
-
-  test('AC-P6 four at once are four at once', async () => {
-    const { worker, held, hold } = await setUp();
-    hold();
-    const operator = await worker('o');
-    for (let i = 0; i < 4; i++) await operator.call('nova_click');
-    await settled();
-    expect(held).toHaveLength(4);
-  });
-
-  test('D-49 D-55 arguments and results go through to the digit', async () => {
-    const { worker, host } = await setUp();
-    const result =
-      '{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"big":9007199254740993},"isError":true,"_meta":{"x":1.0}}';
-    host.onCall = () => result;
-    const operator = await worker('o');
-    const body =
-      '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{"n":12345678901234567890}}';
-    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
-    await settled();
-    expect(host.calls[0]?.args).toBe('{"n":12345678901234567890}');
-    expect(operator.replyTo('k')).toMatchObject({ kind: 'result', bytes: Buffer.from(result) });
-  });
-
-  test.each([
-    ['no object as arguments', '"arguments":"{}"', 'arguments'],
-    ['no arguments', '"x":1', 'arguments'],
-    ['arguments twice', '"arguments":{},"arguments":{}', 'twice'],
-    ['another version', '"arguments":{},"v":2', 'twice'],
-  ])('D-55 %s: refused, nothing runs, the rest goes on', async (_, text, said) => {
-    const { worker, host, broker, journal } = await setUp();
-    const operator = await worker('o');
-    const body = `{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click",${text}}`;
-    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
-    await settled();
-    expect(operator.errorOf('k')).toMatchObject({ code: 'invalid_request', details: { execution: 'not_executed' } });
-    expect(operator.errorOf('k').message).toContain(said);
-    expect([host.calls, journal.asked, broker.owed]).toEqual([[], [], 0]);
-  });
-
-  test('a key that is not the id of its message is refused', async () => {
-    const { worker, host } = await setUp();
-    const operator = await worker('o');
-    const body = '{"v":1,"op":"call","callKey":"other","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
-    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
-    await settled();
-    expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
-  });
-
-  test('the order is claim, run, journal, reply, acknowledge', async () => {
-    const { worker, journal, host, broker } = await setUp();
-    const operator = await worker('o');
-    host.onCall = () => {
-      expect(journal.asked).toEqual(['claim k0']);
-      return '{"content":[]}';
-    };
-    broker.holdsReplies = true;
-    const id = await operator.call('nova_click');
-    await settled();
-    expect(journal.asked).toEqual([`claim ${id}`, `finish ${id}`]);
-    expect([broker.heldReplies, broker.owed]).toEqual([1, 0]);
-  });
-
-  test('progress reaches whoever asked for it, and nobody else', async () => {
-    const { worker, host } = await setUp();
-    host.onCall = ({ options }) => {
-      options.onProgress?.(Buffer.from('{"progress":1}'));
-      return '{"content":[]}';
-    };
-    const operator = await worker('o');
-    const id = await operator.call('nova_click', {}, { wantsProgress: true });
-    await operator.call('nova_click');
-    await settled();
-    expect(operator.news).toEqual([{ kind: 'progress', callKey: id, params: Buffer.from('{"progress":1}') }]);
-  });
-
-  test('a result too large for one message is an error that says so', async () => {
-    const { worker, host } = await setUp();
-    host.onCall = () => `{"content":[{"type":"text","text":"${'x'.repeat(4 * 1024 * 1024)}"}]}`;
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    expect(operator.errorOf(id)).toMatchObject({ code: 'result_too_large', details: { execution: 'uncertain' } });
-  });
-
-  test('the trace of the caller goes along', async () => {
-    const { worker, host } = await setUp();
-    const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
-    await (await worker('o')).call('nova_click', {}, { trace: { traceparent, tracestate: 'x=1' } });
-    await settled();
-    expect(JSON.parse(`{${host.calls[0]?.options.meta}}`)).toEqual({ traceparent, tracestate: 'x=1' });
-  });
-});
-
-describe('at most once', () => {
-  test('D-40 a request that comes again while it runs gets the one outcome', async () => {
-    const { worker, host, held, hold, broker, connect, service } = await setUp();
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    service.detach(undefined, 0);
-    await connect();
-    await settled();
-    held[0]?.done();
-    await settled();
-    expect([host.calls.length, operator.replyTo(id)?.kind, broker.owed]).toEqual([1, 'result', 0]);
-    expect(service.status()).toMatchObject({ repeated: 1, running: 0 });
-  });
-
-  test('D-40 one that ran and whose reply was lost is answered from the journal', async () => {
-    const { worker, host, held, hold, broker, connect } = await setUp();
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    held[0]?.done('{"content":[],"structuredContent":{"a":1}}');
-    await settled();
-    expect(operator.replyTo(id)).toBeUndefined();
-    await connect();
-    await settled();
-    expect(operator.replyTo(id)).toMatchObject({ kind: 'result' });
-    expect([host.calls.length, broker.owed]).toEqual([1, 0]);
-  });
-
-  test('D-40 one whose host died over it is answered as uncertain and not run', async () => {
-    const { worker, host, hold, broker, journal, clock } = await setUp();
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    journal.restart();
-    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
-    next.attach(await broker.openHost(next, never));
-    await settled();
-    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain' } });
-    expect([host.calls.length, broker.owed]).toEqual([1, 0]);
-  });
-
-  test('D-40 a tool that may be repeated is run again by the next host', async () => {
-    const { worker, host, hold, held, broker, journal, clock } = await setUp();
-    host.repeatable.add('nova/nova_click');
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    journal.restart();
-    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
-    next.attach(await broker.openHost(next, never));
-    await settled();
-    held[1]?.done();
-    await settled();
-    expect([host.calls.length, operator.replyTo(id)?.kind]).toEqual([2, 'result']);
-  });
-
-  test('B11 the same key with other arguments is refused', async () => {
-    const { worker, host } = await setUp();
-    const operator = await worker('o');
-    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
-    await settled();
-    const [first] = operator.replies.splice(0);
-    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
-    await settled();
-    expect(operator.replies.splice(0)).toEqual([first]);
-    await operator.call('nova_click', { a: 2 }, { callKey: 'same' });
-    await settled();
-    expect([operator.errorOf('same').code, host.calls.length]).toEqual(['key_conflict', 1]);
-  });
-
-  test('the same key of another worker is another key', async () => {
-    const { worker, host } = await setUp();
-    await (await worker('a')).call('nova_click', {}, { callKey: 'same' });
-    await (await worker('b')).call('nova_click', {}, { callKey: 'same' });
-    await settled();
-    expect(host.calls).toHaveLength(2);
-  });
-
-  test('who was told that its call did not run can rely on it, also when the request comes once more', async () => {
-    const { worker, host } = await setUp();
-    const operator = await worker('o');
-    host.onCall = () => {
-      throw new HostError('circuit_open', 'not now', { execution: 'not_executed', retryAfterMs: 1 });
-    };
-    await operator.call('nova_click', {}, { callKey: 'mine' });
-    await settled();
-    const [told] = operator.replies.splice(0);
-    host.onCall = () => '{"content":[]}';
-    await operator.call('nova_click', {}, { callKey: 'mine' });
-    await settled();
-    expect(operator.errorOf('mine')).toMatchObject({ code: 'circuit_open', details: { execution: 'not_executed' } });
-    expect([operator.replies, host.calls.length]).toEqual([[told], 1]);
-  });
-
-  test('a journal that cannot promise anything runs nothing', async () => {
-    const { worker, host, journal, broker } = await setUp();
-    const operator = await worker('o');
-    journal.refuseNextClaim = new HostError('insufficient_storage', 'the disk is full', { execution: 'not_executed' });
-    const id = await operator.call('nova_click');
-    await settled();
-    expect([operator.errorOf(id).code, host.calls.length, broker.owed]).toEqual(['insufficient_storage', 0, 0]);
-  });
-
-  test('D-42 a request whose time is over is answered and not run', async () => {
-    const { worker, host, broker, clock, connect, events, journal } = await setUp();
-    const operator = await worker('o');
-    broker.cut('host');
-    const id = await operator.call('nova_click', {}, { deadlineMs: 5_000 });
-    await clock.advanceAsync(3_600_000);
-    await connect();
-    await settled();
-    expect(operator.errorOf(id)).toMatchObject({ code: 'expired', details: { execution: 'not_executed' } });
-    expect([host.calls, journal.asked, broker.owed]).toEqual([[], [], 0]);
-    expect(events).toContainEqual(expect.objectContaining({ kind: 'expired', callKey: id }));
-  });
-
-  test('D-42 what is left of the time is what the call gets', async () => {
-    const { worker, host, broker, clock, connect } = await setUp();
-    const operator = await worker('o');
-    broker.cut('host');
-    await operator.call('nova_click', {}, { deadlineMs: 5_000 });
-    await clock.advanceAsync(3_000);
-    await connect();
-    await settled();
-    expect(host.calls[0]?.options.deadlineMs).toBe(2_000);
-  });
-});
-
 describe('one worker and the others', () => {
   test('D-43 a reply that cannot be held is told, acknowledged, and the service goes on', async () => {
-    const { worker, broker, events, host } = await setUp();
+    const { worker, broker, events, host } = await serviceRig();
     const [a, b] = [await worker('a'), await worker('b')];
     broker.refuseNextReply(new HostError('overloaded', 'the mailbox is full', { reason: 'mailbox_full' }));
     const lost = await a.call('nova_click', {}, { callKey: 'lost' });
@@ -476,7 +125,9 @@ describe('one worker and the others', () => {
   });
 
   test('D-44 one that sends 10,000 does not hold up one that sends one; past the bound it is told', async () => {
-    const { worker, host, held, hold } = await setUp({ limits: { running: 2, runningOfOne: 2, waitingOfOne: 100 } });
+    const { worker, host, held, hold } = await serviceRig({
+      limits: { running: 2, runningOfOne: 2, waitingOfOne: 100 },
+    });
     hold();
     const [flood, calm] = [await worker('flood'), await worker('calm')];
     for (let i = 0; i < 10_000; i++) await flood.call('nova_click');
@@ -492,7 +143,7 @@ describe('one worker and the others', () => {
   });
 
   test('D-45 a cancel reaches the running call, and the queued one is not begun', async () => {
-    const { worker, host, hold } = await setUp({ limits: { running: 1 } });
+    const { worker, host, hold } = await serviceRig({ limits: { running: 1 } });
     const operator = await worker('o');
     hold();
     host.onCall = ({ options }) =>
@@ -512,7 +163,7 @@ describe('one worker and the others', () => {
   });
 
   test('D-45 a cancel that overtakes its request counts', async () => {
-    const { worker, host, broker } = await setUp();
+    const { worker, host, broker } = await serviceRig();
     const operator = await worker('o');
     operator.link?.cancel('early');
     await settled();
@@ -522,7 +173,7 @@ describe('one worker and the others', () => {
   });
 
   test('whoever watches and throws disturbs nobody', async () => {
-    const { worker } = await setUp({
+    const { worker } = await serviceRig({
       onEvent: () => {
         throw new Error('a broken log');
       },
@@ -536,7 +187,7 @@ describe('one worker and the others', () => {
 
 describe('older words', () => {
   async function older(options: Partial<BrokerServiceOptions> = {}) {
-    const parts = await setUp({ compat: true, ...options });
+    const parts = await serviceRig({ compat: true, ...options });
     const replies = new Map<string, unknown>();
     const link = await parts.broker.openWorker({ mailbox: 'old', role: 'researcher' })(
       { replied: (id, body) => replies.set(id, JSON.parse(body.toString())), told: () => {} },
@@ -578,7 +229,7 @@ describe('older words', () => {
   });
 
   test('without the switch they are refused', async () => {
-    const { worker, host } = await setUp();
+    const { worker, host } = await serviceRig();
     const operator = await worker('o');
     const body = Buffer.from('{"op":"call","tool":"fetch_url","arguments":"{}"}');
     await operator.link?.send({ id: 'k', body, ttlMs: 1_000 });

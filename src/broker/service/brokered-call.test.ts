@@ -1,0 +1,248 @@
+import { describe, expect, test } from 'vitest';
+import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
+import { HostError } from '../../kernel/errors.js';
+import { BrokerService } from './broker-service.js';
+
+describe('one call', () => {
+  test('AC-P5 each of eight at once gets the answer to its own arguments', async () => {
+    const { worker, host } = await serviceRig();
+    host.onCall = ({ args }) => JSON.stringify({ content: [], structuredContent: JSON.parse(args) });
+    const operator = await worker('o');
+    const ids = await Promise.all(Array.from({ length: 8 }, (_, mark) => operator.call('nova_click', { mark })));
+    await settled();
+    const marks = ids.map((id) => {
+      const reply = operator.replyTo(id);
+      return reply?.kind === 'result' ? JSON.parse(reply.bytes.toString()).structuredContent.mark : undefined;
+    });
+    expect(marks).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  test('AC-P6 four at once are four at once', async () => {
+    const { worker, held, hold } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    for (let i = 0; i < 4; i++) await operator.call('nova_click');
+    await settled();
+    expect(held).toHaveLength(4);
+  });
+
+  test('D-49 D-55 arguments and results go through to the digit', async () => {
+    const { worker, host } = await serviceRig();
+    const result =
+      '{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"big":9007199254740993},"isError":true,"_meta":{"x":1.0}}';
+    host.onCall = () => result;
+    const operator = await worker('o');
+    const body =
+      '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{"n":12345678901234567890}}';
+    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
+    await settled();
+    expect(host.calls[0]?.args).toBe('{"n":12345678901234567890}');
+    expect(operator.replyTo('k')).toMatchObject({ kind: 'result', bytes: Buffer.from(result) });
+  });
+
+  test.each([
+    ['no object as arguments', '"arguments":"{}"', 'arguments'],
+    ['no arguments', '"x":1', 'arguments'],
+    ['arguments twice', '"arguments":{},"arguments":{}', 'twice'],
+    ['another version', '"arguments":{},"v":2', 'twice'],
+  ])('D-55 %s: refused, nothing runs, the rest goes on', async (_, text, said) => {
+    const { worker, host, broker, journal } = await serviceRig();
+    const operator = await worker('o');
+    const body = `{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click",${text}}`;
+    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
+    await settled();
+    expect(operator.errorOf('k')).toMatchObject({ code: 'invalid_request', details: { execution: 'not_executed' } });
+    expect(operator.errorOf('k').message).toContain(said);
+    expect([host.calls, journal.asked, broker.owed]).toEqual([[], [], 0]);
+  });
+
+  test('a key that is not the id of its message is refused', async () => {
+    const { worker, host } = await serviceRig();
+    const operator = await worker('o');
+    const body = '{"v":1,"op":"call","callKey":"other","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
+    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
+    await settled();
+    expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
+  });
+
+  test('the order is claim, run, journal, reply, acknowledge', async () => {
+    const { worker, journal, host, broker } = await serviceRig();
+    const operator = await worker('o');
+    host.onCall = () => {
+      expect(journal.asked).toEqual(['claim k0']);
+      return '{"content":[]}';
+    };
+    broker.holdsReplies = true;
+    const id = await operator.call('nova_click');
+    await settled();
+    expect(journal.asked).toEqual([`claim ${id}`, `finish ${id}`]);
+    expect([broker.heldReplies, broker.owed]).toEqual([1, 0]);
+  });
+
+  test('progress reaches whoever asked for it, and nobody else', async () => {
+    const { worker, host } = await serviceRig();
+    host.onCall = ({ options }) => {
+      options.onProgress?.(Buffer.from('{"progress":1}'));
+      return '{"content":[]}';
+    };
+    const operator = await worker('o');
+    const id = await operator.call('nova_click', {}, { wantsProgress: true });
+    await operator.call('nova_click');
+    await settled();
+    expect(operator.news).toEqual([{ kind: 'progress', callKey: id, params: Buffer.from('{"progress":1}') }]);
+  });
+
+  test('a result too large for one message is an error that says so', async () => {
+    const { worker, host } = await serviceRig();
+    host.onCall = () => `{"content":[{"type":"text","text":"${'x'.repeat(4 * 1024 * 1024)}"}]}`;
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'result_too_large', details: { execution: 'uncertain' } });
+  });
+
+  test('the trace of the caller goes along', async () => {
+    const { worker, host } = await serviceRig();
+    const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
+    await (await worker('o')).call('nova_click', {}, { trace: { traceparent, tracestate: 'x=1' } });
+    await settled();
+    expect(JSON.parse(`{${host.calls[0]?.options.meta}}`)).toEqual({ traceparent, tracestate: 'x=1' });
+  });
+});
+
+describe('at most once', () => {
+  test('D-40 a request that comes again while it runs gets the one outcome', async () => {
+    const { worker, host, held, hold, broker, connect, service } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    service.detach(undefined, 0);
+    await connect();
+    await settled();
+    held[0]?.done();
+    await settled();
+    expect([host.calls.length, operator.replyTo(id)?.kind, broker.owed]).toEqual([1, 'result', 0]);
+    expect(service.status()).toMatchObject({ repeated: 1, running: 0 });
+  });
+
+  test('D-40 one that ran and whose reply was lost is answered from the journal', async () => {
+    const { worker, host, held, hold, broker, connect } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    held[0]?.done('{"content":[],"structuredContent":{"a":1}}');
+    await settled();
+    expect(operator.replyTo(id)).toBeUndefined();
+    await connect();
+    await settled();
+    expect(operator.replyTo(id)).toMatchObject({ kind: 'result' });
+    expect([host.calls.length, broker.owed]).toEqual([1, 0]);
+  });
+
+  test('D-40 one whose host died over it is answered as uncertain and not run', async () => {
+    const { worker, host, hold, broker, journal, clock } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    journal.restart();
+    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
+    next.attach(await broker.openHost(next, never));
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain' } });
+    expect([host.calls.length, broker.owed]).toEqual([1, 0]);
+  });
+
+  test('D-40 a tool that may be repeated is run again by the next host', async () => {
+    const { worker, host, hold, held, broker, journal, clock } = await serviceRig();
+    host.repeatable.add('nova/nova_click');
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    journal.restart();
+    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
+    next.attach(await broker.openHost(next, never));
+    await settled();
+    held[1]?.done();
+    await settled();
+    expect([host.calls.length, operator.replyTo(id)?.kind]).toEqual([2, 'result']);
+  });
+
+  test('B11 the same key with other arguments is refused', async () => {
+    const { worker, host } = await serviceRig();
+    const operator = await worker('o');
+    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
+    await settled();
+    const [first] = operator.replies.splice(0);
+    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
+    await settled();
+    expect(operator.replies.splice(0)).toEqual([first]);
+    await operator.call('nova_click', { a: 2 }, { callKey: 'same' });
+    await settled();
+    expect([operator.errorOf('same').code, host.calls.length]).toEqual(['key_conflict', 1]);
+  });
+
+  test('the same key of another worker is another key', async () => {
+    const { worker, host } = await serviceRig();
+    await (await worker('a')).call('nova_click', {}, { callKey: 'same' });
+    await (await worker('b')).call('nova_click', {}, { callKey: 'same' });
+    await settled();
+    expect(host.calls).toHaveLength(2);
+  });
+
+  test('who was told that its call did not run can rely on it, also when the request comes once more', async () => {
+    const { worker, host } = await serviceRig();
+    const operator = await worker('o');
+    host.onCall = () => {
+      throw new HostError('circuit_open', 'not now', { execution: 'not_executed', retryAfterMs: 1 });
+    };
+    await operator.call('nova_click', {}, { callKey: 'mine' });
+    await settled();
+    const [told] = operator.replies.splice(0);
+    host.onCall = () => '{"content":[]}';
+    await operator.call('nova_click', {}, { callKey: 'mine' });
+    await settled();
+    expect(operator.errorOf('mine')).toMatchObject({ code: 'circuit_open', details: { execution: 'not_executed' } });
+    expect([operator.replies, host.calls.length]).toEqual([[told], 1]);
+  });
+
+  test('a journal that cannot promise anything runs nothing', async () => {
+    const { worker, host, journal, broker } = await serviceRig();
+    const operator = await worker('o');
+    journal.refuseNextClaim = new HostError('insufficient_storage', 'the disk is full', { execution: 'not_executed' });
+    const id = await operator.call('nova_click');
+    await settled();
+    expect([operator.errorOf(id).code, host.calls.length, broker.owed]).toEqual(['insufficient_storage', 0, 0]);
+  });
+
+  test('D-42 a request whose time is over is answered and not run', async () => {
+    const { worker, host, broker, clock, connect, events, journal } = await serviceRig();
+    const operator = await worker('o');
+    broker.cut('host');
+    const id = await operator.call('nova_click', {}, { deadlineMs: 5_000 });
+    await clock.advanceAsync(3_600_000);
+    await connect();
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'expired', details: { execution: 'not_executed' } });
+    expect([host.calls, journal.asked, broker.owed]).toEqual([[], [], 0]);
+    expect(events).toContainEqual(expect.objectContaining({ kind: 'expired', callKey: id }));
+  });
+
+  test('D-42 what is left of the time is what the call gets', async () => {
+    const { worker, host, broker, clock, connect } = await serviceRig();
+    const operator = await worker('o');
+    broker.cut('host');
+    await operator.call('nova_click', {}, { deadlineMs: 5_000 });
+    await clock.advanceAsync(3_000);
+    await connect();
+    await settled();
+    expect(host.calls[0]?.options.deadlineMs).toBe(2_000);
+  });
+});
