@@ -52,7 +52,7 @@ export const storeLimits: StoreLimits = {
 };
 
 export type Operation =
-  | { readonly op: 'put'; readonly mail: NewMail }
+  | { readonly op: 'put'; readonly mail: NewMail; readonly answers?: number | undefined }
   | { readonly op: 'read'; readonly mailbox: string; readonly afterSeq: number; readonly count: number; bytes: number }
   | { readonly op: 'handedOut' | 'remove' | 'revive' | 'dropDead'; readonly seq: number }
   | { readonly op: 'bury'; readonly seq: number; readonly reasons: readonly string[] }
