@@ -8,6 +8,7 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
+import { errorReply, joined } from '../messages.js';
 import { hostMailbox } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
@@ -16,6 +17,7 @@ import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
+import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
 import type { Wire } from './wire.js';
@@ -314,7 +316,20 @@ export class BrokerCore implements SessionCore {
   #newPostbox(name: string, size: { count: number; bytes: number }): Postbox {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell });
+    const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell, died });
+  }
+
+  /** Whoever waits for a request that was given up hears so now, and not at its deadline. */
+  #answerDead({ type, id, from }: Entry, mailbox: string): void {
+    if (type !== 'request' || !this.#credentials.owns(from.mailbox)) return;
+    const sender = { mailbox, role: undefined };
+    const body = joined(...errorReply(givenUp()));
+    const reply = { to: from.mailbox, from: sender, id, kind: 'reply', sentAtMs: this.#wallMs(), body } as const;
+    // No room for it, or no disk: the deadline of whoever waits is still there.
+    this.#postbox(from.mailbox)
+      .accept({ ...reply, expiresAtMs: undefined })
+      .catch(() => undefined);
   }
 
   #forgetIdle(box: Postbox | undefined): void {
@@ -338,6 +353,13 @@ export class BrokerCore implements SessionCore {
     }
   }
 }
+
+const givenUp = (): HostError =>
+  new HostError('outcome_uncertain', 'the request was handed out too often without being finished', {
+    reason: 'dead_letter',
+    execution: 'uncertain',
+    hint: 'look whether it has run before it is tried again; the broker keeps it with its reasons',
+  });
 
 const notAllowed = (what: string, reason = 'destination'): HostError =>
   new HostError('denied', what, {

@@ -25,6 +25,8 @@ export interface PostboxParts {
   readonly limits: BrokerLimits;
   readonly kept: ByteBudget;
   tell(event: BrokerEvent): void;
+  /** It was given up for good. */
+  died(entry: Entry, mailbox: string): void;
 }
 
 /** What an envelope adds to a body, at most, besides names. */
@@ -335,6 +337,7 @@ export class Postbox {
     store.bury(entry.seq, entry.reasons);
     this.#gone(entry);
     tell({ kind: 'dead_letter', ...this.#about(entry), reasons: entry.reasons });
+    this.#parts.died(entry, this.name);
   }
 
   #drop(entry: Entry): void {

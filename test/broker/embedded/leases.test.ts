@@ -82,7 +82,7 @@ test('what is given back rests for twice as long each time, at least as long as 
 
 test('B10 five deliveries, then a dead letter with every reason; the queue goes on; an operator revives it once', async () => {
   const { client, clock, settle, core, events } = await coreBench({ leaseMs: 1e9 });
-  const alice = client().hello('alice').request('poison').request('good');
+  const alice = client().subscribed('alice').request('poison').request('good');
   await settle();
   for (let n = 1; n <= 3; n++) {
     const host = client().subscribed('host');
@@ -105,7 +105,11 @@ test('B10 five deliveries, then a dead letter with every reason; the queue goes 
   const lost = 'connection lost: closed with 1006';
   expect(letter).toMatchObject({ id: 'poison', reasons: [lost, lost, lost, 'first release', 'second release'] });
   expect(events.filter(({ kind }) => kind === 'dead_letter')).toHaveLength(1);
-  expect(core.status()).toMatchObject({ deadLetters: 1, held: 0, redeliveries: 4 });
+  expect(core.status()).toMatchObject({ deadLetters: 1, redeliveries: 4 });
+  // Its worker hears so at once.
+  expect(alice.of('message')).toMatchObject([
+    { id: 'poison', type: 'reply', from: { mailbox: 'host' }, body: { error: { code: 'outcome_uncertain' } } },
+  ]);
   alice.request('after');
   await settle();
   expect(host.of('message').at(-1)).toMatchObject({ id: 'after' });
