@@ -149,7 +149,7 @@ export class BrokerCore implements SessionCore {
     this.#tell({ kind: 'connected', name: credential.name, who, epoch });
   }
 
-  async deliver(session: Session, { id, type, to, ttlMs, body }: Deliver): Promise<void> {
+  async deliver(session: Session, { id, type, to, ttlMs, answers, body }: Deliver): Promise<void> {
     if (this.#isClosed) throw over('going_away', 'the broker stops').with({ execution: 'not_executed' });
     const { kind, sendsTo } = session.credential;
     const isAllowed = kind === 'host' ? type === 'reply' : type === 'request' && sendsTo.includes(to);
@@ -162,10 +162,17 @@ export class BrokerCore implements SessionCore {
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
     const box = this.#postbox(to);
+    // Who lost the request may still have an answer to it, but does not end it: it is somebody else's by now.
+    const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
+    const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
+    if (requests && answers && !isHolder) this.#fence(session, answers.seq);
     try {
-      await box.accept({ to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own });
+      const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
+      await box.accept(mail, isHolder ? answers.seq : undefined);
+      if (isHolder) requests?.answered(answers.seq);
     } finally {
       this.#forgetIdle(box);
+      this.#forgetIdle(requests);
     }
   }
 

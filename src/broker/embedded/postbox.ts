@@ -82,7 +82,8 @@ export class Postbox {
   }
 
   /** Resolves when it is on disk. */
-  async accept(mail: NewMail): Promise<void> {
+  /** `answers`: the request that goes with it, of whichever mailbox. */
+  async accept(mail: NewMail, answers?: number): Promise<void> {
     const { kind, id } = mail;
     const sender = mail.from.mailbox;
     const { length } = mail.body;
@@ -99,7 +100,7 @@ export class Postbox {
     const isFirst = !this.#ids.has(sender, kind, id);
     this.#ids.add(sender, kind, id);
     try {
-      const { seq, isNew } = await store.put(mail);
+      const { seq, isNew } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
       else this.#uncount(length);
     } catch (error) {
@@ -156,6 +157,20 @@ export class Postbox {
     this.#gone(entry);
     this.pump();
     return true;
+  }
+
+  /** Whether whoever says so holds it. */
+  isHeld(held: Held, epoch: string): boolean {
+    return this.#mailbox.heldBy(held, epoch) !== undefined;
+  }
+
+  /** It is not on disk any more: whoever has it by now has something that is over. */
+  answered(seq: number): void {
+    const entry = this.#mailbox.get(seq);
+    if (!entry) return;
+    this.#mailbox.forget(entry);
+    this.#gone(entry);
+    this.pump();
   }
 
   release(held: Held, epoch: string, delayMs: number, reason: string): boolean {

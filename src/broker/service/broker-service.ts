@@ -164,8 +164,7 @@ export class BrokerService implements HostHandlers {
     const { from } = delivery;
     try {
       const shown = await this.#manifests.seen(from.role);
-      await delivery.reply(...words.manifest(shown));
-      delivery.ack();
+      await delivery.answer(...words.manifest(shown));
       if (this.#link) this.#keep(this.#link, from.role, shown);
     } catch (error) {
       this.#undelivered(delivery, error);
@@ -175,10 +174,7 @@ export class BrokerService implements HostHandlers {
   /** Answers with an error, without having done anything. */
   #refuse(delivery: Delivery, words: ReplyWords, error: HostError): void {
     this.#counts.refused++;
-    delivery.reply(...words.error(error)).then(
-      () => delivery.ack(),
-      (cause) => this.#undelivered(delivery, cause),
-    );
+    delivery.answer(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
   }
 
   /** A link that is gone brings it again; who can be reached but does not take it must not hold up the others. */

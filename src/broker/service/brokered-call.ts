@@ -148,17 +148,21 @@ export class BrokeredCall {
     }
   }
 
-  /** Held for the worker first, then never handed out again. */
+  /** Held for the worker, and never handed out again. */
   async #answer(parts: readonly JsonText[]): Promise<void> {
-    const { from, id } = this.#delivery;
+    const delivery = this.#delivery;
+    const { from, id } = delivery;
+    // Of links that are gone, or of an earlier handing out: what is over with the newest is over with them.
+    const others = this.#deliveries.filter((each) => each !== delivery);
     try {
-      await this.#delivery.reply(...parts);
+      await delivery.answer(...parts);
     } catch (error) {
       // A link that is gone brings the request again; then the journal answers it.
       if (!isHostError(error) || error.code === 'transport') return;
       this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
+      delivery.ack();
     }
-    for (const delivery of this.#deliveries) delivery.ack();
+    for (const each of others) each.ack();
   }
 
   /** Which tool is meant, and whether its worker may call it: before anything is written or asked. */

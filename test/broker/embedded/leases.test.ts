@@ -200,3 +200,44 @@ test('AC-BR15 a message that cannot be read any more is told, and those behind i
   expect(events).not.toContainEqual(expect.objectContaining({ kind: 'unreadable' }));
   expect(core.status().store).toBe('open');
 });
+
+test('D-43 an answer is the reply and the end of its request in one; who lost the request answers, and ends nothing', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const old = client().subscribed('host');
+  const alice = client().subscribed('alice').request('a');
+  await settle();
+  const late = first(old.of('message'));
+  const answer = ({ seq, lease }: Frame) => ({
+    ...{ kind: 'deliver', type: 'reply', to: 'alice', id: 'a', seq, lease, body: { ok: true } },
+  });
+  const next = client().subscribed('host');
+  await settle();
+  const held = first(next.of('message'));
+  // With the lease of the connection before: the reply is taken, the request stays.
+  next.say(answer(late));
+  await settle();
+  expect(core.status()).toMatchObject({ fenced: 1, held: 2 });
+  alice.ack(first(alice.of('message')));
+  next.say(answer(held));
+  await settle();
+  expect(next.of('delivered')).toHaveLength(2);
+  expect(core.status()).toMatchObject({ fenced: 1, held: 1 });
+  alice.ack(alice.of('message')[1] as Frame);
+  await settle();
+  expect([await store.sizes(), core.status().held]).toEqual([[], 0]);
+});
+
+test('a reply that is refused leaves its request with whoever holds it', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const host = client().subscribed('host');
+  client().hello('alice').request('a');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  store.failure = new Error('no room');
+  host.say({ kind: 'deliver', type: 'reply', to: 'alice', id: 'a', seq, lease, body: {} });
+  await settle();
+  expect(host.of('refused')).toHaveLength(1);
+  expect(core.status()).toMatchObject({ held: 1 });
+  store.failure = undefined;
+  expect(await store.sizes()).toMatchObject([{ mailbox: 'host', count: 1 }]);
+});
