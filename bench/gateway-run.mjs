@@ -9,7 +9,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { file } from './report.mjs';
 
-const main = file('../dist/cli/main.js');
+const main = file('../dist/cli/main.cjs');
 const version = '2026-07-28';
 const meta = { 'io.modelcontextprotocol/protocolVersion': version, 'io.modelcontextprotocol/clientCapabilities': {} };
 

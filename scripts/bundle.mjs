@@ -1,7 +1,8 @@
 /**
  * dist/cli/up.js and all that it imports → dist/cli/up.bundle.js: one script, so that `hostler up` starts without asking the
  * file system for hundreds of modules. A function of `exports`, `require`, `module` and its own name, for src/cli/kept-code.ts.
- * dist/cli/main.js gets what leads there into itself; the other commands stay where they are.
+ * dist/cli/main.js and what leads there → dist/cli/main.cjs, which is what is started: Node's loader of modules takes longer than
+ * all that is in it. The other commands stay where they are.
  * Not here: compiling (bootstrap.mjs), running it.
  *
  * Invariants: what is native, or is loaded only when it is needed, stays outside; the licences of what is inside are in it; the
@@ -14,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const inside = ['zod', 'jsonc-parser'];
+const inside = ['zod', 'jsonc-parser', 'libsql'];
 
 const isOutside = (id) => !id.startsWith('.') && !path.isAbsolute(id);
 
@@ -34,10 +35,54 @@ async function bundled(name, format, options) {
   return output[0].code;
 }
 
+/**
+ * libsql asks two packages and the file system which of its native parts is for this machine. Where there is but one answer the
+ * part is loaded at once; elsewhere it asks as ever, from where it is installed.
+ */
+const nativePart = {
+  name: 'the native part of libsql',
+  transform: {
+    filter: { id: /node_modules\/libsql\/index\.js$/ },
+    handler(code) {
+      const asks = /const \{[^}]*\} = require\("@neon-rs\/load"\);\nconst \{[^}]*\} = require\("detect-libc"\);\n/;
+      const [words] = asks.exec(code) ?? [];
+      const call = '} = requireNative();';
+      const part = /require\((`@libsql\/\$\{target\}`)\)/;
+      if (words === undefined || !code.includes(call) || !part.test(code))
+        throw new Error('libsql looks for its native part in another way');
+      return code
+        .replace(words, '')
+        .replace(
+          'function requireNative() {\n',
+          () => `${quickly}function requireNative() {\n${elsewhere}${words.replaceAll('require(', 'own(')}`,
+        )
+        .replace(part, 'own($1)')
+        .replace(call, '} = quickNative() ?? requireNative();');
+    },
+  },
+};
+const quickly = `
+function quickNative() {
+  const { platform, arch } = process;
+  const machine = { x64: 'x86_64', arm64: 'aarch64' }[arch];
+  if (platform !== 'linux' || machine === undefined || process.env.LIBSQL_JS_DEV) return undefined;
+  try {
+    require('node:fs').accessSync('/lib/ld-musl-' + machine + '.so.1');
+  } catch {
+    try {
+      return require('@libsql/linux-' + arch + '-gnu');
+    } catch {}
+  }
+  return undefined;
+}
+`;
+const elsewhere = "const own = require('node:module').createRequire(require.resolve('libsql'));\n";
+
 const up = await bundled('up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
+  plugins: [nativePart],
 });
-const main = await bundled('main.js', 'esm', {
+const main = await bundled('main.js', 'cjs', {
   external: isOutside,
   plugins: [
     {
@@ -58,4 +103,5 @@ const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCod
 const text = ascii(`(function (exports, require, module, __filename) {\n${up}\n})\n${licences.join('\n')}\n`);
 const mark = createHash('sha256').update(text).digest('hex');
 writeFileSync(path.join(root, 'dist/cli/up.bundle.js'), `// ${mark}\n${text}`);
-writeFileSync(path.join(root, 'dist/cli/main.js'), main);
+writeFileSync(path.join(root, 'dist/cli/main.cjs'), main, { mode: 0o755 });
+writeFileSync(path.join(root, 'dist/cli/main.js'), "#!/usr/bin/env node\nimport './main.cjs';\n");

@@ -125,6 +125,4 @@ export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
   /** Resolves when the reply will be found by whoever claims the key again. */
   finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
-  /** It surely did not run: whoever claims the key next may. Where an engine cannot take a claim back, the key stays used. */
-  readonly withdraw?: (mailbox: string, key: string) => Promise<void>;
 }

@@ -26,6 +26,8 @@ export interface ServeWorkersOptions {
   readonly keys: Keys;
   /** Where messages and calls are kept. */
   readonly dataDir: string;
+  /** Which files that the settings name are below; the working folder when absent. */
+  readonly folder?: string;
   /** Who has no role, or none that is listed, may do what the host lets it. Asked for with every call. */
   readonly isRolelessAllowed?: () => boolean;
   readonly clock?: Clock;
@@ -64,8 +66,9 @@ type EngineOptions = Required<Pick<ServeWorkersOptions, 'settings' | 'keys' | 'd
 export type ServeWorkers = typeof serveWorkers;
 
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
-  const { host, settings, clock = systemClock, onEvent = () => {}, isRolelessAllowed } = options;
-  const engine = await engineOf({ ...options, clock, onEvent });
+  const { host, clock = systemClock, onEvent = () => {}, isRolelessAllowed, folder = '.' } = options;
+  const settings = withFilesBelow(folder, options.settings);
+  const engine = await engineOf({ ...options, settings, clock, onEvent });
   const { calls, callsOfOne } = settings.limits;
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
@@ -166,6 +169,14 @@ async function nats(url: string, { settings, keys, clock }: EngineOptions): Prom
     },
     close: () => host.close(),
   };
+}
+
+/** Wherever Hostler was started. */
+export function withFilesBelow(folder: string, settings: BrokerSettings): BrokerSettings {
+  const { keyFile, listen } = settings;
+  const below = (file: string) => path.resolve(folder, file);
+  const tls = listen.tls && { cert: below(listen.tls.cert), key: below(listen.tls.key) };
+  return { ...settings, keyFile: keyFile && below(keyFile), listen: { ...listen, tls } };
 }
 
 const instanceName = (): string => `host-${process.pid}`;

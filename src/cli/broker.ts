@@ -10,7 +10,7 @@ import './plain-zod.js';
 import path from 'node:path';
 import { credentialsOf } from '../broker/broker-keys.js';
 import { openBroker } from '../broker/embedded/broker.js';
-import { limitsOf, listenOf } from '../broker/serve-workers.js';
+import { limitsOf, listenOf, withFilesBelow } from '../broker/serve-workers.js';
 import { openBrokerStore } from '../broker/store/broker-store.js';
 import { brokerEntry } from '../config/broker-settings.js';
 import { readConfigFile } from '../config/config-file.js';
@@ -107,7 +107,7 @@ function readSettings(file: string) {
       reason: 'config',
       hint: 'take it out of this configuration; it belongs to that of the host',
     });
-  return { keys, broker: settings ?? brokerEntry.parse({}) };
+  return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
 }
 
 function untilSignal(): Promise<void> {

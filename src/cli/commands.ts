@@ -106,7 +106,7 @@ const specs = {
   key: {
     name: 'key',
     usage:
-      'add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME',
+      'add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
     summary: 'Make, list and revoke the keys of clients, workers and hosts.',
     options: {
       'role=': 'what whoever holds it may use',
@@ -116,6 +116,8 @@ const specs = {
       'expires=': 'when it ends, like 2027-01-31 or 2027-01-31T12:00:00Z',
       nats: 'a key pair for NATS, whose server knows only the public half',
       'key-file=': 'write the key into this new file instead of printing it',
+      'listen=': 'of nats: where its server listens, 127.0.0.1:4222',
+      'store-dir=': 'of nats: where its server keeps messages, /var/lib/nats',
       'config=': 'the configuration to change',
       ...json,
     },

@@ -1,6 +1,7 @@
 /**
- * `hostler key add|list|revoke`: keys of clients, workers and hosts, in the configuration.
- * The file is watched: what is added or taken away counts within a second, without a restart.
+ * `hostler key add|list|revoke|nats`: keys of clients, workers and hosts, in the configuration.
+ * The file is watched: what is added or taken away counts within a second, without a restart. NATS knows only its own
+ * configuration, which `nats` prints.
  *
  * Invariants: a key is shown once, when it is made, and stored nowhere but where it was asked for; the configuration holds its
  * hash, or of a pair its public half.
@@ -32,8 +33,10 @@ export async function key(words: Words): Promise<number> {
       return list(words, file);
     case 'revoke':
       return revoke(file, named(name));
+    case 'nats':
+      return nats(words, file);
     default:
-      throw usage(`'${neutraliseLine(String(what), 40)}' is none of add, list, revoke`);
+      throw usage(`'${neutraliseLine(String(what), 40)}' is none of add, list, revoke, nats`);
   }
 }
 
@@ -95,6 +98,22 @@ function revoke(file: string, name: string): number {
   if (!hasEntry(file, name)) throw unknown(name);
   editConfigFile(file, ['keys', name], undefined);
   process.stderr.write(`key '${name}' was taken out of ${file}: whoever holds it is cut off\n`);
+  return EXIT.done;
+}
+
+/** For nats-server: who may do what, by the public halves. */
+async function nats(words: Words, file: string): Promise<number> {
+  const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
+  const hosts: string[] = [];
+  const workers = new Map<string, { mailbox: string; publicKey: string }>();
+  for (const { mail } of keysOf(file).values()) {
+    if (mail?.nkey === undefined) continue;
+    if (mail.destinations.includes('*')) hosts.push(mail.nkey);
+    else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
+  }
+  const storeDir = words.text('store-dir') ?? '/var/lib/nats';
+  const listen = words.text('listen') ?? '127.0.0.1:4222';
+  printText(natsServerConfig({ listen, storeDir, hosts, workers: [...workers.values()] }).trimEnd());
   return EXIT.done;
 }
 

@@ -7,13 +7,16 @@
  */
 import './plain-zod.js';
 
+import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
+import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
@@ -136,6 +139,7 @@ class Run {
       clock: systemClock,
       onProblem: this.#problem,
       opensLater: true,
+      brokerFigures: () => this.#workers && figuresOf(this.#workers.status()),
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
@@ -152,6 +156,8 @@ class Run {
     gateway.opened();
     await this.#serveWorkers(host, settings);
     this.#isServing = true;
+    // Who is waiting already is answered before the rest is set up: one turn to be let in, one to be heard.
+    for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#ends.splice(-1, 0, () => pipes.close());
     // First: whoever comes while the others are finished is better off waiting for its place than taken on and cut off.
@@ -178,6 +184,7 @@ class Run {
       // What is wrong with one was told by the gateway.
       keys: parseKeys(keys, () => {}),
       dataDir: this.#options.dataDir,
+      folder: path.dirname(path.resolve(this.#options.config)),
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
@@ -313,6 +320,11 @@ class Run {
     const clean = neutraliseLine(this.#redactor.redact(text), LIMITS.quotedChars);
     process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
   }
+}
+
+function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {
+  const { running, waiting, ...counted } = service;
+  return { ...counted, callsRunning: running, callsWaiting: waiting, inside: broker };
 }
 
 /** The field says where in the file; the file is said too. It is not the command that was wrong. */

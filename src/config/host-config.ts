@@ -117,7 +117,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
-    broker: broker === undefined ? undefined : whole('broker', brokerEntry, table('broker', broker)),
+    broker: broker === undefined ? undefined : whole('broker', brokerEntry(), table('broker', broker)),
   });
 }
 

@@ -28,10 +28,10 @@ const hostConfig = z.strictObject({
     })
     .optional(),
   groups: z.record(name, z.array(z.string())).optional(),
-  keys: z.record(name, keyEntry).optional(),
+  keys: z.record(name, keyEntry()).optional(),
   listen: listenEntry.optional(),
   log: logEntry.optional(),
-  broker: brokerEntry.optional(),
+  broker: brokerEntry().optional(),
   telemetry: z.strictObject({ traces: z.boolean().default(false) }).optional(),
 });
 

@@ -7,6 +7,7 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { firstIssue } from './first-issue.js';
 import { hostMailbox, mailboxPattern } from './mailbox-name.js';
@@ -49,26 +50,27 @@ const hexChars = 64;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const mailbox = z
-  .string('must be a name')
-  .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
-const destination = z.union([mailbox, z.literal('*')], 'must be a mailbox, or *');
-
 /** What a key opens. The key itself is not in the configuration, only its hash. */
-export const keyEntry = z.strictObject(
-  {
-    hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
-    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-    mailbox: mailbox.optional(),
-    destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
-    nkey: z
-      .string('must be a public nkey')
-      .regex(/^U[A-Z2-7]{55}$/, 'must be the public nkey of a user')
-      .optional(),
-  },
-  'must be an object with a hash',
-);
+export const keyEntry = madeOnce(() => {
+  const mailbox = z
+    .string('must be a name')
+    .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
+  const destination = z.union([mailbox, z.literal('*')], 'must be a mailbox, or *');
+  return z.strictObject(
+    {
+      hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
+      role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
+      expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
+      mailbox: mailbox.optional(),
+      destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
+      nkey: z
+        .string('must be a public nkey')
+        .regex(/^U[A-Z2-7]{55}$/, 'must be the public nkey of a user')
+        .optional(),
+    },
+    'must be an object with a hash',
+  );
+});
 
 /** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
 export function parseKeys(input: unknown, onProblem: (problem: HostError) => void): Keys {
@@ -98,10 +100,10 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (!keyName.test(name))
     return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
-  const parsed = keyEntry.safeParse(entry);
+  const parsed = keyEntry().safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
-    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
+    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry().shape).join(', ')}` : hashHint);
   }
   const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
   const isPair = mailbox !== undefined && nkey !== undefined;

@@ -1,3 +1,5 @@
+import { setBounded } from '../kernel/bounded-map.js';
+
 /** Which servers a client sees: all of them, one, or a named group (`/mcp`, `/mcp/<server>`, `/mcp/@<group>`). */
 export type EndpointId =
   | { readonly kind: 'all' }
@@ -6,8 +8,21 @@ export type EndpointId =
 
 const prefix = '/mcp';
 
+/** Those that were asked for of late: the same path is the same object, by which others know it again. */
+const parsed = new Map<string, EndpointId>();
+const parsedMax = 64;
+const parsedCharsMax = 256;
+
 /** Undefined: the path is none of ours. Names are taken as they are: no server has a slash or a percent sign in its name. */
 export function parseEndpointPath(path: string): EndpointId | undefined {
+  const known = parsed.get(path);
+  if (known) return known;
+  const endpoint = read(path);
+  if (endpoint && path.length <= parsedCharsMax) setBounded(parsed, path, endpoint, parsedMax);
+  return endpoint;
+}
+
+function read(path: string): EndpointId | undefined {
   if (path === prefix || path === `${prefix}/`) return { kind: 'all' };
   if (!path.startsWith(`${prefix}/`)) return undefined;
   const name = path.slice(prefix.length + 1);

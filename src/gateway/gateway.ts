@@ -18,6 +18,7 @@ import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
 import type { Keyring } from './keys/keys.js';
+import type { BrokerFigures } from './metrics/broker-figures.js';
 import { type IngressFigures, joinFigures } from './metrics/ingress-figures.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
@@ -52,6 +53,8 @@ export interface GatewayOptions {
   readonly onProblem?: (error: unknown) => void;
   /** @internal For tests: another part in the place of one. It changes without notice. */
   readonly parts?: GatewayParts;
+  /** Shown among the metrics. */
+  readonly brokerFigures?: () => BrokerFigures | undefined;
   /** The host is opened after the port is taken: clients are asked to wait until `opened`. */
   readonly opensLater?: boolean;
 }
@@ -93,6 +96,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   return new JoinedGateway({
     ...{ host, settings, clock, random, onProblem, parts, router, keyring },
     opensLater: options.opensLater ?? false,
+    brokerFigures: options.brokerFigures,
     key: local?.key,
     isNewKey: local?.isNew ?? false,
     keyFile: local && path.join(dataDir as string, 'key'),
@@ -102,6 +106,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly opensLater: boolean;
+  readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
   readonly key: string | undefined;
@@ -225,9 +230,9 @@ class JoinedGateway implements Gateway {
 
   /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
   async #routes(): Promise<Routes> {
-    const { host, parts, clock } = this.#joined;
+    const { host, parts, clock, brokerFigures: broker } = this.#joined;
     const createMetrics = await parts.metrics();
-    const metrics = createMetrics(host, { ingress: () => this.#figures() });
+    const metrics = createMetrics(host, { ingress: () => this.#figures(), broker });
     const readiness = new parts.Readiness(clock);
     this.#onOpen = () => readiness.opened(host.whenSeen());
     if (this.#isOpen) this.#onOpen();

@@ -195,3 +195,14 @@ describe('a relayed call', () => {
     await expect(called).rejects.toMatchObject({ code: 'tool_error', cause: { bytes } });
   });
 });
+
+test('what the options of a call throw comes out of its promise, and not at whoever calls', async () => {
+  const { caller, asked } = setUp();
+  const options = {
+    get principal(): never {
+      throw new Error('broken');
+    },
+  };
+  await expect(caller.call('a', 'echo', '{}', options)).rejects.toThrow('broken');
+  expect(asked).toEqual([]);
+});

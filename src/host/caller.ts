@@ -15,7 +15,16 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { allow, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
-import { type Call, type CallRelay, type Outcome, type Principal, pipeline, type Send } from '../policy/call.js';
+import {
+  type Call,
+  type CallRelay,
+  type CallResult,
+  type Outcome,
+  type Principal,
+  pipeline,
+  type Send,
+  StageNotes,
+} from '../policy/call.js';
 import { budget, type CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
@@ -99,64 +108,81 @@ export class Caller {
         pinRefusal: (server, tool) => quarantine(facts, server, tool),
         onReplay: audit.replayed,
       }),
+      // No call ends here but those that were made here.
+      (call, outcome) => this.#over(call as CallUnderWay, outcome),
     );
   }
 
   call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
-    const { clock, audit, alive, mustBeOpen } = this.#parts;
+    const { clock, audit, alive } = this.#parts;
     const number = ++this.#calls;
     const watch = audit.begin(this.#id, number, server, tool);
     const text = invalidRequest(server, tool, options) ?? textOf(args, server, tool, options.areArgumentsScanned);
     // The process does not end while somebody waits: the clock's timers, which a call may hang on, would not keep it.
     alive.hold();
-    return new Promise((resolve, reject) => {
-      const call = new CallUnderWay(
-        this.#id,
-        number,
-        options,
-        server,
-        tool,
-        text instanceof HostError ? '{}' : text,
-        clock.nowMs(),
-        watch,
-        reject,
-      );
-      const done = (outcome: Outcome) => {
-        alive.letGo();
-        const own = audit.ended(call, outcome, watch);
-        if (own instanceof Error) reject(own);
-        else resolve(own);
-      };
-      if (text instanceof HostError) return done(text);
-      try {
-        mustBeOpen(server);
-        this.#send(call, done);
-        call.isFresh = false;
-      } catch (error) {
-        done(error as Error);
-      }
-    });
+    const promise = new Promise<ToolResult>(takeSettlers);
+    const reject = rejectLast;
+    try {
+      const call = new CallUnderWay(this.#id, number, options, server, tool, text, clock.nowMs(), watch);
+      if (text instanceof HostError) this.#over(call, text);
+      else this.#enter(call);
+    } catch (error) {
+      // What an embedder handed in, or a mistake of ours in telling it: it comes out of the promise all the same.
+      reject(error as Error);
+    }
+    return promise;
+  }
+
+  #enter(call: CallUnderWay): void {
+    try {
+      this.#parts.mustBeOpen(call.server);
+      this.#send(call);
+      call.isFresh = false;
+    } catch (error) {
+      this.#over(call, error as Error);
+    }
+  }
+
+  #over(call: CallUnderWay, outcome: Outcome): void {
+    const { alive, audit } = this.#parts;
+    alive.letGo();
+    const own = audit.ended(call, outcome, call.trail);
+    if (own instanceof Error) call.abandon(own);
+    else call.resolve(own);
   }
 }
 
+type Resolve = (result: CallResult) => void;
+type Reject = (error: Error) => void;
+
+/** Of the promise that was made last, for the call that is made right after it: one function for all, instead of one for each. */
+let resolveLast: Resolve;
+let rejectLast: Reject;
+const takeSettlers = (resolve: Resolve, reject: Reject): void => {
+  resolveLast = resolve;
+  rejectLast = reject;
+};
+
 /** Its number is written out only for whoever asks: an error, a record, a span. */
-class CallUnderWay implements Call {
-  readonly hostId: string;
-  readonly number: number;
-  readonly principal: Principal;
-  readonly server: string;
-  readonly tool: string;
-  readonly args: JsonText;
-  readonly deadlineAtMs: number;
-  readonly signal: CancelSignal | undefined;
-  readonly idempotencyKey: string | undefined;
-  readonly onProgress: ((params: Buffer) => void) | undefined;
-  readonly attempt: number;
-  readonly relay: CallRelay | undefined;
-  readonly madeAtMs: number;
-  isFresh = true;
-  readonly trail: CallWatch | undefined;
-  readonly abandon: (error: Error) => void;
+class CallUnderWay extends StageNotes implements Call {
+  // Declared only: a member that is made before it is given its value is written twice.
+  declare readonly hostId: string;
+  declare readonly number: number;
+  declare readonly principal: Principal;
+  declare readonly server: string;
+  declare readonly tool: string;
+  declare readonly args: JsonText;
+  declare deadlineAtMs: number;
+  declare readonly signal: CancelSignal | undefined;
+  declare readonly idempotencyKey: string | undefined;
+  declare readonly onProgress: ((params: Buffer) => void) | undefined;
+  declare readonly attempt: number;
+  declare readonly relay: CallRelay | undefined;
+  declare readonly madeAtMs: number;
+  declare isFresh: boolean;
+  declare readonly trail: CallWatch | undefined;
+  declare readonly resolve: Resolve;
+  declare readonly abandon: Reject;
 
   constructor(
     hostId: string,
@@ -164,17 +190,17 @@ class CallUnderWay implements Call {
     options: HostCallOptions,
     server: string,
     tool: string,
-    args: JsonText,
+    args: JsonText | HostError,
     madeAtMs: number,
     trail: CallWatch | undefined,
-    abandon: (error: Error) => void,
   ) {
+    super();
     this.hostId = hostId;
     this.number = number;
     this.principal = options.principal ?? embedder;
     this.server = server;
     this.tool = tool;
-    this.args = args;
+    this.args = args instanceof HostError ? '{}' : args;
     this.madeAtMs = madeAtMs;
     this.deadlineAtMs = madeAtMs + (options.deadlineMs ?? callDeadlineMs);
     this.signal = options.signal;
@@ -182,8 +208,15 @@ class CallUnderWay implements Call {
     this.onProgress = options.onProgress;
     this.attempt = options.attempt ?? 0;
     this.relay = options === noCallOptions ? undefined : relayOf(options);
+    this.isFresh = true;
     this.trail = trail;
-    this.abandon = abandon;
+    this.resolve = resolveLast;
+    this.abandon = rejectLast;
+  }
+
+  /** One object for both. */
+  get notes(): StageNotes {
+    return this;
   }
 
   get requestId(): string {
@@ -233,21 +266,18 @@ const unwritable = (server: string, tool: string, cause?: unknown): HostError =>
 /** What an embedder without types can get wrong, before it gets any further. */
 function invalidRequest(server: string, tool: string, options: HostCallOptions): HostError | undefined {
   const { deadlineMs, signal } = options;
-  const wrong = (field: string, what: string, hint: string): HostError =>
-    new HostError(
-      'invalid_request',
-      `server '${neutraliseLine(String(server), LIMITS.quotedChars)}': ${field} ${what}`,
-      {
-        ...unsent,
-        field,
-        hint,
-      },
-    );
-  if (typeof server !== 'string') return wrong('server', 'is not a string', 'give the name of a server');
-  if (typeof tool !== 'string') return wrong('tool', 'is not a string', 'give the name of a tool');
+  if (typeof server !== 'string') return invalid(server, 'server', 'is not a string', 'give the name of a server');
+  if (typeof tool !== 'string') return invalid(server, 'tool', 'is not a string', 'give the name of a tool');
   if (deadlineMs !== undefined && !(typeof deadlineMs === 'number' && !Number.isNaN(deadlineMs)))
-    return wrong('deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
+    return invalid(server, 'deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
   if (signal !== undefined && !isCancelSignal(signal))
-    return wrong('signal', 'is not an AbortSignal', 'give the signal of an AbortController');
+    return invalid(server, 'signal', 'is not an AbortSignal', 'give the signal of an AbortController');
   return undefined;
 }
+
+const invalid = (server: string, field: string, what: string, hint: string): HostError =>
+  new HostError('invalid_request', `server '${neutraliseLine(String(server), LIMITS.quotedChars)}': ${field} ${what}`, {
+    ...unsent,
+    field,
+    hint,
+  });

@@ -9,7 +9,7 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Call, type CallRelay, CallResult, type Done, type Outcome, type Send } from '../policy/call.js';
+import { type Call, type CallRelay, CallResult, type Outcome, type Over, type Send } from '../policy/call.js';
 import type { ReplayReason } from '../policy/call-events.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, RpcRefusal, readRpcError } from '../session/answers.js';
@@ -42,52 +42,80 @@ export interface DispatchParts {
   readonly onReplay: Replayed;
 }
 
+/** What every call here has in common. */
+interface Way extends DispatchParts {
+  readonly back: Over;
+}
+
 export const dispatch =
-  (parts: DispatchParts): Send =>
-  (call, done) => {
-    let server: ManagedServer;
-    let target: CallTarget;
-    try {
-      server = parts.serverOf(call.server);
-      target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance);
-    } catch (error) {
-      // It was removed while the call waited for its turn, or its caller can have no instance.
-      return done(error as Error);
-    }
-    new Dispatch(server, target, call, done, parts).attempt();
+  (parts: DispatchParts) =>
+  (back: Over): Send => {
+    const way: Way = { ...parts, back };
+    return (call) => {
+      let server: ManagedServer;
+      let target: CallTarget;
+      try {
+        server = parts.serverOf(call.server);
+        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance);
+      } catch (error) {
+        // It was removed while the call waited for its turn, or its caller can have no instance.
+        return back(call, error as Error);
+      }
+      new Dispatch(server, target, call, way).attempt();
+    };
   };
 
 /** One call on its way to a server and back, as often as that takes. */
 class Dispatch implements CallOptions, DeadlineExtension {
-  readonly #server: ManagedServer;
-  readonly #target: CallTarget;
-  readonly #call: Call;
-  readonly #done: Done;
-  readonly #parts: DispatchParts;
-  // What the session is asked with is read from here: it costs no object of its own.
-  deadlineAtMs = 0;
-  readonly signal: CancelSignal | undefined;
-  readonly onProgress: ((params: Buffer) => void) | undefined;
-  nowMs = 0;
-  byMs = 0;
-  untilMs = 0;
-  #attempts = 0;
-  #mayHaveRun = false;
+  // One for each call. Members are declared only, and not #private: either would be made first and given its value afterwards.
+  declare private readonly server: ManagedServer;
+  declare private readonly target: CallTarget;
+  declare private readonly call: Call;
+  declare private readonly way: Way;
+  /** In the tick of the attempt. */
+  declare nowMs: number;
+  declare private attempts: number;
+  declare private mayHaveRun: boolean;
   /** The server has asked its caller something: to ask again would be another matter. */
-  #wasAsked = false;
-  #paid: (() => void) | undefined;
+  declare private wasAsked: boolean;
+  declare private paid: (() => void) | undefined;
   /** Once per call: another token is worth one more try, which nobody pays for. */
-  #isReauthorized = false;
+  declare private isReauthorized: boolean;
 
-  constructor(server: ManagedServer, target: CallTarget, call: Call, done: Done, parts: DispatchParts) {
-    this.#server = server;
-    this.#target = target;
-    this.#call = call;
-    this.#done = done;
-    this.#parts = parts;
-    this.signal = call.signal;
-    this.onProgress = call.onProgress;
+  constructor(server: ManagedServer, target: CallTarget, call: Call, way: Way) {
+    this.server = server;
+    this.target = target;
+    this.call = call;
+    this.way = way;
+    this.nowMs = call.madeAtMs;
+    this.attempts = 0;
+    this.mayHaveRun = false;
+    this.wasAsked = false;
+    this.paid = undefined;
+    this.isReauthorized = false;
     target.enter();
+  }
+
+  // What the session is asked with is read from here: it costs no object of its own.
+
+  get deadlineAtMs(): number {
+    return Math.min(this.call.deadlineAtMs, this.nowMs + this.byMs);
+  }
+
+  get signal(): CancelSignal | undefined {
+    return this.call.signal;
+  }
+
+  get onProgress(): ((params: Buffer) => void) | undefined {
+    return this.call.onProgress;
+  }
+
+  get byMs(): number {
+    return this.server.definition.timeouts.callMs;
+  }
+
+  get untilMs(): number {
+    return Math.min(this.call.deadlineAtMs, this.nowMs + callMsMax);
   }
 
   get extend(): DeadlineExtension {
@@ -95,74 +123,77 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   attempt(): void {
-    const { supervisor } = this.#target;
-    const ready = supervisor.ready();
-    if (ready) return this.#send(ready);
-    supervisor.acquire(this.#call.deadlineAtMs, this.#call.signal).then(
-      (acquired) => this.#send(acquired),
-      (error: Error) => this.#over(error),
+    const ready = this.target.supervisor.ready();
+    if (ready) this.send(ready);
+    else this.acquire();
+  }
+
+  private acquire(): void {
+    this.target.supervisor.acquire(this.call.deadlineAtMs, this.call.signal).then(
+      (acquired) => this.send(acquired),
+      (error: Error) => this.over(error),
     );
   }
 
-  #send(acquired: Acquired<Session>): void {
-    const { connection, run } = acquired;
-    const { server, tool, args, deadlineAtMs, trail, isFresh, madeAtMs, relay } = this.#call;
-    const quarantined = isFresh ? undefined : this.#quarantine(server, tool);
-    if (quarantined) return this.#over(quarantined);
+  private send(acquired: Acquired<Session>): void {
+    const { server, tool, args, trail, isFresh, relay } = this.call;
+    // In the tick that the call was made in, all this was just looked at.
+    if (!isFresh) {
+      const quarantined = this.quarantine(server, tool);
+      if (quarantined) return this.over(quarantined);
+      this.nowMs = this.way.clock.nowMs();
+    }
     if (trail) {
       trail.attempts++;
-      trail.run = run;
+      trail.run = acquired.run;
     }
-    const { callMs } = this.#server.definition.timeouts;
-    const nowMs = isFresh ? madeAtMs : this.#parts.clock.nowMs();
-    this.nowMs = nowMs;
-    this.byMs = callMs;
-    this.deadlineAtMs = Math.min(deadlineAtMs, nowMs + callMs);
-    this.untilMs = Math.min(deadlineAtMs, nowMs + callMsMax);
-    connection.askTool(tool, args, relay === undefined ? this : this.#relaying(relay), (outcome) => {
-      if (!(outcome instanceof Error)) this.#over(this.#answered(outcome, connection, run));
-      else if (outcome instanceof TokenRefused) this.#refused(acquired, outcome);
-      else this.#over(outcome);
-    });
+    const options = relay === undefined ? this : this.relaying(relay);
+    acquired.connection.askTool(tool, args, options, (outcome) => this.told(outcome, acquired));
+  }
+
+  private told(outcome: Answer | Error, acquired: Acquired<Session>): void {
+    if (!(outcome instanceof Error)) this.over(this.answered(outcome, acquired.connection, acquired.run));
+    else if (outcome instanceof TokenRefused) this.refused(acquired, outcome);
+    else this.over(outcome);
   }
 
   /** Written out: copying members would cost more than the rest of this. */
-  #relaying(relay: CallRelay): CallOptions {
+  private relaying(relay: CallRelay): CallOptions {
     const { deadlineAtMs, signal, onProgress, nowMs } = this;
     const { onServerRequest: ask, onServerNotification } = relay;
     const onServerRequest: CallRelay['onServerRequest'] =
       ask &&
       ((request) => {
-        this.#wasAsked = true;
+        this.wasAsked = true;
         ask(request);
       });
     return { deadlineAtMs, signal, onProgress, nowMs, extend: this, relay, onServerRequest, onServerNotification };
   }
 
   /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */
-  #quarantine(server: string, tool: string): Error | undefined {
+  private quarantine(server: string, tool: string): Error | undefined {
     try {
-      return this.#parts.pinRefusal(server, tool);
+      return this.way.pinRefusal(server, tool);
     } catch (error) {
       return error as Error;
     }
   }
 
-  #refused(acquired: Acquired<Session>, refusal: TokenRefused): void {
-    if (this.#isReauthorized) return this.#over(unauthorized(this.#target, acquired, refusal));
-    this.#isReauthorized = true;
-    reauthorize(this.#target, acquired, this.#call, refusal).then(
-      (told) => (told ? this.#over(told) : this.attempt()),
-      (error: Error) => this.#over(error),
+  private refused(acquired: Acquired<Session>, refusal: TokenRefused): void {
+    if (this.isReauthorized) return this.over(unauthorized(this.target, acquired, refusal));
+    this.isReauthorized = true;
+    reauthorize(this.target, acquired, this.call, refusal).then(
+      (told) => (told ? this.over(told) : this.attempt()),
+      (error: Error) => this.over(error),
     );
   }
 
-  #answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
-    const { supervisor } = this.#target;
+  private answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
+    const { supervisor } = this.target;
     if (kind === 'error') {
       // It is alive, but an error is no success: only what a server can do proves it.
       supervisor.answered(run);
-      return rejectedByServer(this.#call, bytes, this.#parts.clean);
+      return rejectedByServer(this.call, bytes, this.way.clean);
     }
     supervisor.succeeded(run, heardAtMs);
     const isError = (mayHold & MAY_HOLD_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
@@ -170,49 +201,49 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return new CallResult(bytes, isError, run, mayBeKept, facts.era);
   }
 
-  #over(outcome: Outcome): void {
+  private over(outcome: Outcome): void {
     // A retry is paid for until its outcome is known; a third attempt pays anew.
-    this.#paid?.();
-    this.#paid = undefined;
-    const { retries } = this.#server;
+    this.paid?.();
+    this.paid = undefined;
+    const { retries } = this.server;
     if (!(outcome instanceof Error)) retries.succeeded();
     else if (outcome instanceof HostError) {
-      if (this.#again(outcome)) return this.attempt();
-      return this.#end(toOutcome(this.#mayHaveRun ? uncertain(outcome) : outcome, this.#traits()));
+      if (this.again(outcome)) return this.attempt();
+      return this.end(toOutcome(this.mayHaveRun ? uncertain(outcome) : outcome, this.traits()));
     }
-    this.#end(outcome);
+    this.end(outcome);
   }
 
-  #again(error: HostError): boolean {
-    const { retries } = this.#server;
-    const { deadlineAtMs, attempt: callerAttempt } = this.#call;
-    const deadlineLeftMs = deadlineAtMs - this.#parts.clock.nowMs();
+  private again(error: HostError): boolean {
+    const { retries } = this.server;
+    const { deadlineAtMs, attempt: callerAttempt } = this.call;
+    const deadlineLeftMs = deadlineAtMs - this.way.clock.nowMs();
     // A caller whose own time ran out is no sign of a server that cannot keep up.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
-    const attempt = this.#attempts++;
+    const attempt = this.attempts++;
     // What it was told, or goes on with, was for the attempt before.
-    const isTold = this.#wasAsked || this.#call.relay?.members !== undefined;
+    const isTold = this.wasAsked || this.call.relay?.members !== undefined;
     if (isTold && error.details.execution !== 'not_executed') return false;
-    const reason = replayReason({ error, traits: this.#traits(), attempt, callerAttempt, deadlineLeftMs });
-    this.#paid = reason && retries.take();
-    if (!reason || !this.#paid) return false;
-    this.#mayHaveRun ||= error.details.execution !== 'not_executed';
-    this.#parts.onReplay(this.#call, attempt + 2, reason, error);
+    const reason = replayReason({ error, traits: this.traits(), attempt, callerAttempt, deadlineLeftMs });
+    this.paid = reason && retries.take();
+    if (!reason || !this.paid) return false;
+    this.mayHaveRun ||= error.details.execution !== 'not_executed';
+    this.way.onReplay(this.call, attempt + 2, reason, error);
     return true;
   }
 
-  #end(outcome: Outcome): void {
-    this.#target.leave();
+  private end(outcome: Outcome): void {
+    this.target.leave();
     try {
-      this.#done(outcome);
+      this.way.back(this.call, outcome);
     } catch (error) {
       // A mistake of ours on the way back. The caller must not wait for ever because of it.
-      this.#call.abandon?.(error as Error);
+      this.call.abandon?.(error as Error);
     }
   }
 
-  #traits() {
-    return this.#server.traitsOf(this.#call.tool);
+  private traits() {
+    return this.server.traitsOf(this.call.tool);
   }
 }
 

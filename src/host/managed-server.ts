@@ -144,7 +144,7 @@ export class ManagedServer {
   traitsOf(tool: string): ToolTraits {
     this.#traits ??= new Map(this.#tools.map(({ key, raw }) => [key, raw]));
     const found = this.#traits.get(tool);
-    if (!Buffer.isBuffer(found)) return found ?? plainTool;
+    if (!(found instanceof Uint8Array)) return found ?? plainTool;
     const traits = toolTraits(found, this.#trusted?.has(tool) === true);
     this.#traits.set(tool, traits);
     return traits;

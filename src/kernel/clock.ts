@@ -3,7 +3,6 @@
  * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
  */
 
-import { performance } from 'node:perf_hooks';
 import type { CancelSignal } from './cancel-signal.js';
 
 export type Cancel = () => void;
@@ -16,6 +15,9 @@ export interface Clock {
   /** Runs `run` once at `atMs` or as soon after as can be; returns its cancel. Never keeps the process alive. */
   at(atMs: number, run: () => void): Cancel;
 }
+
+/** The one that is there anyway: the module of that name brings much more with it. */
+const { performance } = globalThis;
 
 /** Node fires a longer timer at once; waits above this are made of several. */
 const timerMaxMs = 2_147_483_647;

@@ -2,7 +2,6 @@
  * Keeps this process from ending by itself. The clock's timers keep nobody alive, which is right for all but the work
  * that must be finished before the end.
  */
-import { MessageChannel } from 'node:worker_threads';
 import type { Cancel } from './clock.js';
 
 /** Until the returned function is called. */

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import type { RolePattern } from '../config/host-config.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { allow, denial, type Guard, type GuardRequest, noRoles, roleGuard } from './allowlist.js';
@@ -24,7 +24,7 @@ const patterns = (...texts: string[]): RolePattern[] =>
 function guarded(...guards: Guard[]) {
   let passed = 0;
   const send = promised(
-    allow(() => guards)((_call, done) => {
+    staged(allow(() => guards))((_call, done) => {
       passed++;
       done(result);
     }),

@@ -52,14 +52,13 @@ function forsake(verdict: unknown): void {
 }
 
 /** The guards are asked for at each call, so that a change counts from the next call on. */
-export const allow =
-  (guards: () => readonly Guard[]): Stage =>
-  (next) =>
-  (call, done) => {
+export const allow = (guards: () => readonly Guard[]): Stage => ({
+  enter: (next, back) => (call) => {
     const { principal, server, tool } = call;
     const error = denial(guards, { principal, server, tool, action: 'call' });
-    return error ? done(error) : next(call, done);
-  };
+    return error ? back(call, error) : next(call);
+  },
+});
 
 function denied(request: GuardRequest, reason: string, hint?: string, cause?: unknown): HostError {
   const { principal, server, tool, action } = request;

@@ -29,6 +29,8 @@ export interface Ticket {
   readonly isProbe: boolean;
   /** Of a probe: its own deadline. */
   readonly probeUntilMs: number | undefined;
+  /** Of a probe: the deadline that its caller gave it. */
+  readonly callUntilMs: number | undefined;
 }
 
 export type Admission =
@@ -59,7 +61,7 @@ const closed: State = { kind: 'closed', failures: 0 };
 
 const passOf = (period: number): Admission => ({
   admitted: true,
-  ticket: { period, isProbe: false, probeUntilMs: undefined },
+  ticket: { period, isProbe: false, probeUntilMs: undefined, callUntilMs: undefined },
 });
 
 export class Breaker {
@@ -105,7 +107,7 @@ export class Breaker {
     if (state.kind === 'closed') return this.#pass;
     if (state.kind === 'open' && nowMs >= state.untilMs) {
       const probeUntilMs = Math.min(nowMs + this.#plan.probeMs, deadlineAtMs);
-      const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs };
+      const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs, callUntilMs: deadlineAtMs };
       this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };
       this.#tell('half_open');
       return { admitted: true, ticket };

@@ -1,11 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { answering, failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import {
+  answering,
+  failureOf,
+  fakeCall,
+  fakePrincipal,
+  fakeResult,
+  promised,
+  staged,
+} from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
 import { ResponseCache } from './cache.js';
 import { type CacheStageParts, cached } from './cache-stage.js';
-import { type Call, type CallResult, pipeline } from './call.js';
+import type { Call, CallResult } from './call.js';
 import { budget, CallBudgets } from './call-budget.js';
 import { SingleFlight } from './single-flight.js';
 
@@ -33,7 +41,7 @@ function setUp(part: Partial<CacheStageParts> = {}) {
     if (state.holds) return new Promise((resolve) => held.push(resolve));
     return fakeResult(state.reply, { isError: state.isError });
   };
-  const send = promised(stage(answering(upstream)));
+  const send = promised(staged(stage)(answering(upstream)));
   return { clock, cache, flights, state, held, sent, stage, upstream, send };
 }
 
@@ -100,7 +108,7 @@ describe('a kept answer', () => {
     let denies = false;
     const guard = () => (denies ? ({ allow: false, reason: 'no' } as const) : ({ allow: true } as const));
     const send = promised(
-      pipeline(
+      staged(
         allow(() => [guard]),
         budget(budgets),
         stage,
@@ -229,7 +237,7 @@ describe('D-22 equal calls at the same time', () => {
     const { cache, state, stage, upstream } = setUp();
     state.readOnly = true;
     const send = promised(
-      stage(
+      staged(stage)(
         answering(async (call) => {
           await settle();
           if (fails) throw new HostError('transport', 'gone', { execution: 'uncertain' });

@@ -10,7 +10,16 @@
 import { isHostError } from '../kernel/errors.js';
 import type { Question, ResponseCache } from './cache.js';
 import { cacheHint } from './cache-hint.js';
-import { type Call, CallResult, type Done, type Outcome, type Principal, type Stage, type ToolTraits } from './call.js';
+import {
+  type Call,
+  CallResult,
+  type Done,
+  type Over,
+  type Principal,
+  type Send,
+  type Stage,
+  type ToolTraits,
+} from './call.js';
 import { argumentsHash } from './canonical-json.js';
 import { jointKey, principalKey } from './joint-key.js';
 import type { SingleFlight } from './single-flight.js';
@@ -25,47 +34,54 @@ export interface CacheStageParts {
   readonly traitsOf: (call: Call) => ToolTraits;
 }
 
-export const cached =
-  ({ cache, flights, mayCache, fingerprintOf, traitsOf }: CacheStageParts): Stage =>
-  (next) => {
-    const keep = (question: Question, call: Call, result: CallResult, epoch: number) => {
-      if (!result.mayHaveTtl || result.isError || result.fromCache) return;
-      const hint = cacheHint(result.bytes);
-      if (hint && fingerprintOf(call) === question.fingerprint) cache.put(question, result, hint, epoch);
-    };
-    return (call, done) => {
-      if (call.relay?.members !== undefined || !mayCache(call)) return next(call, done);
+export const cached = ({ cache, flights, mayCache, fingerprintOf, traitsOf }: CacheStageParts): Stage => {
+  const keep = (call: Call, fingerprint: string, result: CallResult) => {
+    if (result.isError || result.fromCache) return;
+    const hint = cacheHint(result.bytes);
+    if (!hint || fingerprintOf(call) !== fingerprint) return;
+    cache.put(new AskedBy(call, fingerprint), result, hint, call.notes.epoch);
+  };
+  return {
+    enter: (next, back) => (call) => {
+      if (call.relay?.members !== undefined || !mayCache(call)) return next(call);
+      const { notes } = call;
       const isShared = mayShare(call, traitsOf(call));
       const fingerprint = fingerprintOf(call) ?? '';
-      const epoch = cache.epochOf(call.server);
+      notes.fingerprint = fingerprint;
+      notes.epoch = cache.epoch;
       // Nothing of this tool is kept and nobody may join: the way of nearly every call, with as little as it needs.
-      if (!isShared && cache.missesTool(call.server, call.tool)) {
-        return next(call, (outcome) => {
-          if (outcome instanceof CallResult && outcome.mayHaveTtl)
-            keep(new AskedBy(call, fingerprint), call, outcome, epoch);
-          done(outcome);
-        });
-      }
+      if (!isShared && cache.missesTool(call.server, call.tool)) return next(call);
       const question = new AskedBy(call, fingerprint);
       const answer = cache.get(question);
-      if (answer) return done(new CallResult(answer.bytes, false, 0, false, answer.era));
-
-      const key = isShared ? flightKey(question, epoch, call.relay?.capabilities) : undefined;
-      const kept = (answered: Done) => (outcome: Outcome) => {
-        if (!(outcome instanceof Error)) keep(question, call, outcome, epoch);
-        answered(outcome);
-      };
-      if (key === undefined) return next(call, kept(done));
-      flights.join(key, call, (sent, answered) => next(sent, kept(answered)), done);
-    };
+      if (answer) return back(call, new CallResult(answer.bytes, false, 0, false, answer.era));
+      const key = isShared ? flightKey(question, cache.epochOf(call.server), call.relay?.capabilities) : undefined;
+      if (key === undefined) next(call);
+      else share(flights, key, call, next, back);
+    },
+    leave: (back) => (call, outcome) => {
+      const { fingerprint, landed } = call.notes;
+      if (fingerprint !== undefined && outcome instanceof CallResult && outcome.mayHaveTtl)
+        keep(call, fingerprint, outcome);
+      if (landed) landed(outcome);
+      else back(call, outcome);
+    },
   };
+};
+
+/** Apart, for what it captures is made for every call where it stands. */
+function share(flights: SingleFlight, key: string, call: Call, next: Send, back: Over): void {
+  const { fingerprint, epoch, argumentsHash: hash } = call.notes;
+  const send = (sent: Call, landed: Done) => {
+    Object.assign(sent.notes, { fingerprint, epoch, argumentsHash: hash, landed });
+    next(sent);
+  };
+  flights.join(key, call, send, (outcome) => back(call, outcome));
+}
 
 /** What a call asks, its arguments hashed once at most. */
 class AskedBy implements Question {
   readonly #call: Call;
   readonly fingerprint: string;
-  #hash: string | undefined;
-  #isHashed = false;
 
   constructor(call: Call, fingerprint: string) {
     this.#call = call;
@@ -85,18 +101,18 @@ class AskedBy implements Question {
   }
 
   argumentsHash(): string | undefined {
-    if (!this.#isHashed) this.#hash = hashOf(this.#call);
-    this.#isHashed = true;
-    return this.#hash;
+    const { notes } = this.#call;
+    if (notes.argumentsHash === undefined) notes.argumentsHash = hashOf(this.#call);
+    return notes.argumentsHash ?? undefined;
   }
 }
 
 /** Whether arguments without a canonical form may be sent is for others to say; they are equal to nothing. */
-function hashOf({ args }: Call): string | undefined {
+function hashOf({ args }: Call): string | null {
   try {
     return argumentsHash(args);
   } catch (error) {
-    if (isHostError(error)) return undefined;
+    if (isHostError(error)) return null;
     throw error;
   }
 }

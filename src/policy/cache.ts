@@ -97,13 +97,18 @@ export class ResponseCache {
   }
 
   /** Take it when a call is sent, and hand it back with the answer. */
+  get epoch(): number {
+    return this.#epochs.now;
+  }
+
+  /** Another one when the server was dropped in between. */
   epochOf(server: string): number {
     return this.#epochs.of(server);
   }
 
   /** True: nothing of the tool is kept, and that was a miss. */
   missesTool(server: string, tool: string): boolean {
-    if (this.#servers.get(server)?.has(tool)) return false;
+    if (this.#servers.size > 0 && this.#servers.get(server)?.has(tool)) return false;
     this.#misses++;
     return true;
   }
@@ -127,7 +132,7 @@ export class ResponseCache {
   /** Keeps a copy; false when it is not kept. `epoch` is from when the call was sent. */
   put(question: Question, { bytes, era }: KeptAnswer, hint: CacheHint, epoch: number): boolean {
     const { server, tool } = question;
-    if (epoch !== this.epochOf(server) || bytes.length > this.#plan.entryBytesMax) return false;
+    if (!this.#epochs.isAsAt(server, epoch) || bytes.length > this.#plan.entryBytesMax) return false;
     if (bytes.length + entryOverheadBytes > this.#plan.bytesMax) return false;
     const hash = question.argumentsHash();
     if (hash === undefined) return false;

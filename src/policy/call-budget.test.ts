@@ -1,12 +1,20 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import {
+  type Ask,
+  failureOf,
+  fakeCall,
+  fakePrincipal,
+  fakeResult,
+  promised,
+  staged,
+} from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
-import { pipeline, type Send, type Stage } from './call.js';
+import type { Send, Stage } from './call.js';
 import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
 
-const answer: Send = (_call, done) => done(fakeResult());
+const answer: Ask = (_call, done) => done(fakeResult());
 
 function setUp(...inner: Stage[]) {
   const clock = new FakeClock();
@@ -15,7 +23,7 @@ function setUp(...inner: Stage[]) {
   const budgets = new CallBudgets(clock, () => ({ principals, roles }));
   let denies = false;
   const guard = () => (denies ? ({ allow: false, reason: 'no' } as const) : ({ allow: true } as const));
-  const send = pipeline(
+  const send = staged(
     allow(() => [guard]),
     budget(budgets),
     ...inner,
@@ -80,7 +88,7 @@ describe('around a piece of work', () => {
   });
 
   test('AC-BG4 an answer from the cache is charged', async () => {
-    const { budgets, send } = setUp(() => (_call, done) => done(fakeResult('{}', { run: 0 })));
+    const { budgets, send } = setUp({ enter: (_next, back) => (call) => back(call, fakeResult('{}', { run: 0 })) });
     await budgets.withBudget({ calls: 2 }, async () => {
       await send(fakeCall());
       await send(fakeCall());
@@ -99,7 +107,18 @@ describe('around a piece of work', () => {
   });
 
   test('AC-BG6 what is repeated behind the budget is not charged again', async () => {
-    const { budgets, send } = setUp((next) => (call, done) => next(call, () => next(call, done)));
+    let again: Send | undefined;
+    const { budgets, send } = setUp({
+      enter: (next) => {
+        again = next;
+        return next;
+      },
+      leave: (back) => (call, outcome) => {
+        const repeat = again ?? ((repeated: typeof call) => back(repeated, outcome));
+        again = undefined;
+        repeat(call);
+      },
+    });
     await budgets.withBudget({ calls: 1 }, async () => {
       await send(fakeCall());
       expect((await failureOf(send(fakeCall()))).details).toMatchObject({ limit: 1, actual: 2 });

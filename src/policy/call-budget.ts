@@ -110,6 +110,8 @@ export class CallBudgets {
 
   #ceilingOf({ id, role }: Call['principal']): { readonly ceiling: CallCeiling; readonly key: string } | undefined {
     const { principals, roles } = this.#ceilings();
+    // Nearly every host.
+    if (principals.size === 0 && roles.size === 0) return undefined;
     const own = principals.get(id);
     const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
     return ceiling && { ceiling, key: own || role === undefined ? jointKey(id) : jointKey(id, role) };
@@ -144,13 +146,12 @@ export class CallBudgets {
   }
 }
 
-export const budget =
-  (budgets: CallBudgets): Stage =>
-  (next) =>
-  (call, done) => {
+export const budget = (budgets: CallBudgets): Stage => ({
+  enter: (next, back) => (call) => {
     const error = budgets.charge(call);
-    return error ? done(error) : next(call, done);
-  };
+    return error ? back(call, error) : next(call);
+  },
+});
 
 interface Excess {
   readonly why: string;

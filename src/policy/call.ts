@@ -3,8 +3,8 @@
  * A stage either refuses, answers by itself, or hands the call on; it never parses the arguments or the result, except where
  * its own job is to look into them.
  *
- * Outcomes are told by a function and not by a promise: a call passes seven stages that all want to know how it ended, and
- * seven promises cost more than everything else that happens to it here.
+ * A stage has two halves, the way in and the way back. What it must remember in between is written on the call: a promise or
+ * even a closure for each stage and call would cost more than everything that the stages decide.
  *
  * Invariant: exactly one outcome is told for each call, now or later. A stage throws only before it has taken anything that
  * is to be given back, and then tells nothing.
@@ -14,6 +14,7 @@ import type { HostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
+import type { Breaker, Ticket } from './breaker.js';
 import type { CallTrail } from './call-events.js';
 
 /** Who calls, as a credential says; never as a message claims. */
@@ -43,6 +44,37 @@ export interface CallRelay extends CauseHandlers {
   readonly instance?: string | undefined;
 }
 
+/** What stages write down of a call on its way in, for its way back: each its own, and none reads another's. */
+export class StageNotes {
+  // Declared only: made one by one they would cost twice as much.
+  /** cache-stage.ts: of the server when the call was sent. Undefined: the answer is not kept. */
+  declare fingerprint: string | undefined;
+  /** cache-stage.ts: when the call was sent. */
+  declare epoch: number;
+  /** cache-stage.ts: of the arguments, once somebody needed it; null when they have none. */
+  declare argumentsHash: string | null | undefined;
+  /** cache-stage.ts: who is told, instead of the stages before, how a call went that others may share. */
+  declare landed: Done | undefined;
+  /** tool-throttle.ts: how many there had been. */
+  declare pauses: number;
+  /** gate.ts: who let it pass, and with what. */
+  declare breaker: Breaker | undefined;
+  declare ticket: Ticket | undefined;
+  /** concurrency.ts: where it has its place. */
+  declare slots: { give(): void } | undefined;
+
+  constructor() {
+    this.fingerprint = undefined;
+    this.epoch = 0;
+    this.argumentsHash = undefined;
+    this.landed = undefined;
+    this.pauses = 0;
+    this.breaker = undefined;
+    this.ticket = undefined;
+    this.slots = undefined;
+  }
+}
+
 export interface Call {
   readonly requestId: string;
   readonly principal: Principal;
@@ -50,8 +82,8 @@ export interface Call {
   readonly tool: string;
   /** The text of one JSON object. */
   readonly args: JsonText;
-  /** On the host's clock; waiting anywhere on the way counts. */
-  readonly deadlineAtMs: number;
+  /** On the host's clock; waiting anywhere on the way counts. The gate may bring it forward. */
+  deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
@@ -70,6 +102,7 @@ export interface Call {
   readonly abandon?: ((error: Error) => void) | undefined;
   /** Written by whoever sends it; undefined when nobody wants to know. */
   readonly trail?: CallTrail | undefined;
+  readonly notes: StageNotes;
 }
 
 /** The same call but for these facts. Copied by this alone: some members of a call are worked out only when they are asked for. */
@@ -77,6 +110,7 @@ export const withChanges = (call: Call, changes: Partial<Call>): Call => ({
   ...call,
   requestId: call.requestId,
   isFresh: false,
+  notes: new StageNotes(),
   ...changes,
 });
 
@@ -112,17 +146,27 @@ export class CallResult {
 /** How a call ended: with an answer, or a HostError. Any other error is a mistake of ours, handed on as it is. */
 export type Outcome = CallResult | HostError | Error;
 export type Done = (outcome: Outcome) => void;
-export type Send = (call: Call, done: Done) => void;
-export type Stage = (next: Send) => Send;
+/** A call on its way in. */
+export type Send = (call: Call) => void;
+/** A call on its way back. */
+export type Over = (call: Call, outcome: Outcome) => void;
 
-/** For whoever waits for one call: what a stage throws is an outcome too. */
-export const sent = (send: Send, call: Call): Promise<CallResult> =>
-  new Promise((resolve, reject) => {
-    send(call, (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome)));
-  });
+export interface Stage {
+  /** The way in: hands the call on to `next`, or tells `back` how it ended here. */
+  enter(next: Send, back: Over): Send;
+  /** The way back of calls that were handed on. Left out by who has nothing to do then. */
+  leave?(back: Over): Over;
+}
 
-/** The first stage is the outermost. */
+/** The first stage is the outermost. `last` sends the call and tells how it went; `end` is where every outcome comes out. */
 export const pipeline =
-  (...stages: readonly Stage[]): Stage =>
-  (send) =>
-    stages.reduceRight((next, stage) => stage(next), send);
+  (...stages: readonly Stage[]) =>
+  (last: (back: Over) => Send, end: Over): Send => {
+    let back = end;
+    const ways = stages.map((stage) => {
+      const own = back;
+      back = stage.leave?.(back) ?? back;
+      return (next: Send) => stage.enter(next, own);
+    });
+    return ways.reduceRight((next, enter) => enter(next), last(back));
+  };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import type { Call, Done } from './call.js';
@@ -14,7 +14,7 @@ function setUp(runningMax: number, waitingMax: number) {
   const started: Call[] = [];
   const open: Done[] = [];
   const send = promised(
-    concurrency(() => slots)((call, done) => {
+    staged(concurrency(() => slots))((call, done) => {
       started.push(call);
       open.push(done);
     }),
@@ -139,7 +139,7 @@ describe('a call that waits', () => {
     const stage = concurrency(() => slots);
     const isFirst = fakeCall({ principal: fakePrincipal('first') });
     const send = promised(
-      stage((call, done) => {
+      staged(stage)((call, done) => {
         if (call === isFirst) {
           first = done;
           return;

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
-import type { Call, Done, Stage } from './call.js';
+import type { Call, Over, Send, Stage } from './call.js';
 import { FairQueue } from './fair-queue.js';
 
 export interface ConcurrencyPlan {
@@ -20,8 +20,11 @@ export interface ConcurrencyPlan {
 
 export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
 
+/** What the queue knows of whoever waits. */
+export type Waiting = Pick<Call, 'principal' | 'server' | 'tool' | 'deadlineAtMs' | 'signal'>;
+
 interface Waiter {
-  readonly call: Call;
+  readonly call: Waiting;
   /** With the place, or the error it is refused with. */
   readonly settle: (error?: HostError) => void;
   stopWatching(): void;
@@ -58,7 +61,7 @@ export class CallSlots {
   }
 
   /** Tells when the place is taken, at once if one is free; with an error nothing is held. */
-  take(call: Call, settle: (refusal?: HostError) => void): void {
+  take(call: Waiting, settle: (refusal?: HostError) => void): void {
     if (call.signal?.aborted) return settle(cancelled(call));
     if (this.#clock.nowMs() >= call.deadlineAtMs) return settle(tooLate(call));
     // Nobody waits while a place is free: whoever gives one back hands it on.
@@ -94,7 +97,7 @@ export class CallSlots {
     return true;
   }
 
-  #wait(call: Call, settle: (refusal?: HostError) => void): void {
+  #wait(call: Waiting, settle: (refusal?: HostError) => void): void {
     const party = call.principal.id;
     const leave = (error: HostError) => {
       if (!this.#queue.delete(party, waiter)) return;
@@ -122,20 +125,24 @@ export class CallSlots {
   }
 }
 
-export const concurrency =
-  (slotsOf: (server: string) => CallSlots): Stage =>
-  (next) =>
-  (call, done) => {
+export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
+  enter: (next, back) => (call) => {
     const slots = slotsOf(call.server);
-    const gone: Done = (outcome) => {
-      slots.give();
-      done(outcome);
-    };
-    if (slots.tryTake(call)) return next(call, gone);
-    slots.take(call, (refusal) => (refusal ? done(refusal) : next(call, gone)));
-  };
+    call.notes.slots = slots;
+    if (slots.tryTake(call)) next(call);
+    else takeTurn(slots, call, next, back);
+  },
+  leave: (back) => (call, outcome) => {
+    call.notes.slots?.give();
+    back(call, outcome);
+  },
+});
 
-const unsent = (code: ErrorCode, call: Call, what: string, options: HostErrorOptions): HostError =>
+/** Apart, for what it captures is made for every call where it stands. */
+const takeTurn = (slots: CallSlots, call: Call, next: Send, back: Over): void =>
+  slots.take(call, (refusal) => (refusal ? back(call, refusal) : next(call)));
+
+const unsent = (code: ErrorCode, call: Waiting, what: string, options: HostErrorOptions): HostError =>
   new HostError(code, `server '${call.server}': ${what}`, {
     server: call.server,
     tool: call.tool,
@@ -144,16 +151,16 @@ const unsent = (code: ErrorCode, call: Call, what: string, options: HostErrorOpt
     ...options,
   });
 
-const cancelled = (call: Call) =>
+const cancelled = (call: Waiting) =>
   unsent('cancelled', call, 'the call was cancelled before it was sent', { hint: 'it did not run' });
 
-const tooLate = (call: Call) =>
+const tooLate = (call: Waiting) =>
   unsent('timeout', call, 'the deadline passed while the call waited for its turn', {
     reason: 'queue',
     hint: 'it did not run and can be sent again; if this lasts, allow the server more calls at a time',
   });
 
-const full = (call: Call, { runningMax, waitingMax }: ConcurrencyPlan) =>
+const full = (call: Waiting, { runningMax, waitingMax }: ConcurrencyPlan) =>
   unsent('overloaded', call, `${runningMax} calls run and ${waitingMax} wait already`, {
     reason: 'queue',
     limit: waitingMax,

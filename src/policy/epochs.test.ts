@@ -38,3 +38,16 @@ test('no epoch comes back, also past the bound', () => {
     for (const [other, epochsBefore] of seen) expect(Math.max(...epochsBefore)).toBeLessThanOrEqual(epochs.of(other));
   }
 });
+
+test('a time stands for the epoch of every key: only what was advanced since is not as it was', () => {
+  const epochs = new Epochs(3);
+  const keys = ['a', 'b', 'c', 'd', 'e'];
+  for (let i = 0; i < 200; i++) {
+    const { now } = epochs;
+    const before = keys.map((key) => epochs.of(key));
+    expect(keys.every((key) => epochs.isAsAt(key, now))).toBe(true);
+    if (i % 17 === 0) epochs.advanceAll();
+    else epochs.advance(keys[(i * 7) % 5] as string);
+    expect(keys.map((key) => epochs.isAsAt(key, now))).toEqual(keys.map((key, at) => epochs.of(key) === before[at]));
+  }
+});

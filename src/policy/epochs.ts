@@ -16,6 +16,16 @@ export class Epochs {
     this.#keysMax = keysMax;
   }
 
+  /** Of no key: later than every epoch there is, and earlier than every one to come. For who wants to look up nothing yet. */
+  get now(): number {
+    return this.#newest;
+  }
+
+  /** Whether the key was not advanced since this was `now`. */
+  isAsAt(key: string, now: number): boolean {
+    return this.of(key) <= now;
+  }
+
   of(key: string): number {
     return this.#ofKeys.get(key) ?? this.#common;
   }

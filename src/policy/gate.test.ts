@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
@@ -49,7 +49,7 @@ function guarded(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>)
   let sent = 0;
   const stage = gate(() => breaker, clock);
   const send = promised(
-    stage(
+    staged(stage)(
       answering((call) => {
         sent++;
         return answer(call);
@@ -125,10 +125,12 @@ test('a connection that is lost under many calls is one failure, of its supervis
   let isOver = true;
   const fails = answering(() => Promise.reject(error('outcome_uncertain', { execution: 'uncertain' })));
   const send = promised(
-    gate(
-      () => breaker,
-      clock,
-      () => isOver,
+    staged(
+      gate(
+        () => breaker,
+        clock,
+        () => isOver,
+      ),
     )(fails),
   );
   for (let i = 0; i < 16; i++) await failureOf(send(fakeCall()));

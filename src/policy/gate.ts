@@ -5,7 +5,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
 import type { Admission, Breaker, Ticket } from './breaker.js';
-import { type Call, type Stage, withChanges } from './call.js';
+import type { Call, Stage } from './call.js';
 
 /** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
 const strikes: ReadonlySet<ErrorCode> = new Set([
@@ -26,29 +26,40 @@ export function speaksAgainstServer(error: unknown): boolean {
 
 /** What calls in flight end with when the connection they were sent on is lost. */
 const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
-export const isLoss = (outcome: unknown): boolean => isHostError(outcome) && losses.has(outcome.code);
+export const isLoss = (error: unknown): boolean => isHostError(error) && losses.has(error.code);
 
 /**
  * `isOver`: the connection that such a call goes to is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
  * them counted, everybody else would be refused while the server is restarted.
  */
-export const gate =
-  (breakerOf: (server: string) => Breaker, clock: Clock, isOver: (call: Call) => boolean = () => false): Stage =>
-  (next) =>
-  (call, done) => {
+export const gate = (
+  breakerOf: (server: string) => Breaker,
+  clock: Clock,
+  isOver: (call: Call) => boolean = () => false,
+): Stage => ({
+  enter: (next, back) => (call) => {
     const breaker = breakerOf(call.server);
     // A closed breaker does not look at the time, and this is the path of nearly every call.
     const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs(), call.deadlineAtMs);
-    if (!admission.admitted) return done(circuitOpen(call.server, admission, call.tool));
+    if (!admission.admitted) return back(call, circuitOpen(call.server, admission, call.tool));
     const { ticket } = admission;
+    call.notes.breaker = breaker;
+    call.notes.ticket = ticket;
     // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
-    const deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs ?? call.deadlineAtMs);
-    next(deadlineAtMs === call.deadlineAtMs ? call : withChanges(call, { deadlineAtMs }), (outcome) => {
-      if (isLoss(outcome) && isOver(call)) breaker.released(ticket, clock.nowMs());
+    if (ticket.probeUntilMs !== undefined) call.deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs);
+    next(call);
+  },
+  leave: (back) => (call, outcome) => {
+    const { breaker, ticket } = call.notes;
+    if (breaker && ticket) {
+      // What its caller allowed it, again.
+      if (ticket.callUntilMs !== undefined) call.deadlineAtMs = ticket.callUntilMs;
+      if (outcome instanceof Error && isLoss(outcome) && isOver(call)) breaker.released(ticket, clock.nowMs());
       else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
-      done(outcome);
-    });
-  };
+    }
+    back(call, outcome);
+  },
+});
 
 /**
  * What the outcome of an admitted request says about its server. One whose caller ran out of time says nothing: whoever

@@ -4,7 +4,7 @@
  * Invariant: each place that is taken is given back once, whatever the reading ends with.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Call, Principal } from './call.js';
+import type { Principal } from './call.js';
 import type { CallSlots } from './concurrency.js';
 
 export interface SlotLimits {
@@ -26,7 +26,8 @@ export function throughSlot<T>(
   run: () => Promise<T>,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    slots.take(asCall(question, limits), (refusal) => {
+    const { server, method: tool, principal } = question;
+    slots.take({ server, tool, principal, ...limits }, (refusal) => {
       if (refusal) return reject(refusal);
       run()
         .finally(() => slots.give())
@@ -34,18 +35,3 @@ export function throughSlot<T>(
     });
   });
 }
-
-/** What the queue knows of it. */
-const asCall = ({ server, method, principal }: SlotQuestion, limits: SlotLimits): Call => ({
-  ...limits,
-  requestId: '',
-  principal,
-  server,
-  tool: method,
-  args: '{}',
-  idempotencyKey: undefined,
-  onProgress: undefined,
-  attempt: 0,
-  isFresh: false,
-  madeAtMs: 0,
-});

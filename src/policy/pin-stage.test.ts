@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { toolItem } from '../../test/fakes/pin-samples.js';
-import { failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import { type Call, pipeline, type Stage } from './call.js';
+import type { Call, Stage } from './call.js';
 import { pinned, pinRefusal } from './pin-stage.js';
 import { memoryPinStore, type PinStatus } from './pin-store.js';
 import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js';
@@ -11,13 +11,15 @@ const result = fakeResult();
 const call = fakeCall();
 
 /** The stage, and after it one that counts what it is charged with. */
-function staged(statusOf: (server: string, tool: string) => PinStatus, policy: PinPolicy = defaultPinPolicy) {
+function setUp(statusOf: (server: string, tool: string) => PinStatus, policy: PinPolicy = defaultPinPolicy) {
   const charged: Call[] = [];
-  const budget: Stage = (next) => (charge, done) => {
-    charged.push(charge);
-    next(charge, done);
+  const budget: Stage = {
+    enter: (next) => (charge) => {
+      charged.push(charge);
+      next(charge);
+    },
   };
-  const send = pipeline(pinned({ statusOf, policyOf: () => policy }), budget)((_call, done) => done(result));
+  const send = staged(pinned({ statusOf, policyOf: () => policy }), budget)((_call, done) => done(result));
   return { send: promised(send), charged };
 }
 
@@ -36,7 +38,7 @@ const cases = table.flatMap(([status, rule]) =>
 test.each(cases)('a tool that is $status: first sight $onFirstSight, change $onChange', async (row) => {
   const { status, rule, onFirstSight, onChange } = row;
   const policy = { onFirstSight, onChange };
-  const { send, charged } = staged(() => status, policy);
+  const { send, charged } = setUp(() => status, policy);
   const isRefused = rule !== undefined && policy[rule] === 'block';
   if (isRefused) expect((await failureOf(send(call))).details.reason).toBe(status);
   else expect(await send(call)).toBe(result);
@@ -44,7 +46,7 @@ test.each(cases)('a tool that is $status: first sight $onFirstSight, change $onC
 });
 
 test('D-25 a refusal says what is wrong and what to do, and nothing is charged', async () => {
-  const { send, charged } = staged(() => 'changed');
+  const { send, charged } = setUp(() => 'changed');
   const error = await failureOf(send(call));
   expect(error.toJSON()).toEqual({
     code: 'schema_changed',
@@ -61,7 +63,7 @@ test('D-25 a refusal says what is wrong and what to do, and nothing is charged',
 });
 
 test('a status that cannot be had lets nothing pass', async () => {
-  const { send, charged } = staged(() => {
+  const { send, charged } = setUp(() => {
     throw new Error('no store');
   });
   await expect(send(call)).rejects.toThrow('no store');
@@ -70,7 +72,7 @@ test('a status that cannot be had lets nothing pass', async () => {
 
 test('D-25 a changed tool is refused from the next call on, and passes once approved', async () => {
   const pins = new Pins({ store: memoryPinStore() });
-  const { send } = staged((server, tool) => pins.statusOf(server, tool));
+  const { send } = setUp((server, tool) => pins.statusOf(server, tool));
   const now = new Date(0);
   pins.observe('github', [toolItem()], now);
   expect(await send(call)).toBe(result);
@@ -90,7 +92,7 @@ test('X11 listing and callability never disagree', async () => {
     const policy: PinPolicy = { onFirstSight: mode(), onChange: mode() };
     const store = memoryPinStore();
     let pins = new Pins({ store, policyOf: () => policy, pinsMax: 3 });
-    const { send } = staged((server, tool) => pins.statusOf(server, tool), policy);
+    const { send } = setUp((server, tool) => pins.statusOf(server, tool), policy);
     for (let step = 0; step < 10; step++) {
       if (random() < 0.2) pins = new Pins({ store, policyOf: () => policy, pinsMax: 3 });
       const some = Array.from({ length: randomInt(random, 0, 5) }, () => names[randomInt(random, 0, 3)] as string);

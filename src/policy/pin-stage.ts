@@ -40,18 +40,20 @@ export interface PinFacts {
 
 /** The error a call of this tool is refused with now; undefined when it passes. */
 export function quarantine(facts: PinFacts, server: string, tool: string): HostError | undefined {
-  const reason = pinRefusal(facts.statusOf(server, tool), facts.policyOf(server));
+  const status = facts.statusOf(server, tool);
+  // Nearly every call: no policy refuses it.
+  if (status === 'approved') return undefined;
+  const reason = pinRefusal(status, facts.policyOf(server));
   return reason === undefined ? undefined : refusal(server, tool, reason, facts.hashesOf?.(server, tool));
 }
 
 /** Asked at each call, so that a list or a change of the configuration counts from the next call on. */
-export const pinned =
-  (facts: PinFacts): Stage =>
-  (next) =>
-  (call, done) => {
+export const pinned = (facts: PinFacts): Stage => ({
+  enter: (next, back) => (call) => {
     const error = quarantine(facts, call.server, call.tool);
-    return error ? done(error) : next(call, done);
-  };
+    return error ? back(call, error) : next(call);
+  },
+});
 
 const stories: Readonly<Record<PinRefusal, string>> = {
   changed: 'differs from the definition that was approved',

@@ -15,7 +15,7 @@ import { HostError } from '../kernel/errors.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { isComplete } from './cache-hint.js';
-import { type Call, type CallRelay, CallResult, type Done, type Outcome, type Send, withChanges } from './call.js';
+import { type Call, type CallRelay, CallResult, type Done, type Outcome, withChanges } from './call.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
@@ -30,6 +30,9 @@ const callersPerFlightMax = 10_000;
 /** So many bytes of copies are made for one answer; the callers left over share the next call. */
 const landingBytesMax = 64 * 1024 * 1024;
 
+/** Sends a call and tells how it went. */
+export type SendShared = (call: Call, done: Done) => void;
+
 interface Caller {
   readonly call: Call;
   readonly done: Done;
@@ -38,7 +41,7 @@ interface Caller {
 
 interface Flight {
   readonly key: string;
-  readonly send: Send;
+  readonly send: SendShared;
   readonly deadlineAtMs: number;
   readonly callers: Set<Caller>;
   readonly abort: AbortController;
@@ -57,7 +60,7 @@ export class SingleFlight {
     return this.#flights.size;
   }
 
-  join(key: string, call: Call, send: Send, done: Done): void {
+  join(key: string, call: Call, send: SendShared, done: Done): void {
     if (call.signal?.aborted) return done(left(call, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
     if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
@@ -67,7 +70,7 @@ export class SingleFlight {
     return !flight && this.#flights.size >= flightsMax ? send(call, done) : this.#start(key, call, send, done);
   }
 
-  #start(key: string, call: Call, send: Send, done: Done): void {
+  #start(key: string, call: Call, send: SendShared, done: Done): void {
     const { deadlineAtMs } = call;
     const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort: new AbortController() };
     this.#flights.set(key, flight);

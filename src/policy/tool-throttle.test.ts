@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failureOf, fakeCall, fakePrincipal, fakeResult, promised } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, Done } from './call.js';
@@ -13,7 +13,7 @@ function setUp(plan: Partial<ThrottlePlan> = {}) {
   let outcome: Outcome = 'no';
   let sent = 0;
   const send = promised(
-    throttle(tools)((_call, done) => {
+    staged(throttle(tools))((_call, done) => {
       sent++;
       done(typeof outcome === 'string' ? fakeResult('{}', { isError: outcome === 'no' }) : outcome);
     }),
@@ -139,7 +139,7 @@ test('twenty rejections that were under way together make one pause', async () =
   const clock = new FakeClock();
   const tools = new ToolThrottle(clock);
   const open: Done[] = [];
-  const send = promised(throttle(tools)((_call, done) => void open.push(done)));
+  const send = promised(staged(throttle(tools))((_call, done) => void open.push(done)));
   const calls = Array.from({ length: 20 }, () => send(fakeCall()));
   for (const done of open.slice(0, 10)) done(fakeResult('{}', { isError: true }));
   await Promise.all(calls.slice(0, 10));

@@ -37,8 +37,6 @@ interface History {
 /** Past it the one that was rejected longest ago is forgotten. */
 const historiesMax = 10_000;
 
-/** JSON-RPC's own word for arguments that do not fit. */
-
 export class ToolThrottle {
   readonly #clock: Clock;
   readonly #plan: ThrottlePlan;
@@ -92,19 +90,20 @@ export class ToolThrottle {
   }
 }
 
-export const throttle =
-  (tools: ToolThrottle): Stage =>
-  (next) =>
-  (call, done) => {
+export const throttle = (tools: ToolThrottle): Stage => ({
+  enter: (next, back) => (call) => {
     const pausesBefore = tools.admit(call);
-    if (typeof pausesBefore !== 'number') return done(pausesBefore);
-    next(call, (outcome) => {
-      // Whatever else went wrong says nothing about the arguments.
-      if (outcome instanceof Error ? isRejection(outcome) : outcome.isError) tools.rejected(call, pausesBefore);
-      else if (!(outcome instanceof Error)) tools.succeeded(call);
-      done(outcome);
-    });
-  };
+    if (typeof pausesBefore !== 'number') return back(call, pausesBefore);
+    call.notes.pauses = pausesBefore;
+    next(call);
+  },
+  leave: (back) => (call, outcome) => {
+    // Whatever else went wrong says nothing about the arguments.
+    if (outcome instanceof Error ? isRejection(outcome) : outcome.isError) tools.rejected(call, call.notes.pauses);
+    else if (!(outcome instanceof Error)) tools.succeeded(call);
+    back(call, outcome);
+  },
+});
 
 /** The server's own word: what we refuse ourselves carries no code of a server's. */
 const isRejection = (error: unknown): boolean =>

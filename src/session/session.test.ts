@@ -365,8 +365,12 @@ describe('header annotations over modern HTTP', () => {
       if (method === 'tools/list') return { result: { tools } };
       return calls++ === 0 ? refusal : { result: {} };
     });
-    expect(await session.callTool('good', '{"region":"eu"}', until())).toMatchObject({ kind: 'result' });
+    const relay = { members: '"requestState":"s"', meta: '"x":1' };
+    expect(await session.callTool('good', '{"region":"eu"}', { ...until(), relay })).toMatchObject({ kind: 'result' });
     expect(channel.sent.at(-1)?.http?.params).toEqual([['Region', 'eu']]);
+    // What goes along with the call goes with the call alone.
+    const told = channel.messages.slice(-3).map(({ params }) => JSON.stringify(params).includes('"requestState":"s"'));
+    expect(told).toEqual([true, false, true]);
     expect(methods().slice(1)).toEqual(['tools/call', 'tools/list', 'tools/call']);
   });
 });

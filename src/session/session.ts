@@ -196,7 +196,9 @@ export class Session {
     } catch (error) {
       if (!isHostError(error) || error.details.rpcCode !== headerMismatch) throw error;
     }
-    await this.list('tools/list', options);
+    // In our own name: what goes along with the call is nothing that a list is asked with.
+    const { deadlineAtMs, signal } = options;
+    await this.list('tools/list', { deadlineAtMs, signal });
     return again();
   }
 

@@ -11,17 +11,20 @@ import { eachMember } from './json-scan.js';
 interface Walk {
   bytes: Buffer;
   readonly places: number[];
+  /** The values that were asked for, each where its member begins in `places`: the next who asks gets the same view. */
+  readonly views: (Buffer | undefined)[];
   /** Not an object, or one with too many members. */
   isBad: boolean;
 }
 
 const nothing = Buffer.alloc(0);
-const last: Walk = { bytes: nothing, places: [], isBad: true };
+const last: Walk = { bytes: nothing, places: [], views: [], isBad: true };
 
 function walk(bytes: Buffer): Walk {
   if (last.bytes === bytes) return last;
-  const { places } = last;
+  const { places, views } = last;
   places.length = 0;
+  views.length = 0;
   const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     places.push(keyStart, keyEnd, valueStart, valueEnd);
     return places.length <= 4 * LIMITS.members;
@@ -45,24 +48,39 @@ function placeOf(bytes: Buffer, places: readonly number[], key: string): number 
   return found;
 }
 
+function viewOf({ bytes: remembered, places, views }: Walk, bytes: Buffer, at: number): Buffer {
+  if (bytes !== remembered) return bytes.subarray(places[at + 2], places[at + 3]);
+  const member = at / 4;
+  // In order, so that the list has no holes.
+  while (views.length <= member) views.push(undefined);
+  let view = views[member];
+  if (!view) {
+    view = bytes.subarray(places[at + 2], places[at + 3]);
+    views[member] = view;
+  }
+  return view;
+}
+
 /** Views in the order of the keys. Undefined: not an object, one of the keys stands twice, or there are too many others. */
 export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] | undefined {
-  const { places, isBad } = walk(bytes);
+  const walked = walk(bytes);
+  const { places, isBad } = walked;
   if (isBad) return undefined;
   const found: (Buffer | undefined)[] = [];
   for (const key of keys) {
     const at = placeOf(bytes, places, key);
     if (at === -2) return undefined;
-    found.push(at < 0 ? undefined : bytes.subarray(places[at + 2], places[at + 3]));
+    found.push(at < 0 ? undefined : viewOf(walked, bytes, at));
   }
   return found;
 }
 
 /** The same, where a key that stands twice is nobody's (wire/json-members.ts). All undefined for what is no object. */
 export function singleMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] {
-  const { places, isBad } = walk(bytes);
+  const walked = walk(bytes);
+  const { places, isBad } = walked;
   return keys.map((key) => {
     const at = isBad ? -1 : placeOf(bytes, places, key);
-    return at < 0 ? undefined : bytes.subarray(places[at + 2], places[at + 3]);
+    return at < 0 ? undefined : viewOf(walked, bytes, at);
   });
 }

@@ -36,7 +36,7 @@ export function entryPointErrors(manifest: Manifest, sources: ReadonlySet<string
   return [...leaves(manifest.bin), ...leaves(manifest.exports)].flatMap((entry) => {
     const file = entry.replace(/^\.\//, '');
     if (file === 'package.json') return [];
-    const source = file.replace(/^dist\//, 'src/').replace(/(\.d\.ts|\.js)$/, '.ts');
+    const source = file.replace(/^dist\//, 'src/').replace(/(\.d\.ts|\.c?js)$/, '.ts');
     return file.startsWith('dist/') && sources.has(source) ? [] : [`${entry}: the build makes no such file`];
   });
 }

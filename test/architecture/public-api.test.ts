@@ -2,6 +2,7 @@
  * What others import is an interface: a name that appears or goes is a decision, and a line in the CHANGELOG.
  */
 import { expect, test } from 'vitest';
+import * as broker from '../../src/broker/index.js';
 import * as worker from '../../src/broker/worker/index.js';
 import * as gateway from '../../src/gateway/index.js';
 import { Host } from '../../src/host/host.js';
@@ -24,6 +25,10 @@ test('the names of hostler', () => {
 
 test('the names of hostler/gateway', () => {
   expect(Object.keys(gateway).sort()).toEqual(['createGateway', 'gatewayCapabilities']);
+});
+
+test('the names of hostler/broker', () => {
+  expect(Object.keys(broker).sort()).toEqual(['createBroker']);
 });
 
 test('the names of hostler/worker', () => {

@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { brokerEntry } from '../../src/config/broker-settings.js';
 import { ceilingEntry, hostConfigKeys, parseHostConfig, roleEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
@@ -61,8 +62,12 @@ test('roles and budgets', () => {
   expect(tableOf('Budgets')).toEqual(new Map(ceilings));
 });
 
+test('the broker', () => {
+  expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry(), 'broker.')));
+});
+
 test('keys, and where and how much', () => {
-  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry, 'keys.<name>.')));
+  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry(), 'keys.<name>.')));
   expect(tableOf('Listen and log')).toEqual(new Map([...keysOf(listenEntry, 'listen.'), ...keysOf(logEntry, 'log.')]));
 });
 

@@ -21,8 +21,9 @@ import type {
 } from '../../src/broker/ports.js';
 import type { CancelSignal } from '../../src/kernel/cancel-signal.js';
 import type { Clock } from '../../src/kernel/clock.js';
-import { HostError, type HostErrorOptions } from '../../src/kernel/errors.js';
+import { HostError } from '../../src/kernel/errors.js';
 import type { JsonText } from '../../src/wire/frame.js';
+import { End, lost } from './memory-link-end.js';
 
 export interface MemoryBrokerOptions {
   /** Requests a host may owe at a time. */
@@ -46,43 +47,18 @@ interface Held {
   state: 'waiting' | 'out' | 'resting';
 }
 
+interface HeldReply {
+  readonly id: string;
+  readonly body: Buffer;
+  /** It does not reach its worker before that one comes back. */
+  isLost: boolean;
+  /** The link that it is on its way over. */
+  on: End | undefined;
+}
+
 interface Refusal {
   readonly error: HostError;
   readonly isHeld: boolean;
-}
-
-/** Who hears of the end of a link, once. */
-class End {
-  readonly closed: Promise<HostError | undefined>;
-  isOver = false;
-  isSilent = false;
-  readonly #waiting = new Set<(error: HostError) => void>();
-  #resolve: (error: HostError | undefined) => void = () => {};
-
-  constructor() {
-    this.closed = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
-  }
-
-  over(error: HostError | undefined): void {
-    if (this.isOver) return;
-    this.isOver = true;
-    for (const reject of this.#waiting) reject(lost('the link was lost before the receipt came', 'uncertain'));
-    this.#waiting.clear();
-    this.#resolve(error);
-  }
-
-  /** A promise that the end of the link rejects. */
-  until(run: (resolve: () => void, reject: (error: HostError) => void) => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.add(reject);
-      run(() => {
-        this.#waiting.delete(reject);
-        resolve();
-      }, reject);
-    });
-  }
 }
 
 interface Worker {
@@ -100,7 +76,7 @@ export class MemoryBroker {
   readonly #clock: Clock;
   readonly #options: Required<MemoryBrokerOptions>;
   readonly #requests = new Map<string, Held>();
-  readonly #replies = new Map<string, { readonly id: string; readonly body: Buffer; isLost: boolean }>();
+  readonly #replies = new Map<string, HeldReply>();
   readonly #workers = new Map<string, Worker>();
   readonly #manifests = new Map<string | undefined, Buffer>();
   readonly #refusedSends: Refusal[] = [];
@@ -314,7 +290,7 @@ export class MemoryBroker {
     if (refusal) throw refusal;
     const isLost = this.#repliesToDrop > 0;
     if (isLost) this.#repliesToDrop--;
-    this.#replies.set(`${mailbox}/${id}`, { id, body, isLost });
+    this.#replies.set(`${mailbox}/${id}`, { id, body, isLost, on: undefined });
     this.#handReplies(mailbox);
   }
 
@@ -376,7 +352,8 @@ export class MemoryBroker {
     const worker = this.#workers.get(mailbox);
     if (!worker || this.holdsReplies) return;
     for (const [key, reply] of this.#replies) {
-      if (reply.isLost || !key.startsWith(`${mailbox}/`)) continue;
+      if (reply.isLost || reply.on === worker.end || !key.startsWith(`${mailbox}/`)) continue;
+      reply.on = worker.end;
       this.#soon(() => {
         if (this.#replies.get(key) !== reply) return;
         worker.handlers.replied(reply.id, reply.body);
@@ -394,6 +371,3 @@ export class MemoryBroker {
     });
   }
 }
-
-const lost = (message: string, execution: HostErrorOptions['execution']): HostError =>
-  new HostError('transport', message, execution && { execution });

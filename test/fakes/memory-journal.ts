@@ -11,7 +11,7 @@ interface Entry {
 export class MemoryJournal implements CallJournal {
   readonly #entries = new Map<string, Entry>();
   #boot = 1;
-  /** In order: `claim`, `finish`, `withdraw`, each with its key. */
+  /** In order: `claim` and `finish`, each with its key. */
   readonly asked: string[] = [];
   refuseNextClaim: HostError | undefined;
   refuseNextFinish: HostError | undefined;
@@ -47,9 +47,4 @@ export class MemoryJournal implements CallJournal {
     const entry = this.#entries.get(`${mailbox}/${key}`);
     if (entry) entry.reply = reply;
   }
-
-  readonly withdraw = async (mailbox: string, key: string): Promise<void> => {
-    this.asked.push(`withdraw ${key}`);
-    this.#entries.delete(`${mailbox}/${key}`);
-  };
 }

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Registry, register } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { BrokerFigures } from '../../src/gateway/metrics/broker-figures.js';
 import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 import { createMetrics, type Metrics } from '../../src/gateway/metrics/metrics.js';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -102,8 +103,27 @@ test('calls, their outcomes and durations, states, cache and restarts are all th
   expect(buckets.map(([, value]) => value)).toEqual(buckets.map(([, value]) => value).sort((a, b) => a - b));
 });
 
+const brokerFigures = {
+  ...{ isConnected: true, callsRunning: 1, callsWaiting: 2, calls: 3, repeated: 4, expired: 5, denied: 6 },
+  inside: { connections: 7, redeliveries: 8, deadLetters: 9, mailboxes: [{ mailbox: 'ann', count: 10 }] },
+};
+
+test('a broker beside the gateway is shown, and one elsewhere as far as it is known here', async () => {
+  let figures: BrokerFigures | undefined = brokerFigures;
+  metrics = createMetrics(host, { broker: () => figures });
+  const { of } = await scrape();
+  expect(of('hostler_broker_connected')).toBe(1);
+  expect(of('hostler_broker_calls_total{outcome="repeated"}')).toBe(4);
+  expect(of('hostler_broker_mailbox_messages{mailbox="ann"}')).toBe(10);
+  expect(of('hostler_broker_dead_letters')).toBe(9);
+  figures = { ...brokerFigures, inside: undefined };
+  const elsewhere = await scrape();
+  expect(elsewhere.of('hostler_broker_calls_in_flight')).toBe(1);
+  expect(elsewhere.text).not.toMatch(/^hostler_broker_connections /m);
+});
+
 test('every metric of the table has its type and help, and those of others are left alone', async () => {
-  metrics = createMetrics(host);
+  metrics = createMetrics(host, { broker: () => brokerFigures });
   await host.call('plain', 'note', { nonce: '1' });
   const { text } = await scrape();
   expect([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type])).toEqual(

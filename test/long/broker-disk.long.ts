@@ -41,6 +41,7 @@ test.each(faults)(
     for (const at of upTo(count)) {
       const fault: Fault = { call, error, nth: at * step };
       const report: FaultReport = await runWithFault(fault, 1_000);
+      if (report.lost > 0 || !report.isOpenAgain) console.log('B5', JSON.stringify({ fault, ...report }));
       if (!report.hasStruck) continue;
       seen.struck += 1;
       seen.receipts += report.receipts;

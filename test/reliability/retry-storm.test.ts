@@ -8,11 +8,10 @@ import { dispatch } from '../../src/host/dispatch.js';
 import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import { sent } from '../../src/policy/call.js';
 import type { ServerFacts } from '../../src/session/negotiate.js';
 import type { Answer } from '../../src/wire/peer.js';
 import { managedSession } from '../fakes/managed-session.js';
-import { fakeCall } from '../fakes/policy-call.js';
+import { asked, fakeCall, promised } from '../fakes/policy-call.js';
 
 const everyMs = 5;
 const outageMs = 60_000;
@@ -57,7 +56,7 @@ function setUp(failsAfterMs: number) {
   const managed = managedSession('storm', session, clock, { trustAnnotations: true });
   const raw = Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}');
   managed.learn([{ key: 'read', raw }], () => true);
-  const send = dispatch({
+  const way = dispatch({
     serverOf: () => managed,
     targetOf: (server) => server,
     clock,
@@ -65,9 +64,10 @@ function setUp(failsAfterMs: number) {
     pinRefusal: () => undefined,
     onReplay: () => {},
   });
+  const send = promised(asked(way));
   const call = () => {
-    const asked = fakeCall({ server: 'storm', tool: 'read', deadlineAtMs: clock.nowMs() + 30_000 });
-    return sent(send, asked).then(
+    const storming = fakeCall({ server: 'storm', tool: 'read', deadlineAtMs: clock.nowMs() + 30_000 });
+    return send(storming).then(
       () => true,
       () => false,
     );

@@ -12,7 +12,7 @@ import { allow } from '../../src/policy/allowlist.js';
 import type { Ticket } from '../../src/policy/breaker.js';
 import { ResponseCache } from '../../src/policy/cache.js';
 import { cached } from '../../src/policy/cache-stage.js';
-import { pipeline, type Send } from '../../src/policy/call.js';
+import { pipeline } from '../../src/policy/call.js';
 import { budget, CallBudgets, type CallCeilings } from '../../src/policy/call-budget.js';
 import { concurrency } from '../../src/policy/concurrency.js';
 import { gate } from '../../src/policy/gate.js';
@@ -25,6 +25,7 @@ import { defaultPlan } from '../../src/supervisor/restart-plan.js';
 import { StartGate } from '../../src/supervisor/start-gate.js';
 import { Supervisor } from '../../src/supervisor/supervisor.js';
 import type { SupervisorEvents } from '../../src/supervisor/supervisor-events.js';
+import { type Ask, asked } from '../fakes/policy-call.js';
 import { SimulatedServer, Timers } from './simulated-server.js';
 
 export interface Member {
@@ -51,7 +52,7 @@ export class SimulatedHost {
   readonly trace: string[] = [];
   /** Sentences about what must never be. */
   readonly wrong: string[] = [];
-  readonly send: Send;
+  readonly send: Ask;
   readonly #random: Random;
   readonly #registry: Registry<unknown>;
   readonly #events = new Emitter<SupervisorEvents>();
@@ -75,7 +76,7 @@ export class SimulatedHost {
         this.#registry.closed(event.server);
       }
     });
-    this.send = pipeline(
+    const way = pipeline(
       allow(() => []),
       budget(new CallBudgets(clock, () => ceilings)),
       cached({
@@ -88,15 +89,19 @@ export class SimulatedHost {
       throttle(new ToolThrottle(clock)),
       gate((server) => this.member(server).managed.breaker, clock),
       concurrency((server) => this.member(server).managed.slots),
-    )(
-      dispatch({
-        serverOf: (server) => this.member(server).managed,
-        targetOf: (managed) => managed,
-        clock,
-        clean: (text) => text,
-        pinRefusal: () => undefined,
-        onReplay: () => {},
-      }),
+    );
+    this.send = asked((end) =>
+      way(
+        dispatch({
+          serverOf: (server) => this.member(server).managed,
+          targetOf: (managed) => managed,
+          clock,
+          clean: (text) => text,
+          pinRefusal: () => undefined,
+          onReplay: () => {},
+        }),
+        end,
+      ),
     );
   }
 

@@ -9,6 +9,8 @@ export const frameBytesMax = 4 * MiB;
 /** Of a frame besides its body: the same body goes out in another frame than it came in. */
 const envelopeBytesMax = 4 * KiB;
 export const bodyBytesMax = frameBytesMax - envelopeBytesMax;
+/** Of a connection before it is known whose it is. */
+export const helloBytesMax = 64 * KiB;
 export const keyCharsMax = 1_024;
 export const reasonCharsMax = 256;
 

@@ -210,6 +210,7 @@ export class Session implements WireReader, Subscriber {
     if (!admitted) return this.#turnAway('unknown_key', 'refused');
     this.#credential = admitted;
     this.#isWelcome = true;
+    this.#wire.welcomed?.();
     this.#cancelHello();
     const { rate } = this.#core.limits;
     if (admitted.kind === 'worker' && rate) this.#bucket = new TokenBucket(rate, this.#core.clock.nowMs());

@@ -11,6 +11,8 @@ export interface Wire {
   /** Asks for no more frames; those that came already still arrive. */
   pause(): void;
   resume(): void;
+  /** Whoever is at the other end said who it is: from now on it may send as much as its window and its rate allow. */
+  welcomed?(): void;
   /** What was sent before still goes out, as far as the other end takes it. `WireReader.ended` follows. */
   close(why: CloseReason): void;
 }

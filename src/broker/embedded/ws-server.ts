@@ -17,7 +17,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 import type { TurnedAway } from './events.js';
-import { frameBytesMax } from './limits.js';
+import { frameBytesMax, helloBytesMax } from './limits.js';
 import type { Wire, WireReader } from './wire.js';
 import { WsWire } from './ws-wire.js';
 
@@ -75,6 +75,7 @@ export async function listenForSockets(options: WsServerOptions): Promise<WsServ
     if (!options.hasRoom()) return turnAway(503, 'too_many_connections');
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
       const wire = new WsWire(webSocket, clock, limits);
+      wire.meter(socket, helloBytesMax);
       wire.readBy(options.attach(wire));
     });
   });

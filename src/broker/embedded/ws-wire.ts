@@ -1,6 +1,7 @@
 /**
  * A WebSocket as a wire, on either side. Its limits are set where it is made (ws-server.ts, ws-client.ts).
  */
+import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { Heartbeat } from './heartbeat.js';
@@ -20,6 +21,7 @@ export class WsWire implements Wire {
   #reader: WireReader | undefined;
   #lost: CloseReason | undefined;
   #cancelGoodbye: Cancel = () => {};
+  #unmeter: () => void = () => {};
 
   constructor(
     socket: WebSocket,
@@ -51,6 +53,21 @@ export class WsWire implements Wire {
   /** Once, before anything can have come. */
   readBy(reader: WireReader): void {
     this.#reader = reader;
+  }
+
+  /** What comes over `below` before the welcome is cut off at so many bytes: a stranger is worth no more memory. */
+  meter(below: Duplex, bytesMax: number): void {
+    let bytes = 0;
+    const count = (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > bytesMax) below.destroy();
+    };
+    below.on('data', count);
+    this.#unmeter = () => below.off('data', count);
+  }
+
+  welcomed(): void {
+    this.#unmeter();
   }
 
   get bufferedBytes(): number {

@@ -8,7 +8,8 @@
 import { isIP } from 'node:net';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError } from '../../kernel/errors.js';
+import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, unreachable, unsent } from './nats-failures.js';
 
 /** What is used of the client's own. */
 export interface NatsMessage {
@@ -34,7 +35,7 @@ interface NatsClient {
   subscribe(
     subject: string,
     options: { callback(error: Error | null, message: NatsMessage): void },
-  ): { unsubscribe(): void };
+  ): { drain(): Promise<void> };
   status(): AsyncIterable<{ readonly type: string; readonly error?: unknown }>;
 }
 
@@ -59,11 +60,13 @@ export type Receipt =
 const receiptMs = 10_000;
 const connectMs = 5_000;
 const pingMs = 15_000;
-/** What may wait for a receipt at a time. */
+/** What may wait for a receipt at a time: a server that reads slowly must not fill our memory. */
 const waitingMax = 65_536;
+const waitingBytesMax = 64 * 1024 * 1024;
 
 interface Waiter {
   readonly untilMs: number;
+  readonly bytes: number;
   readonly subject: string;
   readonly resolve: (message: NatsMessage) => void;
   readonly reject: (error: HostError) => void;
@@ -82,6 +85,9 @@ export class NatsConnection {
   readonly #inbox: string;
   /** By the number of its reply subject; in the order they were sent, which is that of their ends. */
   readonly #waiting = new Map<number, Waiter>();
+  #waitingBytes = 0;
+  /** What is said in this turn of the loop; bounded by what waits for receipts and what is handed out. */
+  #unsaid: { subject: string; body: Uint8Array | string | undefined; reply: string | undefined }[] = [];
   #nextNumber = 1;
   #stopTimer: Cancel | undefined;
   #isClosing = false;
@@ -107,21 +113,34 @@ export class NatsConnection {
     return `${this.#inbox}.n${this.#nextNumber++}`;
   }
 
-  /** Returns its end. */
+  /** Returns its end: nothing new is sent for it, and what is on its way is still heard. */
   subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
     const callback = (error: Error | null, message: NatsMessage) =>
       error === null ? heard(message) : this.#deaf(error);
     const subscription = this.#client.subscribe(subject, { callback });
-    return () => subscription.unsubscribe();
+    return () => void subscription.drain().catch(() => {});
   }
 
   /** Not kept, not answered. After the end of the connection it says nothing: nobody waits for it. */
   tell(subject: string, body?: Uint8Array | string, reply?: string): void {
     if (this.#lost !== undefined || this.#isClosing) return;
+    // What is too large to be told is not told.
+    if (body === undefined || body.length <= this.maxPayload) this.#say(subject, body, reply);
+  }
+
+  /** Said at the end of this turn of the loop: what many have to say goes out in one write, which is what costs most. */
+  #say(subject: string, body: Uint8Array | string | undefined, reply: string | undefined): void {
+    if (this.#unsaid.push({ subject, body, reply }) === 1) setImmediate(() => this.#sayAll());
+  }
+
+  #sayAll(): void {
+    const unsaid = this.#unsaid;
+    this.#unsaid = [];
     try {
-      this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
+      for (const { subject, body, reply } of unsaid)
+        this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
     } catch {
-      // It closed in this very moment, or is too large to be told.
+      // It closed in this very moment: whoever waits for a receipt hears that with the end of the connection.
     }
   }
 
@@ -134,15 +153,14 @@ export class NatsConnection {
   ask(subject: string, body: Uint8Array | string = '', withinMs = receiptMs): Promise<NatsMessage> {
     return new Promise((resolve, reject) => {
       if (this.#lost !== undefined || this.#isClosing) return reject(this.#lost ?? gone());
-      if (this.#waiting.size >= waitingMax)
-        return reject(new HostError('overloaded', `${waitingMax} messages wait for their receipt`, unsent));
+      const bytes = body.length;
+      if (this.#waiting.size >= waitingMax || (this.#waitingBytes + bytes > waitingBytesMax && this.#waiting.size > 0))
+        return reject(new HostError('overloaded', `${this.#waiting.size} messages wait for their receipt`, unsent));
+      if (bytes > this.maxPayload) return reject(overPayload(bytes, this.maxPayload));
       const number = this.#nextNumber++;
-      try {
-        this.#client.publish(subject, body, { reply: `${this.#inbox}.a.${number}` });
-      } catch (error) {
-        return reject(notSent(error, body.length, this.maxPayload));
-      }
-      this.#waiting.set(number, { untilMs: this.#clock.nowMs() + withinMs, subject, resolve, reject });
+      this.#say(subject, body, `${this.#inbox}.a.${number}`);
+      this.#waitingBytes += bytes;
+      this.#waiting.set(number, { untilMs: this.#clock.nowMs() + withinMs, bytes, subject, resolve, reject });
       if (withinMs !== receiptMs) this.#clock.at(this.#clock.nowMs() + withinMs, () => this.#expire(number));
       else this.#stopTimer ??= this.#clock.at(this.#clock.nowMs() + withinMs, () => this.#expireOld());
     });
@@ -177,6 +195,7 @@ export class NatsConnection {
 
   /** Resolves when the server has seen everything said so far. Rejects with why it did not. */
   async flush(): Promise<void> {
+    this.#sayAll();
     // The client leaves a flush unanswered when it is closed meanwhile.
     await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
     if (this.#denial === undefined && !this.#client.isClosed()) return;
@@ -185,6 +204,7 @@ export class NatsConnection {
 
   async close(): Promise<void> {
     this.#isClosing = true;
+    this.#sayAll();
     await Promise.race([this.#client.flush().catch(() => {}), this.closed]);
     await this.#client.close().catch(() => {});
     await this.closed;
@@ -202,19 +222,22 @@ export class NatsConnection {
   }
 
   #answered(message: NatsMessage): void {
-    const number = Number(message.subject.slice(message.subject.lastIndexOf('.') + 1));
-    const waiter = this.#waiting.get(number);
+    const waiter = this.#take(Number(message.subject.slice(message.subject.lastIndexOf('.') + 1)));
     if (waiter === undefined) return;
-    this.#waiting.delete(number);
     if (message.headers?.code === 503 && message.data.length === 0) waiter.reject(nobodyThere(waiter.subject));
     else waiter.resolve(message);
   }
 
-  #expire(number: number): void {
+  #take(number: number): Waiter | undefined {
     const waiter = this.#waiting.get(number);
-    if (waiter === undefined) return;
+    if (waiter === undefined) return undefined;
     this.#waiting.delete(number);
-    waiter.reject(noReceipt());
+    this.#waitingBytes -= waiter.bytes;
+    return waiter;
+  }
+
+  #expire(number: number): void {
+    this.#take(number)?.reject(noReceipt());
   }
 
   #expireOld(): void {
@@ -244,16 +267,11 @@ export class NatsConnection {
       const { operation, subject } = error as { operation?: string; subject?: string };
       if (operation === undefined) this.#refused = error;
       else if (operation === 'publish')
-        for (const [number, waiter] of this.#waiting) {
-          if (waiter.subject !== subject) continue;
-          this.#waiting.delete(number);
-          waiter.reject(forbidden());
-        }
+        for (const [number, waiter] of this.#waiting)
+          if (waiter.subject === subject) this.#take(number)?.reject(forbidden());
     }
   }
 }
-
-const unsent = { execution: 'not_executed' } as const;
 
 export async function connectNats(
   { url, key, clock, name }: NatsAddress,
@@ -294,6 +312,8 @@ export async function loadNatsClient() {
     return await import('@nats-io/transport-node');
   } catch (cause) {
     throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
+      reason: 'missing_package',
+      ...unsent,
       hint: 'run npm install @nats-io/transport-node@3 beside Hostler',
       cause,
     });
@@ -310,66 +330,6 @@ function requirePrivacy(url: string): void {
     field: 'key',
     hint: 'use a tls:// address, or the seed of a NATS user',
   });
-}
-
-const isRefusal = (error: unknown): boolean => {
-  const said = error instanceof Error ? `${error.name} ${error.message}` : String(error);
-  return /Authorization|Authentication|Expired|Revoked/i.test(said);
-};
-
-const refusal = (cause: unknown): HostError =>
-  new HostError('unauthenticated', 'the NATS server refuses this key', {
-    ...unsent,
-    hint: "look at the key and at the users in the server's configuration",
-    cause,
-  });
-
-function unreachable(cause: unknown): HostError {
-  if (isHostError(cause)) return cause;
-  if (isRefusal(cause)) return refusal(cause);
-  return new HostError('connect_failed', 'the NATS server cannot be reached', {
-    ...unsent,
-    hint: 'look whether it runs at that address',
-    cause,
-  });
-}
-
-function lossOf(why: unknown, refused: unknown): HostError {
-  const cause = why ?? refused;
-  if (isRefusal(why) || isRefusal(refused)) return refusal(cause);
-  return new HostError('transport', 'the connection to the NATS server was lost', { execution: 'uncertain', cause });
-}
-
-const gone = (): HostError => new HostError('transport', 'the connection to the NATS server is closed', unsent);
-
-const noReceipt = (): HostError =>
-  new HostError('timeout', `the NATS server gave no receipt within ${receiptMs} ms`, {
-    execution: 'uncertain',
-    hint: 'what was sent may be kept: send it again under the same id',
-  });
-
-const nobodyThere = (subject: string): HostError =>
-  new HostError('connect_failed', `the NATS server keeps nothing under '${subject.slice(0, 200)}'`, {
-    ...unsent,
-    reason: 'no_stream',
-    hint: 'start a host that has this mailbox in its configuration, or look at the permissions of the key',
-  });
-
-const forbidden = (): HostError =>
-  new HostError('denied', 'the NATS server does not let this key send there', {
-    ...unsent,
-    hint: "look at the mailbox of the key in the server's configuration",
-  });
-
-function notSent(error: unknown, bytes: number, limit: number): HostError {
-  if (bytes > limit)
-    return new HostError('result_too_large', 'the message is larger than the NATS server takes', {
-      ...unsent,
-      limit,
-      actual: bytes,
-      hint: "raise max_payload in the server's configuration, or send less",
-    });
-  return new HostError('transport', 'the message could not be sent', { ...unsent, cause: error });
 }
 
 interface PubAck {

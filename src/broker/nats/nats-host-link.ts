@@ -16,7 +16,7 @@ import type { NatsConnection } from './nats-connection.js';
 import { deliveriesMax, type NatsDeadLetters } from './nats-dead-letters.js';
 import { NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
-import { NatsLanes } from './nats-lanes.js';
+import { handOverMs, NatsLanes } from './nats-lanes.js';
 import { mailboxIn, type Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
 
@@ -76,7 +76,7 @@ export class NatsHostLink implements HostLink {
   /** Its streams are there. Again with another role: what comes from now on has it. */
   serve(mailbox: string): void {
     const { names, connection, journal, clock, sweep } = this.#parts;
-    if (!this.#isOpen || this.#lanes.has(mailbox)) return;
+    if (!this.#isOpen || this.#lanes.has(mailbox) || this.#sender(mailbox) === undefined) return;
     const box = names.of(mailbox);
     const common = { connection, journal, allNames: names, names: box, now: () => clock.date(), sweep };
     this.#lanes.open(box, (message, settled) => {
@@ -101,7 +101,10 @@ export class NatsHostLink implements HostLink {
   async close(): Promise<void> {
     this.#shut();
     this.#end(undefined);
-    await this.#parts.connection.flush().catch(() => {});
+    const { connection } = this.#parts;
+    // What was on its way has come, and then: its giving back is with the server.
+    await connection.flush().catch(() => {});
+    await connection.flush().catch(() => {});
   }
 
   #shut(): void {
@@ -114,7 +117,7 @@ export class NatsHostLink implements HostLink {
   #handOut(delivery: NatsDelivery): void {
     const { mailbox } = delivery.from;
     if (this.#sender(mailbox) === undefined) {
-      delivery.giveBack(0);
+      delivery.giveBack(handOverMs);
       return this.leave(mailbox);
     }
     if (delivery.fault !== undefined || delivery.deliveries > deliveriesMax)

@@ -10,7 +10,7 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
-import { connectNats, type NatsConnection } from './nats-connection.js';
+import { bufferOf, connectNats, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
@@ -72,6 +72,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   let credentials = checked(options.credentials);
   let connecting: Promise<NatsConnection> | undefined;
   let link: NatsHostLink | undefined;
+  let isClosed = false;
   /** The newest manifest of each role that has a mailbox. */
   const manifests = new Map<string | undefined, Buffer>();
   // Never a reason to connect: what is not removed now goes by its age.
@@ -88,11 +89,14 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       await opened.close();
       throw error;
     }
-    opened.subscribe(names.host(boot), ({ reply }) => reply && opened.tell(reply, boot));
+    opened.subscribe(names.host(boot), ({ reply, data }) => {
+      if (reply) opened.tell(reply, journal.stateOf(bufferOf(data).toString('latin1')));
+    });
     return opened;
   };
 
-  const connection = (): Promise<NatsConnection> => {
+  const connection = async (): Promise<NatsConnection> => {
+    if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
     if (connecting === undefined) {
       const opening = connect();
       connecting = opening;
@@ -132,7 +136,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     await Promise.all(mine.map(([mailbox]) => putManifest(opened, mailbox, body)));
   };
 
-  const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep });
+  const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
   const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
 
   return {
@@ -196,6 +200,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     reviveDead: (seq) => deadLetters.revive(seq),
     dropDead: (seq) => deadLetters.drop(seq),
     async close() {
+      isClosed = true;
       sweeper.stop();
       await link?.close();
       const opened = await connecting?.catch(() => undefined);

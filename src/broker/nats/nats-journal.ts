@@ -6,10 +6,11 @@
  * Invariants: `mine` is said after the server's receipt for a claim of ours, and to one host for each claim; a claim that
  * is there is never overwritten, only removed by one host that then has to win a new one.
  */
+import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { CallClaim, CallJournal, Claimed } from '../ports.js';
-import type { NatsConnection } from './nats-connection.js';
+import { bufferOf, type NatsConnection, type Receipt } from './nats-connection.js';
 import { checkId, type Names } from './nats-names.js';
 import { messageBytesMax } from './nats-streams.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -24,6 +25,8 @@ export interface JournalParts {
   readonly boot: string;
   readonly clock: Clock;
   readonly sweep: (what: Sweep, until: Date) => void;
+  /** This host ends: nothing more is waited for. */
+  readonly isClosed: () => boolean;
 }
 
 /** A host that does not answer within this is taken for dead. Wrong, it costs an `outcome_uncertain`, never a second run. */
@@ -34,6 +37,14 @@ const comebackMs = 1_000;
 const roundsMax = 5;
 /** A request under way when its key is forgotten could run anew: it is remembered for so much longer. */
 const graceMs = 120_000;
+
+/** How long a result waits for the server to come back, and how often it is tried. */
+const recordMs = 30_000;
+const recordAgainMs = 250;
+const unconfirmedMax = 10_000;
+
+/** `over`: it ended without a result, or nobody knows. `never`: it was not run. */
+export type ClaimState = 'running' | 'over' | 'never';
 
 interface Running {
   readonly seq: number;
@@ -49,7 +60,9 @@ interface Claim {
 export class NatsJournal implements CallJournal {
   readonly #parts: JournalParts;
   /** What this process claimed and has not finished; bounded by what its service runs at a time. */
-  readonly #running = new Map<string, Running>();
+  readonly #running = new Map<string, Running | undefined>();
+  /** Asked for and not answered: if such a claim is there, it was never run. One that is forgotten counts as lost. */
+  readonly #unconfirmed = new Map<string, true>();
   /** Results in the stream that their delivery has not asked for yet; taken by its reply, or dropped with it. */
   readonly #finished = new Map<string, Buffer>();
 
@@ -58,21 +71,36 @@ export class NatsJournal implements CallJournal {
   }
 
   async claim(claim: CallClaim): Promise<Claimed> {
-    const { mailbox, key, hash } = claim;
+    const { mailbox, key } = claim;
     checkId(key);
-    const connection = await this.#parts.connection();
+    const name = nameOf(mailbox, key);
+    // From before it is asked for: whoever finds our claim may ask us about it before we have its receipt.
+    const isFirst = !this.#running.has(name);
+    if (isFirst) this.#running.set(name, undefined);
+    try {
+      const claimed = await this.#claim(claim, isFirst);
+      if (isFirst && claimed.kind !== 'mine') this.#running.delete(name);
+      return claimed;
+    } catch (error) {
+      if (isFirst) this.#running.delete(name);
+      throw error;
+    }
+  }
+
+  async #claim(claim: CallClaim, isFirst: boolean): Promise<Claimed> {
+    const { mailbox, key, hash } = claim;
     const { instance, boot, names } = this.#parts;
+    const connection = await this.#parts.connection();
     const subject = names.of(mailbox).claims + key;
     const said = JSON.stringify({ instance, boot, hash } satisfies Claim);
     for (let round = 0; round < roundsMax; round++) {
-      const receipt = await connection.keep(subject, said);
-      if (receipt.kind === 'kept') {
-        const until = new Date(claim.rememberUntil.getTime() + graceMs);
-        this.#running.set(nameOf(mailbox, key), { seq: receipt.seq, until });
-        return { kind: 'mine' };
-      }
+      const receipt = await connection.keep(subject, said).catch((error: unknown) => {
+        setBounded(this.#unconfirmed, nameOf(mailbox, key), true, unconfirmedMax);
+        throw error;
+      });
+      if (receipt.kind === 'kept') return this.#mine(claim, receipt.seq);
       if (receipt.kind === 'full') throw full(mailbox, receipt.why);
-      const found = await this.#look(connection, claim);
+      const found = await this.#look(connection, claim, isFirst);
       if (found !== undefined) return found;
     }
     throw new HostError('overloaded', `the claim of a call of mailbox '${mailbox}' changes all the time`, {
@@ -80,22 +108,51 @@ export class NatsJournal implements CallJournal {
     });
   }
 
+  #mine({ mailbox, key, rememberUntil }: CallClaim, seq: number): Claimed {
+    const name = nameOf(mailbox, key);
+    this.#unconfirmed.delete(name);
+    this.#running.set(name, { seq, until: new Date(rememberUntil.getTime() + graceMs) });
+    return { kind: 'mine' };
+  }
+
+  /** What another host is told of a claim of ours. Told that it never ran, that host has it: we do not run it any more. */
+  stateOf(name: string): ClaimState {
+    if (this.#running.has(name)) return 'running';
+    return this.#unconfirmed.delete(name) ? 'never' : 'over';
+  }
+
   async finish(mailbox: string, key: string, reply: Buffer): Promise<void> {
     checkId(key);
     const name = nameOf(mailbox, key);
     const running = this.#running.get(name);
     const names = this.#parts.names.of(mailbox);
-    // Over here whatever comes of it: a claim of ours without a result is one whose outcome nobody can tell.
-    this.#running.delete(name);
-    if (reply.length > messageBytesMax) throw tooLarge(reply.length);
-    const connection = await this.#parts.connection();
-    const receipt = await connection.keep(names.records + key, reply);
-    if (receipt.kind === 'full') throw full(mailbox, receipt.why);
-    if (receipt.kind === 'there') return;
-    this.#finished.set(name, reply);
-    if (running === undefined) return;
-    this.#parts.sweep({ stream: names.replyStream, seq: receipt.seq }, running.until);
-    this.#parts.sweep({ stream: names.claimStream, seq: running.seq }, running.until);
+    try {
+      if (reply.length > messageBytesMax) throw tooLarge(reply.length);
+      const receipt = await this.#keepRecord(names.records + key, reply);
+      if (receipt.kind === 'full') throw full(mailbox, receipt.why);
+      if (receipt.kind === 'there') return;
+      this.#finished.set(name, reply);
+      if (running === undefined) return;
+      this.#parts.sweep({ stream: names.replyStream, seq: receipt.seq }, running.until);
+      this.#parts.sweep({ stream: names.claimStream, seq: running.seq }, running.until);
+    } finally {
+      // Over here whatever came of it: a claim of ours without a result is one whose outcome nobody can tell.
+      this.#running.delete(name);
+    }
+  }
+
+  /** A result is worth waiting for a server that is gone for a moment: without it nobody could tell what happened. */
+  async #keepRecord(subject: string, reply: Buffer): Promise<Receipt> {
+    const { clock, connection, isClosed } = this.#parts;
+    const untilMs = clock.nowMs() + recordMs;
+    for (;;) {
+      try {
+        return await (await connection()).keep(subject, reply);
+      } catch (error) {
+        if (isClosed() || clock.nowMs() >= untilMs) throw error;
+      }
+      await sleep(clock, recordAgainMs);
+    }
   }
 
   /** Whether this reply is in the stream as the result of its call. Asked once for each result. */
@@ -115,7 +172,7 @@ export class NatsJournal implements CallJournal {
   /** What became of a key without wanting it; undefined: nobody claimed it. */
   async outcome(mailbox: string, key: string): Promise<Claimed | undefined> {
     const connection = await this.#parts.connection();
-    return this.#look(connection, { mailbox, key });
+    return this.#look(connection, { mailbox, key }, !this.#running.has(nameOf(mailbox, key)));
   }
 
   /** Removes the claim of a key, so that it may be run anew. For operators, of a key that is `lost`. */
@@ -126,24 +183,31 @@ export class NatsJournal implements CallJournal {
     if (claimed !== undefined) await connection.remove(names.claimStream, claimed.seq);
   }
 
-  /** Undefined: there is no claim (any more). */
+  /** Undefined: there is no claim (any more). `isFirst`: nobody in this process is at it besides who asks. */
   async #look(
     connection: NatsConnection,
-    claim: Pick<CallClaim, 'mailbox' | 'key'> & Partial<CallClaim>,
+    claim: CallClaim | Pick<CallClaim, 'mailbox' | 'key'>,
+    isFirst: boolean,
   ): Promise<Claimed | undefined> {
-    const { mailbox, key, hash } = claim;
+    const { mailbox, key } = claim;
+    const wanted = 'hash' in claim ? claim : undefined;
+    const name = nameOf(mailbox, key);
     const names = this.#parts.names.of(mailbox);
     const record = () => connection.read(names.replyStream, names.records + key);
     const [claimed, reply] = await Promise.all([connection.read(names.claimStream, names.claims + key), record()]);
     if (claimed === undefined) return undefined;
     const by = readClaim(claimed.body);
-    if (hash !== undefined && by.hash !== hash) return { kind: 'conflict' };
+    if (wanted !== undefined && by.hash !== wanted.hash) return { kind: 'conflict' };
     if (reply !== undefined) return { kind: 'done', reply: reply.body };
-    if (by.boot === this.#parts.boot)
-      return this.#running.has(nameOf(mailbox, key)) ? { kind: 'running' } : this.#lost(record);
-    if (await this.#isAlive(connection, by)) return { kind: 'elsewhere' };
+    let state: ClaimState;
+    if (by.boot !== this.#parts.boot) state = await this.#askAbout(connection, by, name);
+    else if (!isFirst) return { kind: 'running' };
+    // Ours, and never said to be: it was not run, and nobody else will.
+    else if (wanted !== undefined && this.#unconfirmed.delete(name)) return this.#mine(wanted, claimed.seq);
+    else state = 'over';
+    if (state === 'running') return { kind: 'elsewhere' };
     const late = await this.#lost(record);
-    if (late.kind !== 'lost' || claim.isRepeatable !== true) return late;
+    if (late.kind !== 'lost' || wanted === undefined || (state === 'over' && !wanted.isRepeatable)) return late;
     // Whoever removes it is one; whoever claims anew may be another one, and again one.
     await connection.remove(names.claimStream, claimed.seq);
     return undefined;
@@ -155,20 +219,21 @@ export class NatsJournal implements CallJournal {
     return reply === undefined ? { kind: 'lost' } : { kind: 'done', reply: reply.body };
   }
 
-  async #isAlive(connection: NatsConnection, { boot }: Claim): Promise<boolean> {
-    if (await this.#answers(connection, boot)) return true;
+  async #askAbout(connection: NatsConnection, { boot }: Claim, name: string): Promise<ClaimState> {
+    if (!bootPattern.test(boot)) return 'over';
+    const subject = this.#parts.names.host(boot);
+    const ask = async (): Promise<ClaimState | undefined> => {
+      try {
+        const said = bufferOf((await connection.ask(subject, name, pingMs)).data).toString('latin1');
+        return said === 'running' || said === 'never' ? said : 'over';
+      } catch {
+        return undefined;
+      }
+    };
+    const first = await ask();
+    if (first !== undefined) return first;
     await sleep(this.#parts.clock, comebackMs);
-    return this.#answers(connection, boot);
-  }
-
-  async #answers(connection: NatsConnection, boot: string): Promise<boolean> {
-    if (!bootPattern.test(boot)) return false;
-    try {
-      await connection.ask(this.#parts.names.host(boot), '', pingMs);
-      return true;
-    } catch {
-      return false;
-    }
+    return (await ask()) ?? 'over';
   }
 }
 

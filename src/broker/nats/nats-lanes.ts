@@ -29,8 +29,8 @@ const pullMs = 30_000;
 /** After it, a pull that said nothing of its end is taken for over. */
 const pullSlackMs = 2_000;
 const pullAgainMs = 1_000;
-/** What was handed out comes again after this. At once, a server that finds nobody waiting may forget that it was handed out. */
-const handOverMs = 200;
+/** What is given back comes again after this. At once, a server that finds nobody waiting may lose count of it. */
+export const handOverMs = 200;
 
 interface Pull {
   left: number;
@@ -93,7 +93,7 @@ export class NatsLanes {
     lane.end();
     const turn = this.#turns.indexOf(lane);
     if (turn >= 0) this.#turns.splice(turn, 1);
-    for (const delivery of lane.queue.splice(0)) delivery.giveBack(0);
+    for (const delivery of lane.queue.splice(0)) delivery.giveBack(handOverMs);
   }
 
   /** Gives back everything, handed out or not. */
@@ -106,13 +106,16 @@ export class NatsLanes {
   }
 
   #came(lane: Lane, message: NatsMessage): void {
-    if (message.headers !== undefined && message.headers.code >= 400) return this.#ended(lane, message);
+    if (message.headers !== undefined && message.headers.code >= 400)
+      return lane.isOpen ? this.#ended(lane, message) : undefined;
     lane.asked = Math.max(0, lane.asked - 1);
     for (const [number, pull] of lane.pulls) {
       if (--pull.left <= 0) lane.pulls.delete(number);
       break;
     }
-    if (message.reply === undefined || !lane.isOpen) return;
+    if (message.reply === undefined) return;
+    // On its way when the lane was closed: left alone, it would come again only after the wait for our word.
+    if (!lane.isOpen) return lane.make(message, () => {}).giveBack(handOverMs);
     lane.queue.push(lane.make(message, (delivery) => this.#settled(lane, delivery)));
     if (lane.queue.length === 1) this.#turns.push(lane);
     this.#pump();

@@ -1,5 +1,5 @@
 /** A key pair for one user of NATS: the server's configuration holds the public half, and nothing that is secret. */
-import { HostError } from '../../kernel/errors.js';
+import { loadNatsClient } from './nats-connection.js';
 
 export interface UserPair {
   /** For the key file of whoever connects. */
@@ -8,14 +8,9 @@ export interface UserPair {
 }
 
 export async function newUserPair(): Promise<UserPair> {
-  const { nkeys } = await import('@nats-io/transport-node').catch((cause) => {
-    throw new HostError('invalid_spec', 'the client of NATS is not installed', {
-      reason: 'missing_package',
-      execution: 'not_executed',
-      hint: 'npm install @nats-io/transport-node @nats-io/jetstream @nats-io/kv',
-      cause,
-    });
-  });
+  const { nkeys } = await loadNatsClient();
   const pair = nkeys.createUser();
-  return { seed: Buffer.from(pair.getSeed()).toString('ascii'), publicKey: pair.getPublicKey() };
+  const made = { seed: Buffer.from(pair.getSeed()).toString('ascii'), publicKey: pair.getPublicKey() };
+  pair.clear();
+  return made;
 }

@@ -115,11 +115,7 @@ export class BrokeredCall {
     const { journal } = this.#ports;
     const { from, id } = this.#delivery;
     const outcome = await this.#call(target);
-    if (isHostError(outcome) && outcome.details.execution === 'not_executed' && journal.withdraw) {
-      // The key is free again before anybody hears of it: who tries again with it at once must not be told this.
-      await journal.withdraw(from.mailbox, id);
-      return this.#answer(this.#words.error(outcome));
-    }
+    // Also what surely did not run: the request may come once more, and must not run after its worker was told that it did not.
     const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome) : outcome));
     try {
       await journal.finish(from.mailbox, id, reply);

@@ -58,7 +58,8 @@ export async function openBrokerStore(options: BrokerStoreOptions): Promise<Brok
   try {
     await asker.opened;
   } catch (error) {
-    taken.delete(folder);
+    if ((error as HostError).details.reason === 'store_failed') taken.set(folder, 'failed');
+    else taken.delete(folder);
     throw error;
   }
   return { mail: mailOf(asker), journal: journalOf(asker), close: () => asker.close() };
@@ -206,7 +207,7 @@ class StoreAsker {
   #became(state: StoreState): void {
     if (state === this.#state) return;
     this.#state = state;
-    if (state !== 'failed') this.#tidyLater();
+    if (state !== 'failed' && !this.#isClosed) this.#tidyLater();
     this.#events.onState?.(state);
   }
 

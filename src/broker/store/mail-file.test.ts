@@ -1,5 +1,5 @@
 /** The store without its thread. A copy of its folder is what a kill at that moment leaves. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -188,6 +188,20 @@ test('everything of one group is kept or nothing, whatever is copied when', () =
     run(file, ...Array.from({ length: 7 }, (_, at) => put(`${group}-${at}`)), { op: 'remove', seq: group * 7 + 1 });
     expect(mailsIn(open(killed(folder)))).toHaveLength((group + 1) * 6);
   }
+});
+
+test('B5: what a failed process left is taken over from a log that was written anew', () => {
+  const folder = newFolder();
+  run(open(folder), put('a'));
+  const left = killed(folder);
+  const log = path.join(left, 'broker.db-wal');
+  renameSync(path.join(left, 'broker.db'), path.join(left, 'broker.db-failed'));
+  const { ino, size } = statSync(log);
+  expect(size).toBeGreaterThan(0);
+  const file = open(left);
+  expect(statSync(log).ino).not.toBe(ino);
+  expect(idsIn(file)).toEqual(['a']);
+  expect(readdirSync(left).filter((name) => /failed|copy/.test(name))).toEqual([]);
 });
 
 test('closed, it is one file and its reserve, for nobody else to read', () => {

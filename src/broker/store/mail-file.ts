@@ -44,6 +44,8 @@ export class MailFile {
   /** Written to the log since it was last written into the file, about. */
   #logged = 0;
   #state: StoreState = 'open';
+  /** There is not even room for what ends something. */
+  #isUsedUp = false;
   #failure: unknown;
 
   /** The folder is ours alone, and locked. */
@@ -77,9 +79,14 @@ export class MailFile {
     // SQLite does this too, for a log it made, and does not mind when it fails.
     sync(this.#folder);
     if (damaged.length === 0) return;
-    this.#transaction(() => {
-      for (const seq of damaged) this.#mail.setAside(seq, nowMs);
-    });
+    try {
+      this.#transaction(() => {
+        for (const seq of damaged) this.#mail.setAside(seq, nowMs);
+      });
+    } catch (error) {
+      // No room to move them: they stay where they are, and are not handed out.
+      this.#takeBack(error);
+    }
   }
 
   get state(): StoreState {
@@ -127,6 +134,9 @@ export class MailFile {
       this.#state = 'full';
       this.#reserve.giveUp();
     }
+    // Known to be used up; whether it still is, is seen when room is looked for.
+    if (this.#isUsedUp && !operations.some(({ op }) => op === 'tidy')) return this.#runAll(operations, 'none', nowMs);
+    this.#isUsedUp = false;
     try {
       return this.#runAll(operations, 'reserve', nowMs);
     } catch (error) {
@@ -139,6 +149,7 @@ export class MailFile {
     } catch (error) {
       this.#takeBack(error);
     }
+    this.#isUsedUp = true;
     return this.#runAll(operations, 'none', nowMs);
   }
 
@@ -233,6 +244,10 @@ export class MailFile {
         throw fullError('disk_full', 'the disk of the broker is full, and its reserve is used up');
       case 'tidy':
         return undefined;
+      case 'read': {
+        const { mailbox, afterSeq, count, bytes } = operation;
+        return { mails: this.#mail.read(mailbox, afterSeq, count, bytes, undefined) };
+      }
       default:
         return this.#perform(operation, false, nowMs);
     }

@@ -157,7 +157,8 @@ export class MailTable {
     return { seq: head.seq, isNew: true };
   }
 
-  read(mailbox: string, afterSeq: number, count: number, bytes: number, nowMs: number): Mail[] {
+  /** Without `nowMs` nothing may be written: what is damaged is left out, and where it is. */
+  read(mailbox: string, afterSeq: number, count: number, bytes: number, nowMs: number | undefined): Mail[] {
     const mails: Mail[] = [];
     let left = bytes;
     for (const { seq, bytes: size, deliveries } of this.#index.after(mailbox, afterSeq)) {
@@ -262,10 +263,10 @@ export class MailTable {
     if (isCounted) this.#statements.uncount.run([seq]);
   }
 
-  #rowOf(seq: number, nowMs: number): BodyRow | undefined {
+  #rowOf(seq: number, nowMs: number | undefined): BodyRow | undefined {
     const row = this.#statements.read.get([seq]) as BodyRow | undefined;
     if (row !== undefined && headSum(row) === row.head_sum && bodySum(row.body) === row.body_sum) return row;
-    this.setAside(seq, nowMs);
+    if (nowMs !== undefined) this.setAside(seq, nowMs);
     return undefined;
   }
 

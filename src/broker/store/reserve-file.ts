@@ -2,7 +2,7 @@
  * Room on the disk that is ours before we need it: a file that is given up when the disk is full, so that what ends something
  * can still be written down.
  *
- * Invariants: it is either whole or not there; it is made again only where as much room again is left beside it, so that a disk
+ * Invariants: it is either whole or not there; it is made again only where half as much room again is left beside it, so that a disk
  * at the brink is not filled by us.
  */
 
@@ -32,7 +32,7 @@ export class ReserveFile {
     if (this.isThere) return true;
     this.giveUp();
     const { bavail, bsize } = statfsSync(path.dirname(this.#file));
-    if (bavail * bsize < 2 * this.#bytes) return false;
+    if (bavail * bsize < 1.5 * this.#bytes) return false;
     // Not zeros: some file systems keep no room for those.
     const chunk = randomFillSync(Buffer.allocUnsafe(Math.min(chunkBytes, this.#bytes)));
     const descriptor = openSync(this.#file, 'wx', 0o600);

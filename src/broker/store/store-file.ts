@@ -21,6 +21,7 @@ import path from 'node:path';
 import Database from 'libsql';
 import { setAside } from '../../host/set-aside.js';
 import { HostError } from '../../kernel/errors.js';
+import { failedError } from './store-words.js';
 
 const fileName = 'broker.db';
 /** Where the file is after a failed sync, until it is opened again. */
@@ -52,8 +53,9 @@ export function openStoreFile<T>(
     return open(bringBack(folder));
   } catch (error) {
     if (!isDamage(error)) {
-      if (sqliteCode(error).startsWith('SQLITE_IOERR')) moveFailed(folder);
-      throw unusable(error);
+      if (!sqliteCode(error).startsWith('SQLITE_IOERR')) throw unusable(error);
+      moveFailed(folder);
+      throw failedError(sqliteCode(error), 'not_executed');
     }
     const aside = path.basename(setAside(file));
     onProblem(

@@ -165,11 +165,14 @@ export class CallTable {
     }
   }
 
-  /** There will be no link any more. */
+  /** There will be no link any more, and nobody waits for what is under way. */
   fail(errorOf: (call: NewCall, execution: Execution) => HostError): void {
+    const link = this.#link;
     this.#link = undefined;
-    for (const pending of [...this.#pending.values()])
+    for (const pending of [...this.#pending.values()]) {
+      if (pending.mayBeHeld) link?.cancel(pending.call.callKey);
       this.#end(pending, errorOf(pending.call, this.#execution(pending)));
+    }
   }
 
   #add(call: NewCall): Pending {

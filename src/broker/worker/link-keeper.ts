@@ -206,8 +206,8 @@ export class LinkKeeper {
     });
   }
 
+  /** Only of the link that is open: what is asked over one ends with it. */
   #learned(link: WorkerLink, manifest: Manifest): void {
-    if (this.#open?.link !== link) return;
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
     this.#lastError = undefined;

@@ -131,6 +131,7 @@ export class RemoteTools {
     this.#alive.hold();
     try {
       const found = this.#find(server, tool) ?? (await this.#findLater(server, tool, deadlineAtMs, signal));
+      this.#requireOpen({ server, tool });
       return await this.#send(newCall(found, text, bytes, options, this.#revision), deadlineAtMs, options);
     } finally {
       release();
@@ -184,7 +185,7 @@ export class RemoteTools {
     };
   }
 
-  /** Calls under way are told so; whether they run is not known. */
+  /** Calls under way are cancelled and told so; whether they run is not known. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#calls.fail(closedWorker);
@@ -221,7 +222,6 @@ export class RemoteTools {
     if (known) return known;
     const lookUntilMs = Math.min(deadlineAtMs, this.#clock.nowMs() + lookMs);
     await within(this.#clock, lookUntilMs, signal, (resolve) => this.#keeper.look().then(resolve), undefined);
-    this.#requireOpen({ server, tool });
     const found = this.#find(server, tool);
     if (!found) throw unknownTool({ server, tool });
     return found;

@@ -7,7 +7,7 @@
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
  * is held for a client has a bound (http-limits.ts).
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -31,11 +31,12 @@ import { OpenExchanges } from './open-exchanges.js';
 import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { refuse } from './reply.js';
-import { BodyBudget, readBody } from './request-body.js';
-import { RequestHead } from './request-head.js';
+import { BodyBudget, type BodyFault, GatheredBody } from './request-body.js';
+import type { RequestHead } from './request-head.js';
 import { answerRoute, type Route, type Routes } from './routes.js';
 import { refuseSocket } from './socket-refusal.js';
 import { StreamBeat } from './sse-stream.js';
+import { TakenRequest } from './taken-request.js';
 
 export interface HttpListen {
   readonly host: string;
@@ -203,6 +204,7 @@ class Ingress implements HttpIngress {
       requestTimeout: headerMs + bodyMs,
       connectionsCheckingInterval: checkEveryMs,
       keepAliveTimeout: idleSocketMs,
+      IncomingMessage: TakenRequest,
       ServerResponse: countedResponse(this.#answers),
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
@@ -222,18 +224,12 @@ class Ingress implements HttpIngress {
     return server;
   }
 
-  #take(request: IncomingMessage, response: ServerResponse, isAskedFirst: boolean): void {
-    const head = new RequestHead(request.rawHeaders);
-    this.#safely(response, () => {
+  #take(request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): void {
+    const { head } = request;
+    // A mistake of ours, or of a port's, costs the one request.
+    try {
       const refusal = this.#admit(request, head, response, isAskedFirst);
       if (refusal) this.#refuse(refusal, request, head, response);
-    });
-  }
-
-  /** A mistake of ours, or of a port's, costs the one request. */
-  #safely(response: ServerResponse, run: () => void): void {
-    try {
-      run();
     } catch (error) {
       this.#failed(response, error);
     }
@@ -244,12 +240,7 @@ class Ingress implements HttpIngress {
     refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
   }
 
-  #refuse(
-    { status, failure, headers }: Refusal,
-    request: IncomingMessage,
-    head: RequestHead,
-    response: ServerResponse,
-  ) {
+  #refuse({ status, failure, headers }: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse) {
     const isSaid = headers.includes('Connection');
     const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
     if (mustClose) this.#lingering.insteadOfCut(request.socket);
@@ -257,7 +248,7 @@ class Ingress implements HttpIngress {
   }
 
   #admit(
-    request: IncomingMessage,
+    request: TakenRequest,
     head: RequestHead,
     response: ServerResponse,
     isAskedFirst: boolean,
@@ -295,7 +286,7 @@ class Ingress implements HttpIngress {
     }
   }
 
-  #show(route: Route, request: IncomingMessage, head: RequestHead, response: ServerResponse): Refusal | undefined {
+  #show(route: Route, request: TakenRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
     if (route.isForOperators) {
       const principal = this.#options.authenticate(head.authorization);
@@ -306,20 +297,15 @@ class Ingress implements HttpIngress {
     return undefined;
   }
 
-  #post(
-    caller: Caller,
-    request: IncomingMessage,
-    response: ServerResponse,
-    isAskedFirst: boolean,
-  ): Refusal | undefined {
+  #post(caller: Caller, request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): Refusal | undefined {
     const { head } = caller;
     const refusal = checkPost(head, this.#limits.bodyBytes);
     if (refusal) return refusal;
     if (this.#open.isFull) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
     const rekeyings = this.#rekeyings;
-    readBody(request, this.#limits.bodyBytes, this.#bodies, (body) =>
-      this.#safely(response, () => {
+    const taken = (body: Buffer | BodyFault): void => {
+      try {
         const isSame = rekeyings === this.#rekeyings;
         const principal = isSame ? caller.principal : this.#options.authenticate(head.authorization);
         const refused = !principal
@@ -330,8 +316,11 @@ class Ingress implements HttpIngress {
               ? REFUSALS.busyBodies
               : this.#intake.take(isSame ? caller : { ...caller, principal }, body, response);
         if (refused) this.#refuse(refused, request, head, response);
-      }),
-    );
+      } catch (error) {
+        this.#failed(response, error);
+      }
+    };
+    request.takeBody(new GatheredBody(this.#limits.bodyBytes, this.#bodies, taken));
     return undefined;
   }
 }

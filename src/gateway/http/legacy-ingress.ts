@@ -38,6 +38,9 @@ export class LegacyIngress {
     this.#sessions = sessions;
     this.#newId = newId;
     this.#budget = new EventBudget(desk.limits.eventBytes);
+    sessions.onEnded = (session) => {
+      if (session.wasUsed && !session.isInitialized) desk.router.neverOpened?.(session);
+    };
   }
 
   post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
@@ -124,7 +127,7 @@ export class LegacyIngress {
   }
 
   #initialize(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
-    const { clock, limits, router } = this.#desk;
+    const { clock, limits } = this.#desk;
     const read = readInitialize(envelope.payload());
     if (isFailure(read)) {
       writeJson(response, understood, failureText(envelope.idText() as string, read), limits.writeStallMs);
@@ -133,8 +136,6 @@ export class LegacyIngress {
     const { principal, endpoint } = caller;
     const facts = { id: this.#newId(), principal, endpoint, ...read };
     const session = new LegacySession(facts, clock, limits, this.#budget);
-    const ended = () => session.isInitialized || router.neverOpened?.(session);
-    session.signal.addEventListener('abort', ended, { once: true });
     const reply = new LegacyReply(this.#desk, response, session, 1, false);
     // Whoever left meanwhile would never learn the id.
     const admit: Admit = () =>
@@ -155,6 +156,7 @@ export class LegacyIngress {
 
   #request(session: LegacySession, envelope: Envelope, reply: LegacyReply): void {
     const request = this.#requestOf(envelope);
+    session.wasUsed = true;
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
     if (session.exchanges.size >= this.#desk.limits.exchangesPerSession)
       return reply.answer(failureText(request.idText, full), 503);

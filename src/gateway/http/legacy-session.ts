@@ -46,6 +46,8 @@ export class LegacySession implements ClientSession {
   readonly exchanges = new Map<string, SessionExchange>();
   readonly own: LegacyStream;
   isInitialized = false;
+  /** Something was asked in it. */
+  wasUsed = false;
   /** Told of each use. */
   onTouch: (() => void) | undefined;
   readonly #clock: Clock;

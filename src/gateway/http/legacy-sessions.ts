@@ -21,6 +21,8 @@ export class LegacySessions {
   readonly #unfinished = new Map<string, LegacySession>();
   readonly #finished = new Map<string, LegacySession>();
   #cancelSweep: Cancel | undefined;
+  /** One for all: a listener of its own would cost each session as much as all else of it. */
+  onEnded: ((session: LegacySession) => void) | undefined;
 
   constructor(clock: Clock, limits: HttpLimits) {
     this.#clock = clock;
@@ -50,6 +52,7 @@ export class LegacySessions {
     session.onTouch = undefined;
     this.#forget(session);
     session.end();
+    this.onEnded?.(session);
   }
 
   rekeyed(now: PrincipalNow): void {

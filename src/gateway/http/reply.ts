@@ -57,16 +57,25 @@ export function writeJson(
   headers: HeaderList = [],
 ): void {
   if (response.destroyed || response.headersSent) return;
-  const bytes = textBytes(parts);
-  response.writeHead(status, ['Content-Type', 'application/json', 'Content-Length', String(bytes), ...headers]);
-  if (bytes <= joinedBytesMax) response.end(joinedLatin1(parts), 'latin1');
-  else {
+  let atLeast = 0;
+  for (const part of parts) atLeast += part.length;
+  if (atLeast <= joinedBytesMax) {
+    const text = joinedLatin1(parts);
+    writeHead(response, status, text.length, headers);
+    response.end(text, 'latin1');
+  } else {
+    writeHead(response, status, textBytes(parts), headers);
     response.cork();
     for (const part of parts) response.write(part);
     response.uncork();
     response.end();
   }
   cutWhenStalled(response, stallMs);
+}
+
+function writeHead(response: ServerResponse, status: number, bytes: number, headers: HeaderList): void {
+  const head = ['Content-Type', 'application/json', 'Content-Length', String(bytes)];
+  response.writeHead(status, headers.length === 0 ? head : [...head, ...headers]);
 }
 
 /** The socket's own timer counts from its last progress and runs only while something waits; a reader in time never sees it. */
@@ -79,6 +88,6 @@ export function refuse(response: ServerResponse, status: number, failure: RpcFai
   if (response.destroyed || response.headersSent) return;
   const parts = failureText('null', failure);
   const bytes = textBytes(parts);
-  response.writeHead(status, ['Content-Type', 'application/json', 'Content-Length', String(bytes), ...headers]);
+  writeHead(response, status, bytes, headers);
   response.end(joined(parts, bytes));
 }

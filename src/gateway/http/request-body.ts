@@ -1,9 +1,9 @@
 /**
  * Reads the body of a request, up to a bound. How long it may take is the server's business (requestTimeout).
+ * Not here: where the pieces come from (taken-request.ts).
  * Invariants: `done` is told once, and never for a body whose sender left; what is held is at most twice what came, however
  * small the pieces it came in, and of all bodies that are being read at most the budget.
  */
-import type { IncomingMessage } from 'node:http';
 
 const nothing = Buffer.alloc(0);
 const gatheredBytesMin = 4 * 1024;
@@ -23,56 +23,82 @@ export class BodyBudget {
 /** Of a body that is not taken: it is too large or in too many pieces; too much of others is being read. */
 export type BodyFault = 'too_large' | 'busy';
 
-export function readBody(
-  request: IncomingMessage,
-  bytesMax: number,
-  budget: BodyBudget,
-  done: (body: Buffer | BodyFault) => void,
-): void {
+/** Who is told of a body as it comes in. */
+export interface BodyReader {
+  /** To be kept. */
+  piece(bytes: Buffer): void;
+  end(): void;
+  /** The sender is gone; more cannot come. */
+  left(): void;
+}
+
+export class GatheredBody implements BodyReader {
+  readonly #bytesMax: number;
+  readonly #budget: BodyBudget;
+  readonly #done: (body: Buffer | BodyFault) => void;
   /** Nearly every body is one piece, and is taken as it came. */
-  let held: Buffer = nothing;
-  let isGathered = false;
-  let bytes = 0;
-  let pieces = 0;
-  let isOver = false;
-  let counted = 0;
-  const giveBack = (): void => {
-    budget.used -= counted;
-    counted = 0;
-    held = nothing;
-  };
-  const refuse = (fault: BodyFault): void => {
-    isOver = true;
-    giveBack();
-    done(fault);
-  };
-  request.on('data', (chunk: Buffer) => {
-    if (isOver) return;
-    const before = bytes;
-    bytes += chunk.length;
-    if (bytes > bytesMax || ++pieces > piecesMax) return refuse('too_large');
+  #held: Buffer = nothing;
+  #isGathered = false;
+  #bytes = 0;
+  #pieces = 0;
+  #isOver = false;
+  #counted = 0;
+
+  constructor(bytesMax: number, budget: BodyBudget, done: (body: Buffer | BodyFault) => void) {
+    this.#bytesMax = bytesMax;
+    this.#budget = budget;
+    this.#done = done;
+  }
+
+  piece(bytes: Buffer): void {
+    if (this.#isOver) return;
+    const before = this.#bytes;
+    this.#bytes += bytes.length;
+    if (this.#bytes > this.#bytesMax || ++this.#pieces > piecesMax) return this.#refuse('too_large');
     if (before === 0) {
-      held = chunk;
+      this.#held = bytes;
       return;
     }
-    if (!isGathered || held.length < bytes) {
-      const size = Math.max(gatheredBytesMin, Math.min(bytes * 2, bytesMax));
-      if (budget.used + size - counted > budget.max) return refuse('busy');
-      budget.used += size - counted;
-      counted = size;
-      const larger = Buffer.allocUnsafe(size);
-      held.copy(larger, 0, 0, before);
-      held = larger;
-      isGathered = true;
-    }
-    chunk.copy(held, before);
-  });
-  request.on('end', () => {
-    if (isOver) return;
-    isOver = true;
-    const body = held.subarray(0, bytes);
-    giveBack();
-    done(body);
-  });
-  request.on('close', giveBack);
+    if ((!this.#isGathered || this.#held.length < this.#bytes) && !this.#grow(before)) return this.#refuse('busy');
+    bytes.copy(this.#held, before);
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const held = this.#held;
+    const body = held.length === this.#bytes ? held : held.subarray(0, this.#bytes);
+    this.#giveBack();
+    this.#done(body);
+  }
+
+  left(): void {
+    this.#isOver = true;
+    this.#giveBack();
+  }
+
+  #grow(before: number): boolean {
+    const size = Math.max(gatheredBytesMin, Math.min(this.#bytes * 2, this.#bytesMax));
+    const budget = this.#budget;
+    if (budget.used + size - this.#counted > budget.max) return false;
+    budget.used += size - this.#counted;
+    this.#counted = size;
+    const larger = Buffer.allocUnsafe(size);
+    this.#held.copy(larger, 0, 0, before);
+    this.#held = larger;
+    this.#isGathered = true;
+    return true;
+  }
+
+  #refuse(fault: BodyFault): void {
+    this.#isOver = true;
+    this.#giveBack();
+    this.#done(fault);
+  }
+
+  #giveBack(): void {
+    this.#budget.used -= this.#counted;
+    this.#counted = 0;
+    this.#held = nothing;
+  }
 }

@@ -15,6 +15,7 @@ export class RequestHead {
   mcpName: string | undefined;
   sessionId: string | undefined;
   lastEventId: string | undefined;
+  expect: string | undefined;
   readonly #raw: readonly string[];
 
   constructor(raw: readonly string[]) {
@@ -50,4 +51,5 @@ const FIELDS = new Map<string, Exclude<keyof RequestHead, 'other'>>([
   ['mcp-name', 'mcpName'],
   ['mcp-session-id', 'sessionId'],
   ['last-event-id', 'lastEventId'],
+  ['expect', 'expect'],
 ]);

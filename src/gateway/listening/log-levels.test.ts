@@ -46,6 +46,19 @@ describe('servers', () => {
     expect([levels.of('s1'), levels.of('s3'), levels.of('other')]).toEqual(['warning', 'debug', undefined]);
   });
 
+  test('are looked for among those of each session without going through them', () => {
+    const { levels } = make();
+    let looks = 0;
+    class Watched extends Array<string> {
+      override includes(...args: Parameters<string[]['includes']>): boolean {
+        looks += this.length;
+        return super.includes(...args);
+      }
+    }
+    for (let i = 0; i < 10; i++) levels.set(`s${i}`, 'info', somebody, Watched.from(all));
+    expect(looks).toBe(0);
+  });
+
   test('are told anew when they start anew', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);

@@ -15,7 +15,7 @@ const wishesMax = 10_000;
 interface Wish {
   readonly level: LogLevel;
   readonly principal: Principal;
-  readonly servers: readonly string[];
+  readonly servers: ReadonlySet<string>;
 }
 
 export class LogLevels {
@@ -23,6 +23,9 @@ export class LogLevels {
   readonly #wishes = new Map<string, Wish>();
   /** What each server was told while it was ready. */
   readonly #told = new Map<string, LogLevel>();
+
+  /** Sessions that see the same hand in the same list. */
+  readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
   constructor(upstreams: Upstreams) {
     this.#upstreams = upstreams;
@@ -33,7 +36,7 @@ export class LogLevels {
   }
 
   set(session: string, level: LogLevel, principal: Principal, servers: readonly string[]): void {
-    setBounded(this.#wishes, session, { level, principal, servers }, wishesMax);
+    setBounded(this.#wishes, session, { level, principal, servers: this.#asSet(servers) }, wishesMax);
     for (const server of servers) this.#tell(server);
   }
 
@@ -63,10 +66,16 @@ export class LogLevels {
     });
   }
 
+  #asSet(servers: readonly string[]): ReadonlySet<string> {
+    const set = this.#sets.get(servers) ?? new Set(servers);
+    this.#sets.set(servers, set);
+    return set;
+  }
+
   #mostTalkative(server: string): Wish | undefined {
     let found: Wish | undefined;
     for (const wish of this.#wishes.values()) {
-      if (!wish.servers.includes(server)) continue;
+      if (!wish.servers.has(server)) continue;
       if (!found || isMoreTalkative(wish.level, found.level)) found = wish;
     }
     return found;

@@ -3,11 +3,12 @@
  * docs/metrics.md says what each is good for, and a test holds the two in step.
  * Not here: counting (call-meter.ts), writing it out (metrics.ts).
  *
- * Invariant: labels are bounded: servers by the registry, everything else by a list of ours.
+ * Invariant: labels are bounded: servers by the registry, mailboxes by the keys, everything else by a list of ours.
  */
 import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
 import type { CacheStats } from '../../policy/cache.js';
+import type { BrokerFigures } from './broker-figures.js';
 import { bucketsMs, outcomes, type ServerFigures } from './call-meter.js';
 import { type IngressFigures, statusClasses } from './ingress-figures.js';
 
@@ -17,6 +18,8 @@ export interface Seen {
   readonly figures: ReadonlyMap<string, ServerFigures>;
   readonly cache: CacheStats;
   readonly ingress: IngressFigures;
+  /** Undefined: nobody on another machine is served. */
+  readonly broker: BrokerFigures | undefined;
   readonly process: {
     readonly rssBytes: number;
     readonly heapUsedBytes: number;
@@ -66,6 +69,11 @@ const oneOf = (seen: Seen, label: string, all: readonly string[], pick: (row: St
   seen.rows.flatMap((row) =>
     all.map((each) => ({ labels: { server: row.name, [label]: each }, value: pick(row) === each ? 1 : 0 })),
   );
+
+const ofBroker = (pick: (broker: BrokerFigures) => number) => (seen: Seen) =>
+  seen.broker ? one(pick(seen.broker)) : [];
+const ofInside = (pick: (inside: NonNullable<BrokerFigures['inside']>) => number) => (seen: Seen) =>
+  seen.broker?.inside ? one(pick(seen.broker.inside)) : [];
 
 const durations = 'hostler_call_duration_seconds';
 
@@ -186,6 +194,71 @@ export const metricTable: readonly MetricRow[] = [
     help: 'HTTP requests that were answered, by class of status.',
     read: ({ ingress }) =>
       statusClasses.map((digit) => ({ labels: { status: `${digit}xx` }, value: ingress.httpAnswers[digit] ?? 0 })),
+  },
+  {
+    name: 'hostler_broker_connected',
+    type: 'gauge',
+    labels: [],
+    help: 'Whether the broker is there: 1, or 0.',
+    read: ofBroker(({ isConnected }) => (isConnected ? 1 : 0)),
+  },
+  {
+    name: 'hostler_broker_calls_total',
+    type: 'counter',
+    labels: ['outcome'],
+    help: 'Calls of workers that came in, and of those the ones that were not run.',
+    read: ({ broker }) =>
+      broker
+        ? [
+            { labels: { outcome: 'taken' }, value: broker.calls },
+            { labels: { outcome: 'repeated' }, value: broker.repeated },
+            { labels: { outcome: 'expired' }, value: broker.expired },
+            { labels: { outcome: 'denied' }, value: broker.denied },
+          ]
+        : [],
+  },
+  {
+    name: 'hostler_broker_calls_in_flight',
+    type: 'gauge',
+    labels: [],
+    help: 'Calls of workers that run.',
+    read: ofBroker(({ callsRunning }) => callsRunning),
+  },
+  {
+    name: 'hostler_broker_queue_depth',
+    type: 'gauge',
+    labels: [],
+    help: 'Calls of workers that wait for their turn at the host.',
+    read: ofBroker(({ callsWaiting }) => callsWaiting),
+  },
+  {
+    name: 'hostler_broker_connections',
+    type: 'gauge',
+    labels: [],
+    help: 'Workers and hosts that are connected.',
+    read: ofInside(({ connections }) => connections),
+  },
+  {
+    name: 'hostler_broker_mailbox_messages',
+    type: 'gauge',
+    labels: ['mailbox'],
+    help: 'Messages that wait or are handed out, by mailbox.',
+    read: ({ broker }) =>
+      (broker?.inside?.mailboxes ?? []).map(({ mailbox, count }) => ({ labels: { mailbox }, value: count })),
+  },
+  {
+    name: 'hostler_broker_redeliveries_total',
+    type: 'counter',
+    labels: [],
+    help: 'Messages that were handed out again.',
+    read: ofInside(({ redeliveries }) => redeliveries),
+  },
+  {
+    name: 'hostler_broker_dead_letters',
+    type: 'gauge',
+    labels: [],
+    help: 'Messages that could not be delivered.',
+    read: ofInside(({ deadLetters }) => deadLetters),
   },
   {
     name: 'hostler_event_loop_utilization',

@@ -5,9 +5,10 @@
  * Invariants: the path of a call only counts; all else is done when somebody scrapes, and prom-client is not even loaded
  * before. The registry is our own, so that an embedder's is left alone.
  */
-import { type EventLoopUtilization, performance } from 'node:perf_hooks';
+import type { EventLoopUtilization } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
 import type { Host } from '../../host/host.js';
+import type { BrokerFigures } from './broker-figures.js';
 import { CallMeter } from './call-meter.js';
 import type { IngressFigures } from './ingress-figures.js';
 import { type MetricRow, metricTable, type Seen } from './metric-table.js';
@@ -25,13 +26,14 @@ export interface Metrics {
 export interface MetricsOptions {
   /** Asked with each scrape. Absent: there is no ingress, and nothing came in. */
   readonly ingress?: () => IngressFigures;
+  readonly broker?: (() => BrokerFigures | undefined) | undefined;
 }
 
 const noIngress: IngressFigures = { legacySessions: 0, modernStreams: 0, httpAnswers: {} };
 
 export function createMetrics(
   host: Pick<Host, 'on' | 'meterCalls' | 'status' | 'cacheStats'>,
-  { ingress = () => noIngress }: MetricsOptions = {},
+  { ingress = () => noIngress, broker }: MetricsOptions = {},
 ): Metrics {
   const meter = new CallMeter();
   const offs = [() => host.meterCalls(undefined), host.on('restart', ({ server }) => meter.restarted(server))];
@@ -47,6 +49,7 @@ export function createMetrics(
       figures: meter.figures(rows.map(({ name }) => name)),
       cache: host.cacheStats(),
       ingress: ingress(),
+      broker: broker?.(),
       process: processFacts(since.utilization),
     };
   };

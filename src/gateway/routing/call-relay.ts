@@ -4,12 +4,13 @@
  * Not here: whether the call may be made (host), questions of the server to the client (bridge/).
  * Invariant: every exchange that is taken is ended, once.
  */
+import type { ToolResult } from '../../host/host-interface.js';
 import { isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, stringOf } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
-import type { Bridge, BridgedRequest } from '../bridge/bridge-ports.js';
+import type { Bridge, BridgedRequest, Relayed } from '../bridge/bridge-ports.js';
 import { type Exchange, isFailure, type RpcFailure } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
 import { callFailure, errorWords, type Place } from '../messages/failures.js';
@@ -92,10 +93,7 @@ function send(
   const request: BridgedRequest = {
     exchange,
     server,
-    send: async (added) => {
-      const answer = await upstreams.call(server, tool, args, route.optionsWith(added));
-      return { kind: 'result', bytes: answer.bytes, era: answer.era };
-    },
+    send: (added) => upstreams.call(server, tool, args, route.optionsWith(added)).then(relayedResult),
     identity: () => identityOf(method, server, tool, args),
     serverEra: facts.of(server).knownEra,
     inputResponses: isModern ? members[3] : undefined,
@@ -108,6 +106,8 @@ function send(
     else exchange.fail(told.failure);
   });
 }
+
+const relayedResult = ({ bytes, era }: ToolResult): Relayed => ({ kind: 'result', bytes, era });
 
 /** What makes a request this one and no other. */
 export const identityOf = (...parts: readonly JsonText[]): Buffer =>
@@ -137,17 +137,22 @@ export function relay(
   } catch (error) {
     return onError(error);
   }
-  relayed
-    .then(({ kind, bytes, era }) => {
-      if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
-      const { client } = exchange;
-      if (era === client.era && isObject(bytes)) return exchange.succeed(bytes);
-      const serverInfo = parts.facts.of(server).info;
-      const worded = resultWords(bytes, { from: era, to: client.era, method: what.method, serverInfo });
-      if (isFailure(worded)) exchange.fail(worded);
-      else exchange.succeed(...worded);
-    })
-    .catch(onError);
+  const onAnswer = ({ kind, bytes, era }: Relayed) => {
+    const { client } = exchange;
+    if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
+    if (era === client.era && isObject(bytes)) return exchange.succeed(bytes);
+    const serverInfo = parts.facts.of(server).info;
+    const worded = resultWords(bytes, { from: era, to: client.era, method: what.method, serverInfo });
+    if (isFailure(worded)) exchange.fail(worded);
+    else exchange.succeed(...worded);
+  };
+  relayed.then((answer) => {
+    try {
+      onAnswer(answer);
+    } catch (error) {
+      onError(error);
+    }
+  }, onError);
 }
 
 const unknownTool = (name: string): RpcFailure => invalidParams(`unknown tool: ${name.slice(0, nameCharsShown)}`);

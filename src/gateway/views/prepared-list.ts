@@ -48,7 +48,6 @@ export interface PageRequest {
 export class PreparedLists {
   readonly #kept = new Map<string, Buffer>();
   readonly #tableNumbers = new WeakMap<Table, number>();
-  readonly #shapes = new WeakMap<object, Shape>();
   #lastTable = 0;
   #bytes = 0;
   /** How many pages were put together, as opposed to found. */
@@ -71,48 +70,25 @@ export class PreparedLists {
   #make({ view, method, era, serverInfo, page }: PageRequest): Buffer {
     this.made++;
     const table = view.table(method);
-    const parts: Uint8Array[] = [Buffer.from(`{"${membersOf[method]}":[`)];
+    let text = `{"${membersOf[method]}":[`;
+    const first = table.pageStarts[page] ?? 0;
     const end = table.pageStarts[page + 1] ?? table.entries.length;
     let server: string | undefined;
     let state: string | undefined;
-    for (let i = table.pageStarts[page] ?? 0; i < end; i++) {
+    for (let i = first; i < end; i++) {
       const entry = table.entries[i] as Entry;
-      if (parts.length > 1) parts.push(comma);
+      if (i > first) text += ',';
       // Those of one server stand together.
       if (entry.server !== server) {
         server = entry.server;
         const known = method === 'tools/list' ? view.known(server) : undefined;
         state = known && !known.isReady ? known.state : undefined;
       }
-      this.#item(entry, namesOf[method], state, parts);
+      text += itemText(entry, namesOf[method], state);
     }
     const next = page + 1 < table.pageStarts.length ? `,"nextCursor":"${cursorOf(table, page + 1)}"` : '';
-    parts.push(Buffer.from(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`));
-    return Buffer.concat(parts);
-  }
-
-  /** `state`: of a server that is not ready. */
-  #item(entry: Entry, member: string, state: string | undefined, parts: Uint8Array[]): void {
-    const { key, name, item } = entry;
-    const { raw } = item;
-    if (state === undefined && name === key) {
-      parts.push(raw);
-      return;
-    }
-    const { start, end, isPlain } = this.#shapeOf(item, member);
-    const shown = name === key ? raw.subarray(start, end) : Buffer.from(JSON.stringify(name));
-    if (state === undefined) parts.push(raw.subarray(0, start), shown, raw.subarray(end));
-    else if (isPlain) parts.push(beginningWith(state), raw.subarray(1, start), shown, raw.subarray(end));
-    else parts.push(withState(Buffer.concat([raw.subarray(0, start), shown, raw.subarray(end)]), state));
-  }
-
-  #shapeOf(item: Entry['item'], member: string): Shape {
-    let shape = this.#shapes.get(item);
-    if (!shape) {
-      shape = quickShapeOf(item, member) ?? shapeOf(item.raw, member);
-      this.#shapes.set(item, shape);
-    }
-    return shape;
+    text += latin1(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`);
+    return Buffer.from(text, 'latin1');
   }
 
   #keep(key: string, page: Buffer): void {
@@ -134,7 +110,22 @@ export class PreparedLists {
   }
 }
 
-const comma = Buffer.from(',');
+// Texts below are of Latin-1, a letter for each byte of UTF-8: put together as such, a list of a thousand items is one copy.
+
+/** Nearly every text of ours is ASCII and stays as it is. */
+const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
+const isAscii = /^[\x00-\x7f]*$/;
+
+/** `state`: of a server that is not ready. */
+function itemText({ key, name, item }: Entry, member: string, state: string | undefined): string {
+  const text = item.raw.toString('latin1');
+  if (state === undefined && name === key) return text;
+  const { start, end, isPlain } = quickShapeOf(key, text, member) ?? shapeOf(item.raw, member);
+  const shown = name === key ? text.slice(start, end) : latin1(JSON.stringify(name));
+  if (state === undefined) return text.slice(0, start) + shown + text.slice(end);
+  if (isPlain) return beginningWith(state) + text.slice(1, start) + shown + text.slice(end);
+  return withState(Buffer.from(text.slice(0, start) + shown + text.slice(end), 'latin1'), state);
+}
 
 /** Where the name is in an item; `isPlain`: the item begins with its brace and has no `_meta` of its own. */
 interface Shape extends Span {
@@ -145,12 +136,11 @@ interface Shape extends Span {
  * Of an item that begins with its name, as nearly all do; undefined when a closer look is needed. A `_meta` can only be there
  * if these letters are, or an escape that could stand for one of them.
  */
-function quickShapeOf({ key, raw }: Entry['item'], member: string): Shape | undefined {
-  const before = `{"${member}":`;
-  const beginning = `${before}${JSON.stringify(key)}`;
-  const end = Buffer.byteLength(beginning);
-  if (raw.toString('utf8', 0, end) !== beginning || raw.includes('_meta') || raw.includes('\\u')) return undefined;
-  return { start: before.length, end, isPlain: true };
+function quickShapeOf(key: string, text: string, member: string): Shape | undefined {
+  const start = member.length + 4;
+  const beginning = `{"${member}":${latin1(JSON.stringify(key))}`;
+  if (!text.startsWith(beginning) || text.includes('_meta') || text.includes('\\u')) return undefined;
+  return { start, end: beginning.length, isPlain: true };
 }
 
 function shapeOf(raw: Buffer, member: string): Shape {
@@ -170,24 +160,24 @@ function shapeOf(raw: Buffer, member: string): Shape {
 
 const OPEN_BRACE = 0x7b;
 
-const beginnings = new Map<string, Buffer>();
+const beginnings = new Map<string, string>();
 
 /** The states are few. */
-function beginningWith(state: string): Buffer {
+function beginningWith(state: string): string {
   let beginning = beginnings.get(state);
-  if (!beginning) {
-    beginning = Buffer.from(`{"_meta":{"${STATE}":${JSON.stringify(state)}},`);
+  if (beginning === undefined) {
+    beginning = latin1(`{"_meta":{"${STATE}":${JSON.stringify(state)}},`);
     beginnings.set(state, beginning);
   }
   return beginning;
 }
 
 /** An item with a `_meta` that is none is left as it is: its server may yet be right about it. */
-function withState(raw: Buffer, state: string): Buffer {
+function withState(raw: Buffer, state: string): string {
   try {
-    return spliceMeta(raw, [[STATE, JSON.stringify(state)]]);
+    return spliceMeta(raw, [[STATE, JSON.stringify(state)]]).toString('latin1');
   } catch {
-    return raw;
+    return raw.toString('latin1');
   }
 }
 

@@ -32,6 +32,8 @@ export class Views {
   #lastDefinition = 0;
   #changes = 0;
   #rulesRevision: number;
+  /** Whose view was found last: one request asks three times, and the next is likely of the same client. */
+  #last: { readonly endpoint: EndpointId; readonly principal: Principal; readonly kept: Kept } | undefined;
   readonly #onClash: OnClash;
   readonly #clashes = new Set<string>();
 
@@ -49,6 +51,7 @@ export class Views {
 
   has(endpoint: EndpointId, principal: Principal): boolean {
     if (endpoint.kind === 'all') return true;
+    if (this.#lastOf(endpoint, principal)) return true;
     // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
     const kept = this.#kept.get(viewKey(endpoint, principal));
     if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision)
@@ -66,6 +69,22 @@ export class Views {
   }
 
   #find(endpoint: EndpointId, principal: Principal): Kept {
+    const last = this.#lastOf(endpoint, principal);
+    if (last) return last;
+    const kept = this.#keptOrMade(endpoint, principal);
+    this.#last = { endpoint, principal, kept };
+    return kept;
+  }
+
+  /** By the very objects: a principal is never changed, and one of another role is another. */
+  #lastOf(endpoint: EndpointId, principal: Principal): Kept | undefined {
+    const last = this.#last;
+    if (last?.principal !== principal || last.endpoint !== endpoint) return undefined;
+    const isNow = last.kept.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision;
+    return isNow ? last.kept : undefined;
+  }
+
+  #keptOrMade(endpoint: EndpointId, principal: Principal): Kept {
     if (this.#rulesRevision !== this.#upstreams.rulesRevision) {
       this.#rulesRevision = this.#upstreams.rulesRevision;
       this.#changes++;

@@ -58,22 +58,28 @@ const lists = (table: typeof IPV4, family: 'ipv4' | 'ipv6') =>
     }
     return [kind, list] as const;
   });
-const ipv4Lists = lists(IPV4, 'ipv4');
-const ipv6Lists = lists(IPV6, 'ipv6');
+type Lists = ReturnType<typeof lists>;
+/** Made when an address is first asked about: nobody waits for them who reaches no server by one. */
+let ipv4Lists: Lists | undefined;
+let ipv6Lists: Lists | undefined;
 
 export function addressClass(address: string): AddressClass {
   const bare = address.split('%')[0] ?? '';
-  if (isIPv4(bare)) return find(ipv4Lists, bare, 'ipv4') ?? 'public';
+  if (isIPv4(bare)) {
+    ipv4Lists ??= lists(IPV4, 'ipv4');
+    return find(ipv4Lists, bare, 'ipv4') ?? 'public';
+  }
   if (!isIPv6(bare)) return 'reserved';
   const groups = ipv6Groups(bare);
   const embedded = embeddedIpv4(groups);
   if (embedded !== undefined) return addressClass(embedded);
+  ipv6Lists ??= lists(IPV6, 'ipv6');
   const listed = find(ipv6Lists, bare, 'ipv6');
   if (listed) return listed;
   return ((groups[0] ?? 0) & 0xe000) === 0x2000 ? 'public' : 'reserved';
 }
 
-function find(table: typeof ipv4Lists, address: string, family: 'ipv4' | 'ipv6'): AddressClass | undefined {
+function find(table: Lists, address: string, family: 'ipv4' | 'ipv6'): AddressClass | undefined {
   return table.find(([, list]) => list.check(address, family))?.[0];
 }
 

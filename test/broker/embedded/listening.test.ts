@@ -6,6 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
+import type { Delivery } from '../../../src/broker/ports.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { eventually } from '../../eventually.js';
 import { keyOf } from './core-bench.js';
@@ -96,6 +97,55 @@ test('D-53 frames are never compressed, and one past four mebibytes ends its con
   expect(alice.closed?.code).toBe(1009);
   await eventually('nobody', () => broker.status().connections === 0);
   expect(broker.status().mailboxes).toEqual([]);
+});
+
+test('D-53 a stranger may say as much as a hello needs, and no more', async () => {
+  const { url, broker } = await up();
+  const stranger = await RawSocket.open(url);
+  stranger.say({ kind: 'hello', v: 1, key: 'x'.repeat(1_000_000) });
+  await eventually('the end', () => stranger.closed);
+  expect(stranger.closed?.code).toBe(1006);
+  expect(stranger.frames).toEqual([]);
+  const alice = (await RawSocket.open(url)).hello('alice');
+  await eventually('a welcome', () => alice.frames.length === 1);
+  alice.say({ kind: 'deliver', id: 'a', type: 'request', to: 'host', body: { x: 'x'.repeat(1_000_000) } });
+  await eventually('a receipt', () => alice.frames.length === 2);
+  expect(broker.status()).toMatchObject({ connections: 1, turnedAway: 1 });
+  alice.socket.terminate();
+});
+
+test('B8 a socket that nobody reads is cut, its messages stay, and the others are served meanwhile', async () => {
+  const { url, broker, events, host, store } = await up({ limits: { slowMs: 300 } });
+  const stuck = (await RawSocket.open(url)).hello('alice').say({ kind: 'subscribe' });
+  await eventually('a subscription', () => stuck.frames.length === 2);
+  stuck.socket.pause();
+  const served: string[] = [];
+  const bob = await openWorkerLink({ url, key: keyOf('bob'), clock: systemClock })(
+    { replied: (id) => void served.push(id), told() {} },
+    never,
+  );
+  const deliveries: Delivery[] = [];
+  const link = await host()({ deliver: (each) => void deliveries.push(each), cancelled() {} }, never);
+  const alice = await RawSocket.open(url);
+  alice.hello('alice');
+  const big = JSON.stringify({ x: 'x'.repeat(1_000_000) });
+  for (let n = 0; n < 30; n++) {
+    alice.say({ kind: 'deliver', id: `a${n}`, type: 'request', to: 'host', body: {} });
+    await bob.send({ id: `b${n}`, body: Buffer.from('{}'), ttlMs: 60_000 });
+  }
+  await eventually('all requests', () => deliveries.length === 60);
+  await Promise.all(deliveries.map(({ reply, ack, from }) => reply(from.mailbox === 'alice' ? big : '{}').then(ack)));
+  await eventually('the end of the stuck one', () =>
+    events.some((event) => event.kind === 'disconnected' && event.reason === 'slow_consumer'),
+  );
+  await eventually('bob to be served', () => served.length === 30);
+  await eventually('what was taken to be gone', async () => (await store.sizes()).length === 1);
+  expect(await store.sizes()).toMatchObject([{ mailbox: 'alice', count: 30 }]);
+  expect(broker.status()).toMatchObject({ deadLetters: 0, refused: 0 });
+  stuck.socket.terminate();
+  alice.socket.terminate();
+  await bob.close();
+  await link.close();
 });
 
 test('a message of the largest size goes through, and one byte more is refused here, by name', async () => {

@@ -207,6 +207,24 @@ describe('around it', () => {
     await eventually('empty queues', isEmpty(rig));
   });
 
+  test('AC-BR11 a reply that was taken is acknowledged, whether anybody waited for it or not', async () => {
+    await host();
+    const w = await worker();
+    await Promise.all(['a', 'b', 'c'].map((id) => w.link.send(request(id))));
+    await eventually('the replies', () => w.replies.length === 3);
+    const client = await connect({ servers: server.url });
+    await eventually('nothing owed', async () => {
+      const info = await client.request('$JS.API.CONSUMER.INFO.HOSTLER_REPLIES_w1.worker');
+      const { num_ack_pending, ack_floor } = info.json<{
+        num_ack_pending: number;
+        ack_floor: { stream_seq: number };
+      }>();
+      return num_ack_pending === 0 && ack_floor.stream_seq === 3;
+    });
+    expect(w.replies.length).toBe(3);
+    await client.close();
+  });
+
   test('a reply that is too large is refused to its host, and the link goes on', async () => {
     const refusals: unknown[] = [];
     const big = Buffer.alloc(4 * 1024 * 1024 + 1, 0x20);

@@ -1,4 +1,5 @@
 /** Who runs a call, decided on a real server between hosts that know nothing of each other. */
+import { connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type NatsHost, natsHost } from '../../../src/broker/nats/nats-host.js';
 import type { CallClaim, Claimed } from '../../../src/broker/ports.js';
@@ -100,6 +101,54 @@ describe('one key', () => {
     await eventually('to be back', () => a.journal.claim(claimOf('other')).catch(() => undefined));
     expect(await asking).toEqual({ kind: 'elsewhere' });
     await way.close();
+  });
+
+  test('D-40 a claim whose receipt was lost was not run, and is run once: by its host, or by the one that asks it', async () => {
+    const way = await tcpCut(server.port);
+    const [a, b] = [hostNamed('a', { url: way.url }), hostNamed('b')];
+    const client = await connect({ servers: server.url });
+    const claimUnheard = async (key: string) => {
+      await eventually('to be connected', () => a.journal.claim(claimOf(`before-${key}`)).catch(() => undefined));
+      way.deafen();
+      const asking = a.journal.claim(claimOf(key));
+      asking.catch(() => {});
+      await eventually('the claim', async () => {
+        const said = await client.request(`$JS.API.DIRECT.GET.HOSTLER_CLAIMS_w1.hostler.claim.w1.${key}`);
+        return said.headers?.code !== 404;
+      });
+      way.cut();
+      await expect(asking).rejects.toMatchObject({ code: 'transport' });
+    };
+    await claimUnheard('own');
+    expect(await a.journal.claim(claimOf('own'))).toEqual({ kind: 'mine' });
+    expect(await b.journal.claim(claimOf('own'))).toEqual({ kind: 'elsewhere' });
+    await claimUnheard('other');
+    await a.journal.claim(claimOf('back'));
+    expect(await b.journal.claim(claimOf('other'))).toEqual({ kind: 'mine' });
+    expect(await a.journal.claim(claimOf('other'))).toEqual({ kind: 'elsewhere' });
+    await client.close();
+    await way.close();
+  });
+
+  test('D-40 a result whose server is away waits for it, and is found then', async () => {
+    const [a, b] = [hostNamed('a'), hostNamed('b')];
+    await a.journal.claim(claimOf('k'));
+    await server.kill();
+    const finishing = a.journal.finish('w1', 'k', Buffer.from('{}'));
+    await server.start();
+    await finishing;
+    const again = await eventually('the other host', () => b.journal.claim(claimOf('k')).catch(() => undefined));
+    expect(again).toEqual({ kind: 'done', reply: Buffer.from('{}') });
+  });
+
+  test('D-40 a call that ended without a result is lost, though its host lives', async () => {
+    const [a, b] = [hostNamed('a'), hostNamed('b')];
+    await a.journal.claim(claimOf('k'));
+    const tooLarge = a.journal.finish('w1', 'k', Buffer.alloc(5 * 1024 * 1024));
+    await expect(tooLarge).rejects.toMatchObject({ code: 'result_too_large' });
+    expect(await b.journal.claim(claimOf('k'))).toEqual({ kind: 'lost' });
+    expect(await a.journal.claim(claimOf('k'))).toEqual({ kind: 'lost' });
+    expect(await b.journal.claim(claimOf('k', { isRepeatable: true }))).toEqual({ kind: 'mine' });
   });
 
   test('B11 a full journal refuses rather than forgets', async () => {

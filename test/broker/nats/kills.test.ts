@@ -107,10 +107,10 @@ test('B2 kills of the server, of hosts and of connections: nothing held is lost,
   const twice = ledger.filter((id, at) => ledger.indexOf(id) !== at);
   expect(twice).toEqual([]);
   const ran = new Set(ledger);
-  const lost = [...answers.values()].filter((body) => body === '{"lost":true}').length;
+  const lost = [...answers.values()].filter((body) => !body.startsWith('{"ran"')).length;
   for (const [id, body] of answers) {
     if (body === `{"ran":{"id":"${id}"}}`) expect(ran.has(id)).toBe(true);
-    else expect(body).toBe('{"lost":true}');
+    else expect(body).toMatch(/^\{"lost":true\}$|"outcome_uncertain"/);
   }
   expect(answers.size).toBeGreaterThan(kills * inFlight);
   console.log(

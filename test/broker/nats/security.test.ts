@@ -1,15 +1,15 @@
 /** What a key of a worker lets it do on a real server under the configuration that we write, and what not. */
 import { connect, nkeyAuthenticator } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createNatsKey, type NatsKeyPair } from '../../../src/broker/nats/nats-keys.js';
 import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
+import { newUserPair, type UserPair } from '../../../src/broker/nats/user-pair.js';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 import { inAnHour, never, type RigHost, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
 
 let server: NatsServerFake;
-let keys: Record<'host' | 'w1' | 'w2' | 'stranger', NatsKeyPair>;
+let keys: Record<'host' | 'w1' | 'w2' | 'stranger', UserPair>;
 let host: RigHost;
 let victim: RigWorker;
 let configOf: (workers: readonly ('w1' | 'w2')[]) => string;
@@ -23,7 +23,7 @@ const attacker = () =>
   });
 
 beforeAll(async () => {
-  const made = await Promise.all([createNatsKey(), createNatsKey(), createNatsKey(), createNatsKey()]);
+  const made = await Promise.all([newUserPair(), newUserPair(), newUserPair(), newUserPair()]);
   keys = { host: made[0], w1: made[1], w2: made[2], stranger: made[3] };
   server = await startNatsServer({
     config({ port, storeDir }) {

@@ -4,6 +4,8 @@ import { connect, createServer, type Socket } from 'node:net';
 
 export interface TcpCut {
   readonly url: string;
+  /** What the server says from now on does not arrive on the connections there are. */
+  deafen(): void;
   /** Ends every connection through it; new ones are let in again. */
   cut(): void;
   close(): Promise<void>;
@@ -11,6 +13,7 @@ export interface TcpCut {
 
 export async function tcpCut(port: number): Promise<TcpCut> {
   const sockets = new Set<Socket>();
+  const deaf = new Map<Socket, Socket>();
   const server = createServer((near) => {
     const far = connect(port, '127.0.0.1');
     for (const socket of [near, far]) {
@@ -18,12 +21,14 @@ export async function tcpCut(port: number): Promise<TcpCut> {
       socket.on('error', () => {});
       socket.on('close', () => {
         sockets.delete(socket);
+        deaf.delete(socket);
         near.destroy();
         far.destroy();
       });
     }
     near.pipe(far);
     far.pipe(near);
+    deaf.set(far, near);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -32,6 +37,9 @@ export async function tcpCut(port: number): Promise<TcpCut> {
   };
   return {
     url: `nats://127.0.0.1:${(server.address() as { port: number }).port}`,
+    deafen() {
+      for (const [far, near] of deaf) far.unpipe(near).resume();
+    },
     cut,
     async close() {
       cut();

@@ -51,6 +51,14 @@ test('those who wait at the same time share a sync', async () => {
   expect(calls).toBeLessThan(512);
 }, 60_000);
 
+test('the event loop turns on while the disk takes its time', async () => {
+  // Each sync takes 200 ms longer.
+  const strace = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fsync', '-e', 'inject=fsync:delay_exit=200000'];
+  const said = await runStore(path.join(place.folder, 'store'), ['turns'], strace);
+  expect(said.of('T')).toHaveLength(5);
+  for (const turns of said.of('T').map(Number)) expect(turns).toBeGreaterThan(5);
+}, 60_000);
+
 test('a dead letter that two revive at once is revived for one of them', async () => {
   const { mail } = await open();
   const { seq } = await mail.put(letter('a'));

@@ -1,9 +1,10 @@
 /**
  * A process that has a store and says what it was promised, line by line, before anything else happens: whoever kills it, or
  * lets its disk fail, knows what must be there afterwards.
- * Usage: node store-driver.mjs <folder> put|work [inFlight] [count] [bytes] | read | hold | call [keys] [at] [base]
+ * Usage: node store-driver.mjs <folder> put|work [inFlight] [count] [bytes] | read | hold | turns | call [keys] [at] [base]
  * Lines: `opened`, `R seq id` a receipt, `d seq` will be removed, `D seq` is removed, `X code reason execution` a refusal,
- * `S state`, `M seq id` mail that is held, `P reason` a problem, `C key answer` of the journal, `E key` is run, `F key` is finished.
+ * `S state`, `M seq id` mail that is held, `P reason` a problem, `C key answer` of the journal, `E key` is run, `F key` is finished,
+ * `T count` turns of the event loop while a receipt was waited for.
  */
 import { writeSync } from 'node:fs';
 import process from 'node:process';
@@ -15,7 +16,18 @@ const [inFlight = 8, count = 1_000_000, bytes = 200] = numbers.map(Number);
 const [keys = 0, atMs = Date.now(), baseMs = atMs] = numbers.map(Number);
 /** Of `call`: a wall that shows whatever the test says. */
 const clock = what === 'call' ? { ...systemClock, date: () => new Date(atMs) } : systemClock;
-const say = (...words) => writeSync(1, `${words.join(' ')}\n`);
+/** Said when this returns. A pipe that is full is waited for: nothing else may happen meanwhile. */
+const say = (...words) => {
+  const line = Buffer.from(`${words.join(' ')}\n`);
+  for (let at = 0; at < line.length; ) {
+    try {
+      at += writeSync(1, line, at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    }
+  }
+};
 const refused = ({ code, details = {} }) => say('X', code, details.reason, details.execution);
 
 const open = () =>
@@ -34,6 +46,7 @@ say('opened');
 if (what === 'put' || what === 'work') await put();
 else if (what === 'read') await readAll();
 else if (what === 'call') await call();
+else if (what === 'turns') await turns();
 else await new Promise((resolve) => process.stdin.once('end', resolve).resume());
 await store.close();
 say('closed');
@@ -62,6 +75,19 @@ async function put() {
   await store.journal.finish('w1', 'k', Buffer.from('r')).then(() => say('finished'), refused);
   await store.close();
   await open().then(() => say('opened'), refused);
+}
+
+async function turns() {
+  for (let at = 0; at < 5; at++) {
+    let count = 0;
+    const timer = setInterval(() => {
+      count += 1;
+    }, 2);
+    const mail = { to: 'host', from: { mailbox: 'w1', role: 'r' }, id: `t${at}`, kind: 'request', sentAtMs: 1 };
+    await store.mail.put({ ...mail, expiresAtMs: undefined, body: Buffer.alloc(10) });
+    clearInterval(timer);
+    say('T', count);
+  }
 }
 
 async function remove(seq) {

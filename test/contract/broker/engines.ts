@@ -11,9 +11,9 @@ import { localHostLink, openHostLink } from '../../../src/broker/embedded/host-l
 import type { BrokerLimits } from '../../../src/broker/embedded/limits.js';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
 import { natsHost } from '../../../src/broker/nats/nats-host.js';
-import { createNatsKey } from '../../../src/broker/nats/nats-keys.js';
 import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
+import { newUserPair } from '../../../src/broker/nats/user-pair.js';
 import type { OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
 import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -114,9 +114,9 @@ async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions)
 /** A nats-server of its own, killed where an engine ends without warning. */
 async function openNats({ mailboxMessages }: BenchOptions): Promise<Bench> {
   const names = Object.keys(workers) as WorkerName[];
-  const hostKey = await createNatsKey();
-  const strangerKey = await createNatsKey();
-  const keys = new Map(await Promise.all(names.map(async (name) => [name, await createNatsKey()] as const)));
+  const hostKey = await newUserPair();
+  const strangerKey = await newUserPair();
+  const keys = new Map(await Promise.all(names.map(async (name) => [name, await newUserPair()] as const)));
   const server = await startNatsServer({
     config: ({ port, storeDir }) =>
       natsServerConfig({

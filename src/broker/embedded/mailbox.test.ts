@@ -1,0 +1,106 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type Entry, entryOf, Mailbox } from './mailbox.js';
+
+const rules = { deliveries: 5, redeliverMs: { first: 1_000, max: 60_000 } };
+const mail = (seq: number, sender = 'a'): Entry =>
+  entryOf({
+    ...{ seq, to: 'host', from: { mailbox: sender, role: undefined }, id: `m${seq}`, kind: 'request' },
+    ...{ sentAtMs: 0, expiresAtMs: undefined, body: Buffer.alloc(1), deliveries: 0 },
+  });
+
+test('nothing is handed out without a subscriber, nor past its window', () => {
+  const mailbox = new Mailbox(rules);
+  for (const seq of [1, 2, 3]) mailbox.add(mail(seq));
+  expect(mailbox.next()).toBeUndefined();
+  mailbox.subscribe('one', 2);
+  for (let next = mailbox.next(); next; next = mailbox.next()) mailbox.handOut(next);
+  expect(mailbox.heldCount).toBe(2);
+});
+
+test('the end of an epoch that is over changes nothing', () => {
+  const mailbox = new Mailbox(rules);
+  mailbox.add(mail(1));
+  mailbox.subscribe('one', 1);
+  const entry = mailbox.next() as Entry;
+  const lease = mailbox.handOut(entry);
+  expect(mailbox.unsubscribe('one', 'gone')).toHaveLength(1);
+  mailbox.subscribe('two', 1);
+  const again = mailbox.handOut(entry);
+  expect(again).not.toBe(lease);
+  expect(mailbox.unsubscribe('one', 'late')).toBeUndefined();
+  expect(mailbox.ack({ seq: 1, lease }, 'one')).toBeUndefined();
+  expect(mailbox.ack({ seq: 1, lease }, 'two')).toBeUndefined();
+  expect(mailbox.ack({ seq: 1, lease: again }, 'one')).toBeUndefined();
+  expect(mailbox.epoch).toBe('two');
+  expect(mailbox.ack({ seq: 1, lease: again }, 'two')).toBe(entry);
+  expect(mailbox.size).toBe(0);
+});
+
+test('only what was never handed out can be withdrawn, and only by its sender', () => {
+  const mailbox = new Mailbox(rules);
+  mailbox.add(mail(1));
+  mailbox.add(mail(2));
+  mailbox.subscribe('one', 1);
+  mailbox.handOut(mailbox.next() as Entry);
+  expect(mailbox.withdraw('a', 'm1')).toBeUndefined();
+  expect(mailbox.withdraw('b', 'm2')).toBeUndefined();
+  expect(mailbox.withdraw('a', 'm2')?.seq).toBe(2);
+  expect(mailbox.size).toBe(1);
+});
+
+/** One holder at a time, no more than five deliveries, nothing lost: whatever happens in whatever order. */
+test('B14 whatever happens, each message is held by one, waits, rests, was finished, or is dead after five', () => {
+  const step = fc.record({ what: fc.nat(6), at: fc.nat(20) });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+      const mailbox = new Mailbox(rules);
+      const held = new Map<number, { lease: string; epoch: string }>();
+      const stale: { seq: number; lease: string; epoch: string }[] = [];
+      const over = new Set<number>();
+      let [seq, epochs, nowMs] = [0, 0, 0];
+      const lost = (epoch: string) => {
+        for (const { entry, isDead } of mailbox.unsubscribe(epoch, 'lost') ?? []) {
+          expect(entry.deliveries === 5).toBe(isDead);
+          expect(entry.reasons).toHaveLength(entry.deliveries);
+          if (isDead) over.add(entry.seq);
+          stale.push({ seq: entry.seq, ...(held.get(entry.seq) as { lease: string; epoch: string }) });
+        }
+        held.clear();
+      };
+      for (const { what, at } of steps) {
+        const epoch = mailbox.epoch;
+        const [chosen] = [...held].slice(at % Math.max(held.size, 1));
+        if (what === 0) mailbox.add(mail(++seq, `s${at % 3}`));
+        if (what === 1) {
+          if (epoch) lost(epoch);
+          mailbox.subscribe(`e${++epochs}`, 1 + (at % 4));
+        }
+        const next = what === 2 ? mailbox.next() : undefined;
+        if (next) {
+          expect(held.has(next.seq)).toBe(false);
+          held.set(next.seq, { lease: mailbox.handOut(next), epoch: mailbox.epoch as string });
+        }
+        if (what === 3 && chosen && epoch) {
+          expect(mailbox.ack({ seq: chosen[0], lease: chosen[1].lease }, epoch)?.seq).toBe(chosen[0]);
+          held.delete(chosen[0]);
+          over.add(chosen[0]);
+        }
+        if (what === 4 && chosen && epoch) {
+          const back = mailbox.release({ seq: chosen[0], lease: chosen[1].lease }, epoch, at * 100, 'r', nowMs);
+          held.delete(chosen[0]);
+          stale.push({ seq: chosen[0], ...chosen[1] });
+          if (back?.isDead) over.add(chosen[0]);
+        }
+        if (what === 5) {
+          nowMs += at * 1_000;
+          mailbox.wake(nowMs);
+        }
+        // Whoever does not hold it any more changes nothing.
+        if (what === 6 && epoch) for (const late of stale) expect(mailbox.ack(late, late.epoch)).toBeUndefined();
+        expect(mailbox.heldCount).toBe(held.size);
+        expect(mailbox.size).toBe(seq - over.size);
+      }
+    }),
+  );
+});

@@ -1,0 +1,61 @@
+/** What can go wrong on a connection to a NATS server, in the words of our table, and what is known of what was sent. */
+import { HostError, isHostError } from '../../kernel/errors.js';
+
+export const unsent = { execution: 'not_executed' } as const;
+
+const isRefusal = (error: unknown): boolean => {
+  const said = error instanceof Error ? `${error.name} ${error.message}` : String(error);
+  return /Authorization|Authentication|Expired|Revoked/i.test(said);
+};
+
+const refusal = (cause: unknown): HostError =>
+  new HostError('unauthenticated', 'the NATS server refuses this key', {
+    ...unsent,
+    hint: "look at the key and at the users in the server's configuration",
+    cause,
+  });
+
+export function unreachable(cause: unknown): HostError {
+  if (isHostError(cause)) return cause;
+  if (isRefusal(cause)) return refusal(cause);
+  return new HostError('connect_failed', 'the NATS server cannot be reached', {
+    ...unsent,
+    hint: 'look whether it runs at that address',
+    cause,
+  });
+}
+
+export function lossOf(why: unknown, refused: unknown): HostError {
+  const cause = why ?? refused;
+  if (isRefusal(why) || isRefusal(refused)) return refusal(cause);
+  return new HostError('transport', 'the connection to the NATS server was lost', { execution: 'uncertain', cause });
+}
+
+export const gone = (): HostError => new HostError('transport', 'the connection to the NATS server is closed', unsent);
+
+export const noReceipt = (): HostError =>
+  new HostError('timeout', 'the NATS server gave no receipt in time', {
+    execution: 'uncertain',
+    hint: 'what was sent may be kept: send it again under the same id',
+  });
+
+export const nobodyThere = (subject: string): HostError =>
+  new HostError('connect_failed', `the NATS server keeps nothing under '${subject.slice(0, 200)}'`, {
+    ...unsent,
+    reason: 'no_stream',
+    hint: 'start a host that has this mailbox in its configuration, or look at the permissions of the key',
+  });
+
+export const forbidden = (): HostError =>
+  new HostError('denied', 'the NATS server does not let this key send there', {
+    ...unsent,
+    hint: "look at the mailbox of the key in the server's configuration",
+  });
+
+export const overPayload = (actual: number, limit: number): HostError =>
+  new HostError('result_too_large', 'the message is larger than the NATS server takes', {
+    ...unsent,
+    limit,
+    actual,
+    hint: "raise max_payload in the server's configuration, or send less",
+  });

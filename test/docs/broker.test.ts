@@ -1,0 +1,205 @@
+/**
+ * docs/broker.md as somebody would follow it: its configurations are written, its commands run by a shell in the order of the page,
+ * its clients started. Only ports, and the package that npx would fetch, are others.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Client } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connect } from '../../src/broker/worker/index.js';
+import { eventually } from '../eventually.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const page = readFileSync(path.join(root, 'docs/broker.md'), 'utf8');
+const [, oneMachine = '', onNats = ''] =
+  /## One machine([\s\S]*?)## Three hosts([\s\S]*?)## What each side/.exec(page) ?? [];
+const memory = path.join(root, 'node_modules/@modelcontextprotocol/server-memory/dist/index.js');
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** A folder in which the chapter is followed. */
+class Chapter {
+  readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-guide-'));
+  readonly #background: { child: ChildProcess; said: () => string }[] = [];
+  readonly #env: NodeJS.ProcessEnv;
+  readonly blocks: { kind: string; text: string }[];
+
+  constructor(text: string, port: (written: string) => string) {
+    const bin = path.join(this.folder, 'bin');
+    mkdirSync(bin);
+    // What `npx hostler` finds once the package is installed.
+    writeFileSync(
+      path.join(bin, 'npx'),
+      `#!/bin/sh\nshift\nexec "${process.execPath}" "${root}dist/cli/main.js" "$@"\n`,
+    );
+    chmodSync(path.join(bin, 'npx'), 0o755);
+    this.#env = {
+      ...process.env,
+      PATH: `${bin}:${process.env.PATH}`,
+      HOSTLER_DATA_DIR: path.join(this.folder, 'data'),
+    };
+    this.blocks = [...text.matchAll(/```(json|console|ts)\n([\s\S]*?)```/g)].map(([, kind = '', block = '']) => ({
+      kind,
+      text: port(block).replace('"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]', fromHere),
+    }));
+  }
+
+  configure(text: string): void {
+    writeFileSync(path.join(this.folder, 'hostler.json'), text);
+  }
+
+  /** What the page says is printed must be. */
+  async run(block: string): Promise<void> {
+    const { folder: cwd } = this;
+    for (const [, command = '', printed = ''] of block.matchAll(/^\$ (.+)\n((?:(?!\$ ).+\n)*)/gm)) {
+      if (command.endsWith('&')) await this.#begin(command);
+      else {
+        const { stdout } = await promisify(execFile)('sh', ['-ec', command], { cwd, env: this.#env });
+        if (printed !== '') expect(stdout).toBe(printed);
+      }
+    }
+  }
+
+  async #begin(command: string): Promise<void> {
+    const words = command.replace(/ *&$/, '').replace(/^npx hostler up$/, 'npx hostler up --port 0');
+    const child = spawn('sh', ['-c', `exec ${words}`], {
+      cwd: this.folder,
+      env: this.#env,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let text = '';
+    child.stderr?.on('data', (chunk) => (text += chunk));
+    this.#background.push({ child, said: () => text });
+    await eventually(`${words} serves`, () => {
+      if (child.exitCode !== null) throw new Error(text);
+      return /serves|Server is ready/.test(text);
+    });
+  }
+
+  /** The client of a chapter: the words of its configuration, as they stand there. */
+  async client(args: readonly string[]): Promise<Client> {
+    const client = new Client({ name: 'guide', version: '1' });
+    const env = this.#env as Record<string, string>;
+    await client.connect(
+      new StdioClientTransport({ command: 'npx', args: [...args], env, cwd: this.folder, stderr: 'ignore' }),
+    );
+    return client;
+  }
+
+  /** As a program of its own. */
+  async program(text: string): Promise<string> {
+    const file = path.join(this.folder, 'program.mjs');
+    writeFileSync(file, text.replace("'hostler/worker'", `'${root}dist/broker/worker/index.js'`));
+    const { stdout } = await promisify(execFile)(process.execPath, [file], { cwd: this.folder });
+    return stdout;
+  }
+
+  block(kind: string, at: number): string {
+    return this.blocks.filter((each) => each.kind === kind)[at]?.text ?? '';
+  }
+
+  async remove(): Promise<void> {
+    for (const { child } of this.#background.reverse()) {
+      const gone = once(child, 'exit');
+      if (child.exitCode === null && child.kill('SIGTERM')) await gone;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+const fromHere = `"command": ${JSON.stringify(process.execPath)}, "args": [${JSON.stringify(memory)}]`;
+
+describe('one machine, two roles', () => {
+  let chapter: Chapter;
+  beforeAll(async () => {
+    const port = String(await freePort());
+    chapter = new Chapter(oneMachine, (text) =>
+      text.replaceAll('8384', port).replace('"broker": {}', `"broker": { "listen": { "port": ${port} } }`),
+    );
+    chapter.configure(chapter.block('json', 0));
+    await chapter.run(chapter.block('console', 0));
+  }, 60_000);
+  afterAll(() => chapter.remove());
+
+  test('a client that starts the worker sees what its role may use', async () => {
+    const { mcpServers } = JSON.parse(chapter.block('json', 1)) as { mcpServers: { team: { args: string[] } } };
+    const client = await chapter.client(mcpServers.team.args);
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name }) => name).sort()).toEqual(['memory__read_graph', 'memory__search_nodes']);
+    await client.close();
+  });
+
+  test('the program prints the graph', async () => {
+    expect(await chapter.program(chapter.block('ts', 0))).toContain('entities');
+  });
+
+  test('a key is changed without a gap, and the old one is cut off', async () => {
+    const address = /ws:\/\/[^"]+/.exec(chapter.block('json', 1))?.[0] ?? '';
+    const old = await connect({ broker: address, keyFile: path.join(chapter.folder, 'ann.key') });
+    await chapter.run(chapter.block('console', 1));
+    await eventually('the holder of the old key is cut off', () => old.status().state === 'refused');
+    const now = await connect({ broker: address, keyFile: path.join(chapter.folder, 'ann-2.key') });
+    expect(now.list()).toHaveLength(2);
+    await Promise.all([old.close(), now.close()]);
+  });
+});
+
+describe('three hosts and ten workers on NATS', () => {
+  let chapter: Chapter;
+  let port: string;
+  beforeAll(async () => {
+    port = String(await freePort());
+    chapter = new Chapter(onNats, (text) => text.replaceAll('4222', port));
+    chapter.configure(chapter.block('json', 0));
+    await chapter.run(chapter.block('console', 0));
+    await chapter.run(chapter.block('console', 1));
+  }, 120_000);
+  afterAll(() => chapter.remove());
+
+  test('ten workers are served, and one of them as a command', async () => {
+    const workers = await Promise.all(
+      Array.from({ length: 10 }, (_, at) =>
+        connect({
+          broker: `nats://127.0.0.1:${port}/worker-${at}`,
+          keyFile: path.join(chapter.folder, `worker-${at}.key`),
+        }),
+      ),
+    );
+    const results = await Promise.all(
+      workers.map((each) => each.execute('memory', 'read_graph', {}, { deadlineMs: 20_000 })),
+    );
+    expect(results.map(({ isError }) => isError)).toEqual(Array(10).fill(false));
+    await Promise.all(workers.map((each) => each.close()));
+    const [, words = ''] = /`hostler (worker [^`]+)`/.exec(onNats) ?? [];
+    const client = await chapter.client(['hostler', ...words.replaceAll('4222', port).split(' ')]);
+    expect((await client.listTools()).tools.length).toBeGreaterThan(5);
+    await client.close();
+  }, 60_000);
+
+  test('who holds a key of one mailbox gets nothing of another', async () => {
+    const wrong = connect({
+      broker: `nats://127.0.0.1:${port}/worker-1`,
+      keyFile: path.join(chapter.folder, 'worker-0.key'),
+      connectMs: 2_000,
+    });
+    await expect(wrong).rejects.toThrow();
+  });
+});
+
+test('the port that the page names is the one that is taken when none is given', async () => {
+  const { brokerPortDefault } = await import('../../src/config/broker-settings.js');
+  expect(oneMachine).toContain(`127.0.0.1:${brokerPortDefault}/broker`);
+});
