@@ -41,7 +41,8 @@ export interface ServedWorkers {
   rekey(keys: Keys): Promise<void>;
   status(): { readonly service: ServiceStatus; readonly broker: BrokerStatus | undefined };
   readonly deadLetters: DeadLetters | undefined;
-  close(): Promise<void>;
+  /** Calls that run have so long to end; 0 when absent. */
+  close(graceMs?: number): Promise<void>;
 }
 
 export interface DeadLetters {
@@ -81,7 +82,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     rekey: async (keys) => engine.rekey(keys),
     status: () => ({ service: service.status(), broker: engine.status() }),
     deadLetters: engine.deadLetters,
-    async close() {
+    async close(graceMs = 0) {
+      // While the link is there: who waits for a reply hears it now, and not from the next host.
+      await service.stop(graceMs);
       await supervision.stop();
       service.close();
       await engine.close();

@@ -35,6 +35,8 @@ const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne:
 /** Cancels may overtake what they are about. */
 const earlyCancelsMax = 1_024;
 const workersMax = 10_000;
+/** For the outcome of what was cancelled by a stop. */
+const lastWordsMs = 1_000;
 
 export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
@@ -46,6 +48,8 @@ export class BrokerService implements HostHandlers {
   readonly #roles = new Map<string, string | undefined>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
   readonly #ports: CallPorts;
+  #isStopping = false;
+  #becameIdle = () => {};
   #link: HostLink | undefined;
   #lastError: HostError | undefined;
 
@@ -96,6 +100,17 @@ export class BrokerService implements HostHandlers {
     this.#manifests.changed();
   }
 
+  /**
+   * Begins nothing more: what comes, or waits for its turn, stays owed and comes again elsewhere. What runs has so long to end;
+   * then it is cancelled, and has a moment to have that written down.
+   */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true;
+    await this.#idle(graceMs);
+    for (const call of this.#calls.values()) call.cancel();
+    await this.#idle(lastWordsMs);
+  }
+
   /** Ends nothing that runs; the host does, when it closes. */
   close(): void {
     this.#manifests.close();
@@ -114,6 +129,7 @@ export class BrokerService implements HostHandlers {
   }
 
   deliver(delivery: Delivery): void {
+    if (this.#isStopping) return;
     this.joined(delivery.from);
     const words = wordsOf(delivery.body, this.#options.compat === true);
     try {
@@ -148,16 +164,32 @@ export class BrokerService implements HostHandlers {
     const over = () => {
       this.#calls.delete(key);
       this.#desk.leave(from.mailbox, body.length);
+      if (this.#calls.size === 0) this.#becameIdle();
     };
-    const start = () =>
+    const start = () => {
+      // Not from within the desk: as many as wait leave one after the other.
+      if (this.#isStopping) return queueMicrotask(over);
       void call
         .run()
         .catch((error) => this.#tell({ kind: 'problem', error }))
         .finally(over);
+    };
     this.#counts.calls++;
     if (this.#desk.enter(from.mailbox, body.length, start)) return;
     this.#calls.delete(key);
     throw overloaded();
+  }
+
+  #idle(limitMs: number): Promise<void> {
+    if (this.#calls.size === 0) return Promise.resolve();
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      const cancel = clock.at(clock.nowMs() + limitMs, resolve);
+      this.#becameIdle = () => {
+        cancel();
+        resolve();
+      };
+    });
   }
 
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
