@@ -125,9 +125,11 @@ export type Claimed =
   /** The key was used for something else. */
   | { readonly kind: 'conflict' };
 
-/** Decides, over restarts and between hosts, who runs a call. Both functions reject with a HostError when they cannot promise that. */
+/** Decides, over restarts and between hosts, who runs a call. Its functions reject with a HostError when they cannot promise that. */
 export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
+  /** What became of a key, without wanting it; undefined: nobody claimed it. */
+  find(mailbox: string, key: string): Promise<Exclude<Claimed, { kind: 'mine' | 'conflict' }> | undefined>;
   /** Resolves when the reply will be found by whoever claims the key again. */
   finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
 }

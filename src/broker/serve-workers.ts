@@ -53,6 +53,8 @@ export interface DeadLetters {
 }
 
 interface Engine {
+  /** Whoever else may be handed the same requests has the same journal. */
+  readonly isJournalShared: boolean;
   readonly url: string | undefined;
   readonly open: OpenHostLink;
   readonly journal: CallJournal;
@@ -73,6 +75,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const { calls, callsOfOne } = settings.limits;
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
+    isJournalShared: engine.isJournalShared,
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
     limits: { running: calls, runningOfOne: callsOfOne },
   });
@@ -111,15 +114,16 @@ async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptio
   try {
     const broker = await openBroker({
       ...{ store: store.mail, clock, onEvent },
-      credentials: credentialsOf(keys),
+      credentials: ofWorkers(keys),
       limits: limitsOf(settings),
       listen: listenOf(settings),
     });
     return {
+      isJournalShared: true,
       url: broker.url,
       open: localHostLink(broker.core),
       journal: store.journal,
-      rekey: (now) => broker.rekey(credentialsOf(now)),
+      rekey: (now) => broker.rekey(ofWorkers(now)),
       status: () => broker.status(),
       deadLetters: {
         list: () => broker.deadLetters(),
@@ -137,6 +141,9 @@ async function embedded({ settings, keys, dataDir, clock, onEvent }: EngineOptio
   }
 }
 
+/** The host is in this process, and so is its journal: another one would not know what ran. */
+const ofWorkers = (keys: Keys) => credentialsOf(keys).filter(({ kind }) => kind === 'worker');
+
 /** The journal is this host's own, wherever the messages are. */
 async function remote(url: string, { settings, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
   const key = keyOf(settings);
@@ -147,7 +154,14 @@ async function remote(url: string, { settings, dataDir, clock, onEvent }: Engine
   const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
   const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
   return {
-    ...{ url: undefined, deadLetters: undefined, journal: store.journal, rekey: () => {}, status: () => undefined },
+    ...{
+      isJournalShared: false,
+      url: undefined,
+      deadLetters: undefined,
+      journal: store.journal,
+      rekey: () => {},
+      status: () => undefined,
+    },
     open: openHostLink({ url, key, clock }),
     close: () => store.close(),
   };
@@ -163,7 +177,7 @@ async function nats(url: string, { settings, keys, clock }: EngineOptions): Prom
     credentials: natsCredentialsOf(keys),
   });
   return {
-    ...{ url: undefined, open: host.open, journal: host.journal, status: () => undefined },
+    ...{ isJournalShared: true, url: undefined, open: host.open, journal: host.journal, status: () => undefined },
     rekey: (now) => host.replaceCredentials(natsCredentialsOf(now)),
     deadLetters: {
       list: () => host.deadLetters(),

@@ -164,6 +164,14 @@ export class NatsLanes {
     // Whoever settles within `handOut` comes back here: the loop below goes on with what that made free.
     if (this.#isPumping) return;
     this.#isPumping = true;
+    try {
+      this.#handOutAll();
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  #handOutAll(): void {
     const { window, handOut } = this.#parts;
     while (this.#handedOut < window) {
       const lane = this.#turns.shift();
@@ -175,7 +183,6 @@ export class NatsLanes {
       this.#handedOut++;
       handOut(delivery);
     }
-    this.#isPumping = false;
   }
 
   #settled(lane: Lane, delivery: NatsDelivery): void {

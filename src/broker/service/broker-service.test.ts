@@ -8,6 +8,7 @@ import { FakeClock } from '../../kernel/fake-clock.js';
 import {
   type CallRequest,
   callRequest,
+  joined,
   manifestRequest,
   type News,
   type Reply,
@@ -98,8 +99,13 @@ async function setUp(options: Partial<BrokerServiceOptions> = {}) {
   });
   const connect = async () => service.attach(await broker.openHost(service, never));
   await connect();
-  const worker = (mailbox: string, role: string | null = 'operator') =>
-    new Worker().open(broker, mailbox, role ?? undefined);
+  const worker = async (mailbox: string, role: string | null = 'operator') => {
+    const opened = await new Worker().open(broker, mailbox, role ?? undefined);
+    await settled();
+    // Of what it is told when it comes.
+    opened.news.length = 0;
+    return opened;
+  };
   /** Calls wait until they are let go, in any order. */
   const held: { call: FakeCall; done: (text?: string) => void; fail: (error: HostError) => void }[] = [];
   const hold = () => {
@@ -170,7 +176,7 @@ describe('what a role sees', () => {
     await clock.advanceAsync(50);
     expect(before).toEqual(['fetch_url']);
     expect(researcher.errorOf(id).code).toBe('denied');
-    expect(researcher.news).toContainEqual({ kind: 'manifest_changed', revision: expect.any(String) });
+    expect(researcher.news.at(-1)).toEqual({ kind: 'manifest_changed', revision: expect.any(String) });
     expect(await researcher.tools()).toEqual([]);
   });
 
@@ -458,6 +464,110 @@ describe('at most once', () => {
   });
 });
 
+describe('what is said of a call is what became of it', () => {
+  test('D-40 one that ran is answered with its result, also when its time is over or it may not be called any more', async () => {
+    const { worker, host, broker, clock, connect } = await setUp();
+    const operator = await worker('o');
+    await operator.call('nova_click', {}, { callKey: 'k', deadlineMs: 5_000 });
+    await settled();
+    const [first] = operator.replies.splice(0);
+    broker.cut('host');
+    await operator.call('nova_click', {}, { callKey: 'k', deadlineMs: 5_000 });
+    await clock.advanceAsync(60_000);
+    await connect();
+    await settled();
+    expect(operator.replies.splice(0)).toEqual([first]);
+    host.allow(() => false);
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await settled();
+    expect([operator.replies, host.calls.length]).toEqual([[first], 1]);
+  });
+
+  test('D-40 one whose host died over it is uncertain, also when its time is over', async () => {
+    const { worker, host, hold, broker, journal, clock } = await setUp();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click', {}, { deadlineMs: 5_000 });
+    await settled();
+    broker.cut('host');
+    journal.restart();
+    await clock.advanceAsync(60_000);
+    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
+    next.attach(await broker.openHost(next, never));
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain' } });
+  });
+
+  test('D-45 a cancel that came too late does not hide the result from who asks again', async () => {
+    const { worker, host, clock } = await setUp();
+    const operator = await worker('o');
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await settled();
+    const [first] = operator.replies.splice(0);
+    operator.link?.cancel('k');
+    operator.link?.cancel('other');
+    await settled();
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await clock.advanceAsync(5_001);
+    await operator.call('nova_click', {}, { callKey: 'other' });
+    await settled();
+    expect(operator.replies[0]).toEqual(first);
+    expect([operator.replyTo('other')?.kind, host.calls.length]).toEqual(['result', 2]);
+  });
+
+  test('B11 the same key with other arguments is refused while the first runs, too', async () => {
+    const { worker, held, hold, service } = await setUp();
+    hold();
+    const operator = await worker('o');
+    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
+    await settled();
+    const told: string[] = [];
+    const body = '{"v":1,"op":"call","callKey":"same","deadlineMs":1000,"tool":"nova_click","arguments":{"a":2}}';
+    service.deliver({
+      ...{ id: 'same', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+      ...{ deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
+      answer: async (...parts) => void told.push(joined(...parts).toString()),
+    });
+    await settled();
+    held[0]?.done();
+    await settled();
+    expect([told.length, JSON.parse(told[0] ?? '{}').error.code, held.length]).toEqual([1, 'key_conflict', 1]);
+    expect(operator.replyTo('same')?.kind).toBe('result');
+  });
+
+  test('D-40 with a journal of its own, a host does not begin what another one had', async () => {
+    const { worker, host, broker, clock, hold } = await setUp();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    const elsewhere = new BrokerService({
+      ...{ host, clock, journal: new MemoryJournal(), isRolelessAllowed: () => true, isJournalShared: false },
+    });
+    elsewhere.attach(await broker.openHost(elsewhere, never));
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { reason: 'host_lost' } });
+    expect(host.calls).toHaveLength(1);
+  });
+
+  test('D-40 the same host begins what it was handed before and had not begun', async () => {
+    const { worker, host, broker, journal, clock, service } = await setUp({ isJournalShared: false });
+    service.close();
+    const operator = await worker('o');
+    broker.cut('host');
+    const id = await operator.call('nova_click');
+    journal.refuseNextClaim = new HostError('transport', 'not now', { execution: 'not_executed' });
+    const own = new BrokerService({ host, clock, journal, isRolelessAllowed: () => true, isJournalShared: false });
+    broker.refuseNextReply(new HostError('transport', 'the link is gone'));
+    own.attach(await broker.openHost(own, never));
+    await settled();
+    await clock.advanceAsync(1_000);
+    await settled();
+    expect([operator.replyTo(id)?.kind, host.calls.length]).toEqual(['result', 1]);
+  });
+});
+
 describe('one worker and the others', () => {
   test('D-43 a reply that cannot be held is told, acknowledged, and the service goes on', async () => {
     const { worker, broker, events, host } = await setUp();
@@ -643,4 +753,17 @@ describe('older words', () => {
     await settled();
     expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
   });
+});
+
+test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
+  const { broker, connect, service } = await setUp();
+  const early = await new Worker().open(broker, 'early', 'operator');
+  await settled();
+  expect(early.news).toEqual([{ kind: 'manifest_changed', revision: expect.any(String) }]);
+  broker.cut('host');
+  service.detach(undefined, 0);
+  await connect();
+  await settled();
+  expect(early.news).toHaveLength(2);
+  expect(early.news[1]).not.toEqual(early.news[0]);
 });

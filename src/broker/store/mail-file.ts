@@ -216,6 +216,10 @@ export class MailFile {
       case 'claim':
         this.#logged += 512;
         return { claimed: this.#calls.claim(operation.claim, mayGrow, nowMs) };
+      case 'find': {
+        const claimed = this.#calls.find(operation.mailbox, operation.key);
+        return claimed ? { claimed } : { done: true };
+      }
       case 'finish':
         this.#logged += operation.reply.length;
         this.#calls.finish(operation.mailbox, operation.key, operation.reply);
