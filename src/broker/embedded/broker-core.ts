@@ -3,12 +3,12 @@
  * Not here: one connection (session.ts), one mailbox (postbox.ts), listening (ws-server.ts).
  *
  * Invariants: a sender is stamped from its credential; one subscriber per mailbox, the newest; a connection whose key is gone,
- * over or another's is cut.
+ * over or another's is cut, and what it sent and was not yet run is not run any more.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { hostMailbox } from '../ports.js';
+import { hostMailbox, type Sender } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
@@ -269,6 +269,10 @@ export class BrokerCore implements SessionCore {
       (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
     );
     for (const session of gone) session.cut('refused', notAdmitted());
+    for (const box of [...this.#postboxes.values()]) {
+      box.rekeyed();
+      this.#forgetIdle(box);
+    }
     return gone.length;
   }
 
@@ -314,7 +318,9 @@ export class BrokerCore implements SessionCore {
   #newPostbox(name: string, size: { count: number; bytes: number }): Postbox {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell });
+    const wallMs = () => this.#wallMs();
+    const speaksFor = (from: Sender) => this.#credentials.speaksFor(from, wallMs);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, speaksFor, tell });
   }
 
   #forgetIdle(box: Postbox | undefined): void {
