@@ -3,13 +3,13 @@
  * Not here: one connection (session.ts), one mailbox (postbox.ts), listening (ws-server.ts).
  *
  * Invariants: a sender is stamped from its credential; one subscriber per mailbox, the newest; a connection whose key is gone,
- * over or another's is cut.
+ * over or another's is cut, and what it sent and was not yet run is not run any more.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { errorReply, joined } from '../messages.js';
-import { hostMailbox } from '../ports.js';
+import { hostMailbox, type Sender } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
@@ -278,6 +278,10 @@ export class BrokerCore implements SessionCore {
       (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
     );
     for (const session of gone) session.cut('refused', notAdmitted());
+    for (const box of [...this.#postboxes.values()]) {
+      box.rekeyed();
+      this.#forgetIdle(box);
+    }
     return gone.length;
   }
 
@@ -324,7 +328,9 @@ export class BrokerCore implements SessionCore {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
     const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell, died });
+    const wallMs = () => this.#wallMs();
+    const speaksFor = (from: Sender) => this.#credentials.speaksFor(from, wallMs);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, speaksFor, tell, died });
   }
 
   /** Whoever waits for a request that was given up hears so now, and not at its deadline. */

@@ -79,7 +79,6 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
         ...{ command: 'perl', args: [leakyServer], pins: 'off' },
         env: {
           SECRET: secrets.env,
-          // biome-ignore lint/suspicious/noTemplateCurlyInString: it is for the configuration
           CONFIDED: `\${AMBIENT_SECRET}\n${secrets.worker}\n${secrets.seed}`,
           TOOLS: JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]),
         },
