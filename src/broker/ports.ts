@@ -37,9 +37,14 @@ export interface Delivery {
   readonly deliveries: number;
   /** On the wall of whoever holds it; undefined: the worker set none. */
   readonly deadlineAt: Date | undefined;
-  /** Resolves when the reply is held for the worker. Rejects with a HostError; the link goes on all the same. */
+  /** Resolves when the reply is held for the worker; the request is still owed. Rejects with a HostError; the link goes on all the same. */
   reply(...parts: readonly JsonText[]): Promise<void>;
-  /** It is over and never comes again. */
+  /**
+   * Resolves when the reply is held for the worker, and the request is over with it: in one step where the engine can, so that
+   * what was answered does not come again. Rejects as `reply` does, and the request stays owed.
+   */
+  answer(...parts: readonly JsonText[]): Promise<void>;
+  /** It is over without a reply, and never comes again. */
   ack(): void;
   /** Given back unfinished: it comes again after `delayMs`, here or elsewhere. `reason` stands in its dead letter. */
   release(delayMs: number, reason: string): void;
@@ -125,9 +130,11 @@ export type Claimed =
   /** The key was used for something else. */
   | { readonly kind: 'conflict' };
 
-/** Decides, over restarts and between hosts, who runs a call. Both functions reject with a HostError when they cannot promise that. */
+/** Decides, over restarts and between hosts, who runs a call. Its functions reject with a HostError when they cannot promise that. */
 export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
+  /** What became of a key, without wanting it; undefined: nobody claimed it. */
+  find(mailbox: string, key: string): Promise<Exclude<Claimed, { kind: 'mine' | 'conflict' }> | undefined>;
   /** Resolves when the reply will be found by whoever claims the key again. */
   finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
 }

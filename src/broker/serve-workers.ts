@@ -43,10 +43,13 @@ export interface ServedWorkers {
   rekey(keys: Keys): Promise<void>;
   status(): { readonly service: ServiceStatus; readonly broker: BrokerStatus | undefined };
   readonly deadLetters: DeadLetters | undefined;
-  close(): Promise<void>;
+  /** Calls that run have so long to end; 0 when absent. */
+  close(graceMs?: number): Promise<void>;
 }
 
 interface Engine {
+  /** Whoever else may be handed the same requests has the same journal. */
+  readonly isJournalShared: boolean;
   readonly url: string | undefined;
   readonly open: OpenHostLink;
   readonly journal: CallJournal;
@@ -67,6 +70,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const { calls, callsOfOne } = settings.limits;
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
+    isJournalShared: engine.isJournalShared,
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
     limits: { running: calls, runningOfOne: callsOfOne },
   });
@@ -76,7 +80,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     rekey: async (keys) => engine.rekey(keys),
     status: () => ({ service: service.status(), broker: engine.status() }),
     deadLetters: engine.deadLetters,
-    async close() {
+    async close(graceMs = 0) {
+      // While the link is there: who waits for a reply hears it now, and not from the next host.
+      await service.stop(graceMs);
       await supervision.stop();
       service.close();
       await engine.close();
@@ -99,15 +105,16 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
   try {
     const broker = await openBroker({
       ...{ store: store.mail, clock, onEvent },
-      credentials: credentialsOf(keys),
+      credentials: ofWorkers(keys),
       limits: limitsOf(settings),
       listen: listenOf(settings),
     });
     return {
+      isJournalShared: true,
       url: broker.url,
       open: localHostLink(broker.core),
       journal: store.journal,
-      rekey: (now) => broker.rekey(credentialsOf(now)),
+      rekey: (now) => broker.rekey(ofWorkers(now)),
       status: () => broker.status(),
       deadLetters: broker.deadLetters,
       async close() {
@@ -121,13 +128,23 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
   }
 }
 
+/** The host is in this process, and so is its journal: another one would not know what ran. */
+const ofWorkers = (keys: Keys) => credentialsOf(keys).filter(({ kind }) => kind === 'worker');
+
 /** The journal is this host's own, wherever the messages are. */
 async function openRemote(url: string, { settings, dataDir, clock, onEvent }: EngineOptions): Promise<Engine> {
   const key = keyOf(settings);
   const { openHostLink } = await import('./embedded/host-link.js');
   const store = await openStore({ dataDir, clock, onEvent });
   return {
-    ...{ url: undefined, deadLetters: undefined, journal: store.journal, rekey: () => {}, status: () => undefined },
+    ...{
+      isJournalShared: false,
+      url: undefined,
+      deadLetters: undefined,
+      journal: store.journal,
+      rekey: () => {},
+      status: () => undefined,
+    },
     open: openHostLink({ url, key, clock }),
     close: () => store.close(),
   };
@@ -143,7 +160,7 @@ async function openNats(url: string, { settings, keys, clock }: EngineOptions): 
     credentials: natsCredentialsOf(keys),
   });
   return {
-    ...{ url: undefined, open: host.open, journal: host.journal, status: () => undefined },
+    ...{ isJournalShared: true, url: undefined, open: host.open, journal: host.journal, status: () => undefined },
     rekey: (now) => host.replaceCredentials(natsCredentialsOf(now)),
     deadLetters: {
       list: () => host.deadLetters(),

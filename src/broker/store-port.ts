@@ -50,9 +50,10 @@ export interface MailStore {
   sizes(): Promise<readonly MailboxSize[]>;
   /**
    * Resolves when it is on disk. The same (to, from.mailbox, id, kind) is held once: `isNew` is false then. Rejects with
-   * `insufficient_storage` when it surely is not held.
+   * `insufficient_storage` when it surely is not held. `answers` is the request that it replies to, which goes with the same
+   * commit: either both or neither is so.
    */
-  put(mail: NewMail): Promise<{ readonly seq: number; readonly isNew: boolean }>;
+  put(mail: NewMail, answers?: number): Promise<{ readonly seq: number; readonly isNew: boolean }>;
   /** In order, above `afterSeq`, at most so many and so large; at least one where there is one. What is damaged is set aside and told. */
   read(mailbox: string, afterSeq: number, limits: { count: number; bytes: number }): Promise<readonly Mail[]>;
   /** Counts a handing out; written with the next commit, which nobody waits for. So are the next two. */

@@ -192,7 +192,8 @@ class Run {
       },
     });
     this.#workers = workers;
-    this.#ends.push(() => workers.close());
+    // Both at once: together they have the time that was announced.
+    this.#ends.push(() => Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]));
     if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
   }
 

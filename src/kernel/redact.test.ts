@@ -22,6 +22,8 @@ const shapes = [
   `tvly-${filler}`,
   `SG.${filler.slice(0, 22)}.${filler}`,
   `eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.${filler}`,
+  `hk_${filler}_-${filler.slice(0, 7)}`,
+  `SU${'A2B3C4D5E6F7'.repeat(5).slice(0, 56)}`,
   `-----BEGIN RSA PRIVATE KEY-----\n${filler}\n${filler}\n-----END RSA PRIVATE KEY-----`,
 ];
 const labelled = [

@@ -45,6 +45,9 @@ const shapes: readonly RegExp[] = [
   token('AGE-SECRET-KEY-1', '[A-Z0-9]{40,80}'),
   token('eyJ', '[A-Za-z0-9_-]{8,4096}\\.[A-Za-z0-9_-]{4,8192}(?:\\.[A-Za-z0-9_-]{0,2048})?'),
   token('hostler_', '[A-Za-z0-9_-]{20,255}'),
+  token('hk_', '[A-Za-z0-9_-]{40,255}'),
+  // The secret half of a pair for NATS.
+  token('S[ACNOUX]', '[A-Z2-7]{56}(?![A-Za-z0-9_-])'),
 ];
 
 /** The second group is the secret; the first says why and stays. */

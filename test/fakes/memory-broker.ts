@@ -278,6 +278,10 @@ export class MemoryBroker {
       deliveries,
       deadlineAt,
       reply: (...parts: readonly JsonText[]) => this.#reply(side, from.mailbox, request.id, joined(...parts)),
+      answer: async (...parts: readonly JsonText[]) => {
+        await this.#reply(side, from.mailbox, request.id, joined(...parts));
+        take(() => void this.#requests.delete(key));
+      },
       ack: () => take(() => void this.#requests.delete(key)),
       release: (delayMs, reason) => take(() => this.#release(key, held, delayMs, reason)),
     };

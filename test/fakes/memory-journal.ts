@@ -39,6 +39,13 @@ export class MemoryJournal implements CallJournal {
     return { kind: 'mine' };
   }
 
+  async find(mailbox: string, key: string) {
+    const entry = this.#entries.get(`${mailbox}/${key}`);
+    if (!entry) return undefined;
+    if (entry.reply) return { kind: 'done', reply: entry.reply } as const;
+    return { kind: entry.boot === this.#boot ? 'running' : 'lost' } as const;
+  }
+
   async finish(mailbox: string, key: string, reply: Buffer): Promise<void> {
     this.asked.push(`finish ${key}`);
     const refused = this.refuseNextFinish;

@@ -27,9 +27,10 @@ export class MemoryMailStore implements MailStore {
     return [...sizes.values()];
   }
 
-  async put(mail: NewMail): Promise<{ seq: number; isNew: boolean }> {
+  async put(mail: NewMail, answers?: number): Promise<{ seq: number; isNew: boolean }> {
     await new Promise((resolve) => setImmediate(resolve));
     if (this.failure) throw this.failure;
+    if (answers !== undefined) this.remove(answers);
     const held = this.#held.get(keyOf(mail));
     if (held !== undefined) return { seq: held, isNew: false };
     const seq = ++this.#seq;

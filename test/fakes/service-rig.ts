@@ -99,8 +99,13 @@ export async function serviceRig(options: Partial<BrokerServiceOptions> = {}) {
   });
   const connect = async () => service.attach(await broker.openHost(service, never));
   await connect();
-  const worker = (mailbox: string, role: string | null = 'operator') =>
-    new RigWorker().open(broker, mailbox, role ?? undefined);
+  const worker = async (mailbox: string, role: string | null = 'operator') => {
+    const opened = await new RigWorker().open(broker, mailbox, role ?? undefined);
+    await settled();
+    // Of what it is told when it comes.
+    opened.news.length = 0;
+    return opened;
+  };
   /** Calls wait until they are let go, in any order. */
   const held: { call: FakeCall; done: (text?: string) => void; fail: (error: HostError) => void }[] = [];
   const hold = () => {

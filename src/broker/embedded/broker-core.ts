@@ -3,12 +3,13 @@
  * Not here: one connection (session.ts), one mailbox (postbox.ts), listening (ws-server.ts).
  *
  * Invariants: a sender is stamped from its credential; one subscriber per mailbox, the newest; a connection whose key is gone,
- * over or another's is cut.
+ * over or another's is cut, and what it sent and was not yet run is not run any more.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { hostMailbox } from '../ports.js';
+import { errorReply, joined } from '../messages.js';
+import { hostMailbox, type Sender } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
@@ -16,6 +17,7 @@ import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
+import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
 import type { Wire } from './wire.js';
@@ -147,7 +149,7 @@ export class BrokerCore implements SessionCore {
     this.#tell({ kind: 'connected', name: credential.name, who, epoch });
   }
 
-  async deliver(session: Session, { id, type, to, ttlMs, body }: Deliver): Promise<void> {
+  async deliver(session: Session, { id, type, to, ttlMs, answers, body }: Deliver): Promise<void> {
     if (this.#isClosed) throw over('going_away', 'the broker stops').with({ execution: 'not_executed' });
     const { kind, sendsTo } = session.credential;
     const isAllowed = kind === 'host' ? type === 'reply' : type === 'request' && sendsTo.includes(to);
@@ -160,10 +162,17 @@ export class BrokerCore implements SessionCore {
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
     const box = this.#postbox(to);
+    // Who lost the request may still have an answer to it, but does not end it: it is somebody else's by now.
+    const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
+    const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
+    if (requests && answers && !isHolder) this.#fence(session, answers.seq);
     try {
-      await box.accept({ to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own });
+      const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
+      await box.accept(mail, isHolder ? answers.seq : undefined);
+      if (isHolder) requests?.answered(answers.seq);
     } finally {
       this.#forgetIdle(box);
+      this.#forgetIdle(requests);
     }
   }
 
@@ -269,6 +278,10 @@ export class BrokerCore implements SessionCore {
       (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
     );
     for (const session of gone) session.cut('refused', notAdmitted());
+    for (const box of [...this.#postboxes.values()]) {
+      box.rekeyed();
+      this.#forgetIdle(box);
+    }
     return gone.length;
   }
 
@@ -314,7 +327,22 @@ export class BrokerCore implements SessionCore {
   #newPostbox(name: string, size: { count: number; bytes: number }): Postbox {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell });
+    const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
+    const wallMs = () => this.#wallMs();
+    const speaksFor = (from: Sender) => this.#credentials.speaksFor(from, wallMs);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, speaksFor, tell, died });
+  }
+
+  /** Whoever waits for a request that was given up hears so now, and not at its deadline. */
+  #answerDead({ type, id, from }: Entry, mailbox: string): void {
+    if (type !== 'request' || !this.#credentials.owns(from.mailbox)) return;
+    const sender = { mailbox, role: undefined };
+    const body = joined(...errorReply(givenUp()));
+    const reply = { to: from.mailbox, from: sender, id, kind: 'reply', sentAtMs: this.#wallMs(), body } as const;
+    // No room for it, or no disk: the deadline of whoever waits is still there.
+    this.#postbox(from.mailbox)
+      .accept({ ...reply, expiresAtMs: undefined })
+      .catch(() => undefined);
   }
 
   #forgetIdle(box: Postbox | undefined): void {
@@ -338,6 +366,13 @@ export class BrokerCore implements SessionCore {
     }
   }
 }
+
+const givenUp = (): HostError =>
+  new HostError('outcome_uncertain', 'the request was handed out too often without being finished', {
+    reason: 'dead_letter',
+    execution: 'uncertain',
+    hint: 'look whether it has run before it is tried again; the broker keeps it with its reasons',
+  });
 
 const notAllowed = (what: string, reason = 'destination'): HostError =>
   new HostError('denied', what, {

@@ -20,6 +20,8 @@ export interface Deliver {
   readonly type: 'request' | 'reply';
   readonly to: string;
   readonly ttlMs: number | undefined;
+  /** Of a host: the request that it replies to, which is over with it. */
+  readonly answers?: Held | undefined;
   readonly body: Buffer;
 }
 
@@ -107,7 +109,9 @@ function readDeliver(members: Members): ReadClientFrame {
   const { body } = members;
   if (!isObject(body)) return refusedDeliver(members, 'body', 'must be an object');
   if (body.length > bodyBytesMax) return refusedDeliver(members, 'body', `has more than ${bodyBytesMax} bytes`);
-  return { kind: 'deliver', id, type, to, ttlMs, body };
+  const answers = members.lease && readHeld(members);
+  if (members.lease && !answers) return refusedDeliver(members, 'lease', 'must be one, with the number of its message');
+  return { kind: 'deliver', id, type, to, ttlMs, answers, body };
 }
 
 function refusedDeliver(members: Members, field: string, what: string): ReadClientFrame {
@@ -146,8 +150,8 @@ export const helloFrame = (claim: Partial<Claim> & Pick<Claim, 'key'>): Buffer =
 export const subscribeFrame = (): Buffer => Buffer.from('{"kind":"subscribe"}');
 
 /** The body last, so that a refusal can say which message it is about even when the body cannot be read. */
-export const deliverFrame = ({ body, ...head }: Deliver): Buffer =>
-  joined(`${JSON.stringify(head).slice(0, -1)},"body":`, body, '}');
+export const deliverFrame = ({ body, answers, ...head }: Deliver): Buffer =>
+  joined(`${JSON.stringify({ ...head, ...answers }).slice(0, -1)},"body":`, body, '}');
 
 export const ackFrame = ({ seq, lease }: Held): Buffer => Buffer.from(`{"kind":"ack","seq":${seq},"lease":"${lease}"}`);
 

@@ -8,7 +8,7 @@
  */
 import { digestOf } from '../../config/key-text.js';
 import { HostError } from '../../kernel/errors.js';
-import { mailboxPattern } from '../ports.js';
+import { mailboxPattern, type Sender } from '../ports.js';
 import { keyCharsMax } from './limits.js';
 
 export interface Credential {
@@ -34,7 +34,7 @@ export interface Claim {
 
 export class Credentials {
   readonly #byDigest = new Map<string, Credential>();
-  readonly #mailboxes = new Set<string>();
+  readonly #byMailbox = new Map<string, Credential[]>();
 
   /** Throws when it cannot be said who somebody is. */
   constructor(credentials: readonly Credential[]) {
@@ -49,8 +49,9 @@ export class Credentials {
       if (other && (other.kind !== kind || other.role !== role))
         throw wrong(name, `has the mailbox of '${other.name}' but not its role`);
       kinds.set(mailbox, credential);
-      this.#byDigest.set(digest, Object.freeze({ ...credential }));
-      this.#mailboxes.add(mailbox);
+      const own = Object.freeze({ ...credential });
+      this.#byDigest.set(digest, own);
+      this.#byMailbox.set(mailbox, [...(this.#byMailbox.get(mailbox) ?? []), own]);
     }
   }
 
@@ -76,9 +77,17 @@ export class Credentials {
     );
   }
 
+  /** Whether somebody could still send as this one. Asked for every message: the wall is only looked at where a key ends. */
+  speaksFor({ mailbox, role }: Sender, wallMs: () => number): boolean {
+    for (const credential of this.#byMailbox.get(mailbox) ?? [])
+      if (credential.role === role && (credential.expiresAtMs === undefined || !isOver(credential, wallMs())))
+        return true;
+    return false;
+  }
+
   /** Whether anybody could ever read it. */
   owns(mailbox: string): boolean {
-    return this.#mailboxes.has(mailbox);
+    return this.#byMailbox.has(mailbox);
   }
 
   /** By the wall; undefined when none ends after that instant. */

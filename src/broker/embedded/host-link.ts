@@ -10,7 +10,7 @@ import { joined } from '../messages.js';
 import { type Delivery, type HostHandlers, type HostLink, hostMailbox, type OpenHostLink } from '../ports.js';
 import type { BrokerCore } from './broker-core.js';
 import type { Message } from './broker-frames.js';
-import { ackFrame, releaseFrame, tellFrame } from './client-frames.js';
+import { ackFrame, type Held, releaseFrame, tellFrame } from './client-frames.js';
 import type { Credential } from './credentials.js';
 import { type Connect, Link } from './link.js';
 import { localWire } from './local-wire.js';
@@ -65,11 +65,19 @@ function take(link: Link, clock: Clock, handlers: HostHandlers, message: Message
     if (isOwed) link.send(frame());
     isOwed = false;
   };
+  const send = (answers: Held | undefined, parts: readonly JsonText[]) =>
+    link.deliver({
+      ...{ kind: 'deliver', id, type: 'reply', to: from.mailbox, ttlMs: undefined, answers },
+      body: joined(...parts),
+    });
   const delivery: Delivery = {
     ...{ id, from, body, deliveries },
     deadlineAt: deadlineMs === undefined ? undefined : new Date(clock.date().getTime() + deadlineMs),
-    reply: (...parts: readonly JsonText[]) =>
-      link.deliver({ kind: 'deliver', id, type: 'reply', to: from.mailbox, ttlMs: undefined, body: joined(...parts) }),
+    reply: (...parts: readonly JsonText[]) => send(undefined, parts),
+    async answer(...parts: readonly JsonText[]) {
+      await send(isOwed ? { seq, lease } : undefined, parts);
+      isOwed = false;
+    },
     ack: () => end(() => ackFrame({ seq, lease })),
     release: (delayMs, reason) => end(() => releaseFrame({ seq, lease }, delayMs, reason)),
   };

@@ -115,13 +115,13 @@ export class Mailbox {
 
   /** Undefined when whoever says so does not hold it. */
   ack(held: Held, epoch: string): Entry | undefined {
-    const entry = this.#heldBy(held, epoch);
+    const entry = this.heldBy(held, epoch);
     if (entry) this.forget(entry);
     return entry;
   }
 
   release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | undefined {
-    const entry = this.#heldBy(held, epoch);
+    const entry = this.heldBy(held, epoch);
     if (!entry) return undefined;
     const { first, max } = this.#rules.redeliverMs;
     const growingMs = doubledMs(first, entry.deliveries - 1, max);
@@ -166,7 +166,7 @@ export class Mailbox {
     this.#lines.add(entry.from.mailbox, entry);
   }
 
-  #heldBy({ seq, lease }: Held, epoch: string): Entry | undefined {
+  heldBy({ seq, lease }: Held, epoch: string): Entry | undefined {
     if (this.#subscriber?.epoch !== epoch) return undefined;
     const entry = this.#held.get(seq);
     return entry?.state.kind === 'held' && entry.state.lease === lease ? entry : undefined;

@@ -3,13 +3,14 @@
  * of it.
  * Not here: who may send and subscribe (broker-core.ts), the order of things (mailbox.ts).
  *
- * Invariants: what was accepted is counted until it is acknowledged, dead or stale; without a subscriber no body is in memory;
+ * Invariants: what was accepted is counted until it is acknowledged, dead, stale or of a key that is gone; without a subscriber no body is in memory;
  * with one, no more bodies than the budget allows and the one that is next.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
-import { messageFrame } from './broker-frames.js';
+import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
 import type { BrokerEvent } from './events.js';
 import { HeldIds } from './held-ids.js';
@@ -24,7 +25,11 @@ export interface PostboxParts {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   readonly kept: ByteBudget;
+  /** Whether whoever sent it may still send as what it was then. */
+  speaksFor(from: Sender): boolean;
   tell(event: BrokerEvent): void;
+  /** It was given up for good. */
+  died(entry: Entry, mailbox: string): void;
 }
 
 /** What an envelope adds to a body, at most, besides names. */
@@ -80,7 +85,8 @@ export class Postbox {
   }
 
   /** Resolves when it is on disk. */
-  async accept(mail: NewMail): Promise<void> {
+  /** `answers`: the request that goes with it, of whichever mailbox. */
+  async accept(mail: NewMail, answers?: number): Promise<void> {
     const { kind, id } = mail;
     const sender = mail.from.mailbox;
     const { length } = mail.body;
@@ -97,7 +103,7 @@ export class Postbox {
     const isFirst = !this.#ids.has(sender, kind, id);
     this.#ids.add(sender, kind, id);
     try {
-      const { seq, isNew } = await store.put(mail);
+      const { seq, isNew } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
       else this.#uncount(length);
     } catch (error) {
@@ -156,6 +162,20 @@ export class Postbox {
     return true;
   }
 
+  /** Whether whoever says so holds it. */
+  isHeld(held: Held, epoch: string): boolean {
+    return this.#mailbox.heldBy(held, epoch) !== undefined;
+  }
+
+  /** It is not on disk any more: whoever has it by now has something that is over. */
+  answered(seq: number): void {
+    const entry = this.#mailbox.get(seq);
+    if (!entry) return;
+    this.#mailbox.forget(entry);
+    this.#gone(entry);
+    this.pump();
+  }
+
   release(held: Held, epoch: string, delayMs: number, reason: string): boolean {
     const returned = this.#mailbox.release(held, epoch, delayMs, reason, this.#parts.clock.nowMs());
     if (!returned) return false;
@@ -174,12 +194,21 @@ export class Postbox {
     return true;
   }
 
+  /** Other keys count now: what a key that is gone has sent is not handed out, and whoever has it hears that nobody wants it. */
+  rekeyed(): void {
+    for (const entry of [...this.#mailbox.entries()]) {
+      if (!this.#isOrphan(entry)) continue;
+      if (entry.state.kind === 'held') this.#subscriber?.send(cancelledFrame(entry.from, entry.id));
+      else this.#drop(entry);
+    }
+  }
+
   /** Hands out what there is, as long as it is taken. */
   pump(): void {
     while (this.#subscriber && !this.#isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      if (this.#isStale(entry, entry.type)) {
+      if (this.#isStale(entry, entry.type) || this.#isOrphan(entry)) {
         this.#drop(entry);
         continue;
       }
@@ -335,6 +364,7 @@ export class Postbox {
     store.bury(entry.seq, entry.reasons);
     this.#gone(entry);
     tell({ kind: 'dead_letter', ...this.#about(entry), reasons: entry.reasons });
+    this.#parts.died(entry, this.name);
   }
 
   #drop(entry: Entry): void {
@@ -366,6 +396,10 @@ export class Postbox {
   #isStale(mail: { readonly expiresAtMs: number | undefined; readonly sentAtMs: number }, kind: Mail['kind']): boolean {
     const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
     return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+  }
+
+  #isOrphan({ type, from }: Entry): boolean {
+    return type === 'request' && !this.#parts.speaksFor(from);
   }
 
   #armWake(): void {

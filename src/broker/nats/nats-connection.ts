@@ -49,6 +49,14 @@ interface NatsClient {
   status(): AsyncIterable<{ readonly type: string; readonly error?: unknown }>;
 }
 
+/** Its package is optional, so no type of it may stand in ours. */
+interface NatsModule {
+  connect(options: object): Promise<unknown>;
+  createInbox(): string;
+  nkeyAuthenticator(seed: Uint8Array): unknown;
+  readonly nkeys: { createUser(): { getSeed(): Uint8Array; getPublicKey(): string; clear(): void } };
+}
+
 export interface NatsAddress {
   /** `nats://host:port` or `tls://host:port`. */
   readonly url: string;
@@ -320,9 +328,9 @@ export async function connectNats(
   throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
 }
 
-export async function loadNatsClient() {
+export async function loadNatsClient(): Promise<NatsModule> {
   try {
-    return await import('@nats-io/transport-node');
+    return (await import('@nats-io/transport-node')) as unknown as NatsModule;
   } catch (cause) {
     throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
       reason: 'missing_package',

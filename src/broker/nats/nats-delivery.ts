@@ -105,6 +105,11 @@ export class NatsDelivery implements Delivery {
     sweep({ stream: names.replyStream, seq: receipt.seq }, new Date(endMs + mailGraceMs));
   };
 
+  readonly answer = async (...parts: readonly JsonText[]): Promise<void> => {
+    await this.reply(...parts);
+    this.ack();
+  };
+
   readonly ack = (): void => this.#settle('+ACK');
 
   readonly release = (delayMs: number, reason: string): void => {

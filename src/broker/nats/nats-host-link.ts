@@ -65,7 +65,7 @@ export class NatsHostLink implements HostLink {
     this.#lanes = new NatsLanes({
       ...{ connection, clock, ackWaitMs, window, laneWindow },
       handOut: (delivery) => this.#handOut(delivery),
-      lost: (why) => this.#end(new HostError('transport', `the NATS server took a queue away: ${why}`)),
+      lost: (why) => this.#taken(why),
     });
     this.#ends = [
       connection.subscribe(names.anyCancel, ({ subject }) => this.#cancelled(subject)),
@@ -105,6 +105,12 @@ export class NatsHostLink implements HostLink {
     // What was on its way has come, and then: its giving back is with the server.
     await connection.flush().catch(() => {});
     await connection.flush().catch(() => {});
+  }
+
+  /** The connection goes with it: whoever opens the next one looks at all streams again. */
+  #taken(why: string): void {
+    this.#end(new HostError('transport', `the NATS server took a queue away: ${why}`));
+    void this.#parts.connection.close();
   }
 
   #shut(): void {

@@ -176,6 +176,11 @@ export class NatsJournal implements CallJournal {
     return this.#look(connection, { mailbox, key }, !this.#running.has(nameOf(mailbox, key)));
   }
 
+  async find(mailbox: string, key: string) {
+    const found = await this.outcome(mailbox, key);
+    return found?.kind === 'mine' || found?.kind === 'conflict' ? undefined : found;
+  }
+
   /** Removes the claim of a key, so that it may be run anew. For operators, of a key that is `lost`. */
   async giveUp(mailbox: string, key: string): Promise<void> {
     const connection = await this.#parts.connection();

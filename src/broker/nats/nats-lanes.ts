@@ -125,7 +125,8 @@ export class NatsLanes {
   #ended(lane: Lane, { subject, headers }: NatsMessage): void {
     this.#forget(lane, Number(subject.slice(subject.lastIndexOf('.') + 1)));
     const said = headers?.description ?? '';
-    if (/deleted|push based/i.test(said)) return this.#parts.lost(`${lane.names.requestStream}: ${said}`);
+    if (headers?.code === 503 || /deleted|push based/i.test(said))
+      return this.#parts.lost(`${lane.names.requestStream}: ${said}`);
     // Its time was over, or its bytes: go on. Anything else is a bound of the server, which does not go away at once.
     if (headers?.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
     if (lane.isWaiting) return;
@@ -163,6 +164,14 @@ export class NatsLanes {
     // Whoever settles within `handOut` comes back here: the loop below goes on with what that made free.
     if (this.#isPumping) return;
     this.#isPumping = true;
+    try {
+      this.#handOutAll();
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  #handOutAll(): void {
     const { window, handOut } = this.#parts;
     while (this.#handedOut < window) {
       const lane = this.#turns.shift();
@@ -174,7 +183,6 @@ export class NatsLanes {
       this.#handedOut++;
       handOut(delivery);
     }
-    this.#isPumping = false;
   }
 
   #settled(lane: Lane, delivery: NatsDelivery): void {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
+import { never, RigWorker, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
 import { manifestRequest } from '../messages.js';
 import type { BrokerServiceOptions } from './broker-service.js';
@@ -63,7 +63,7 @@ describe('what a role sees', () => {
     await clock.advanceAsync(50);
     expect(before).toEqual(['fetch_url']);
     expect(researcher.errorOf(id).code).toBe('denied');
-    expect(researcher.news).toContainEqual({ kind: 'manifest_changed', revision: expect.any(String) });
+    expect(researcher.news.at(-1)).toEqual({ kind: 'manifest_changed', revision: expect.any(String) });
     expect(await researcher.tools()).toEqual([]);
   });
 
@@ -172,6 +172,64 @@ describe('one worker and the others', () => {
     expect([operator.errorOf('early').code, host.calls.length, broker.owed]).toEqual(['cancelled', 0, 0]);
   });
 
+  test('a stop waits for what runs, begins nothing that waits or comes, and leaves that owed', async () => {
+    const { worker, host, broker, service, held, hold } = await serviceRig({ limits: { running: 1 } });
+    hold();
+    const operator = await worker('o');
+    const [running, waiting] = [await operator.call('nova_click'), await operator.call('nova_click')];
+    await settled();
+    let isStopped = false;
+    const stopped = service.stop(10_000).then(() => {
+      isStopped = true;
+    });
+    const late = await operator.call('nova_click');
+    await settled();
+    expect([isStopped, host.calls.length]).toEqual([false, 1]);
+    held[0]?.done();
+    await stopped;
+    expect(operator.replyTo(running)?.kind).toBe('result');
+    expect([operator.replyTo(waiting), operator.replyTo(late), host.calls.length, broker.owed]).toEqual([
+      undefined,
+      undefined,
+      1,
+      2,
+    ]);
+  });
+
+  test('a stop cancels what takes longer than its grace, and has that written down', async () => {
+    const { worker, host, clock, service, journal } = await serviceRig();
+    host.onCall = ({ options }) =>
+      new Promise((_, reject) => {
+        options.signal?.addEventListener('abort', () =>
+          reject(new HostError('cancelled', 'cancelled', { execution: 'uncertain' })),
+        );
+      });
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    const stopped = service.stop(10_000);
+    clock.advance(9_999);
+    await settled();
+    expect(journal.asked).toEqual([`claim ${id}`]);
+    clock.advance(1);
+    await stopped;
+    expect(journal.asked).toEqual([`claim ${id}`, `finish ${id}`]);
+    expect(operator.errorOf(id).details.execution).toBe('uncertain');
+  });
+
+  test('a stop ends also when a call does not', async () => {
+    const { worker, clock, service, hold } = await serviceRig();
+    hold();
+    await (await worker('o')).call('nova_click');
+    await settled();
+    const stopped = service.stop(10_000);
+    clock.advance(10_000);
+    await settled();
+    clock.advance(1_000);
+    await stopped;
+    expect(service.status().running).toBe(1);
+  });
+
   test('whoever watches and throws disturbs nobody', async () => {
     const { worker } = await serviceRig({
       onEvent: () => {
@@ -236,4 +294,17 @@ describe('older words', () => {
     await settled();
     expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
   });
+});
+
+test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
+  const { broker, connect, service } = await serviceRig();
+  const early = await new RigWorker().open(broker, 'early', 'operator');
+  await settled();
+  expect(early.news).toEqual([{ kind: 'manifest_changed', revision: expect.any(String) }]);
+  broker.cut('host');
+  service.detach(undefined, 0);
+  await connect();
+  await settled();
+  expect(early.news).toHaveLength(2);
+  expect(early.news[1]).not.toEqual(early.news[0]);
 });

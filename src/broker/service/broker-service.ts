@@ -9,10 +9,11 @@
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
 import { jointKey } from '../../policy/joint-key.js';
 import { changedNews } from '../messages.js';
 import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
-import { BrokeredCall, type CallPorts } from './brokered-call.js';
+import { BrokeredCall, type CallPorts, replyAgainMs } from './brokered-call.js';
 import { Manifests, type RoleManifest } from './manifests.js';
 import { type ReplyWords, wordsOf } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -22,6 +23,8 @@ import { type DeskLimits, TurnDesk } from './turn-desk.js';
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
   readonly journal: CallJournal;
+  /** False: other hosts that serve the same requests have journals of their own, so what one of them had is not begun here. */
+  readonly isJournalShared?: boolean;
   readonly clock: Clock;
   /** Workers without a role, or in one that is not listed, may do what the host lets them; otherwise nothing. */
   readonly isRolelessAllowed?: () => boolean;
@@ -32,23 +35,31 @@ export interface BrokerServiceOptions {
 }
 
 const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne: 1_024, bytes: 64 * 1024 * 1024 };
-/** Cancels may overtake what they are about. */
+/** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. */
 const earlyCancelsMax = 1_024;
+const earlyCancelMs = 5_000;
+const seenMax = 10_000;
 /** Mailboxes whose role is remembered, the latest. */
 const workersMax = 10_000;
 /** Calls of one worker are over at this pace, about. */
 const fullRetryMs = 1_000;
+/** For the outcome of what was cancelled by a stop. */
+const lastWordsMs = 1_000;
 
 export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
   readonly #desk: TurnDesk;
   readonly #manifests: Manifests;
   readonly #calls = new Map<string, BrokeredCall>();
-  readonly #earlyCancels = new Map<string, true>();
+  readonly #earlyCancels = new Map<string, number>();
+  /** How often each was handed out here, of those that may not be in the journal yet. */
+  readonly #seen = new Map<string, number>();
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
   readonly #roles = new Map<string, string | undefined>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
   readonly #ports: CallPorts;
+  #isStopping = false;
+  #becameIdle = () => {};
   #link: HostLink | undefined;
   #lastError: HostError | undefined;
 
@@ -67,6 +78,7 @@ export class BrokerService implements HostHandlers {
       journal: options.journal,
       clock: options.clock,
       isRolelessAllowed,
+      isJournalShared: options.isJournalShared ?? true,
       manifestOf: (role) => this.#manifests.of(role),
       tell: (mailbox, ...parts) => this.#link?.tell(mailbox, ...parts),
       onEvent: (event) => this.#tell(event),
@@ -80,6 +92,7 @@ export class BrokerService implements HostHandlers {
     this.#tell({ kind: 'connected' });
     // What it was told before may be older than what is true now.
     for (const role of new Set(this.#roles.values())) this.#keep(link, role, this.#manifests.of(role));
+    link.tellAll(changedNews(`attached-${newId()}`));
   }
 
   /** What runs goes on: its outcome is in the journal when the request comes again. */
@@ -99,25 +112,47 @@ export class BrokerService implements HostHandlers {
     this.#manifests.changed();
   }
 
+  /**
+   * Begins nothing more: what comes, or waits for its turn, stays owed and comes again elsewhere. What runs has so long to end;
+   * then it is cancelled, and has a moment to have that written down.
+   */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true;
+    await this.#idle(graceMs);
+    for (const call of this.#calls.values()) call.cancel();
+    await this.#idle(lastWordsMs);
+  }
+
   /** Ends nothing that runs; the host does, when it closes. */
   close(): void {
     this.#manifests.close();
     for (const call of this.#calls.values()) call.cancel();
   }
 
+  /** Whoever comes may know an older manifest, or none that a host of this start told. */
   joined(who: Sender): void {
-    setBounded(this.#roles, who.mailbox, who.role, workersMax);
+    this.#note(who);
+    const link = this.#link;
+    if (!link) return;
+    const shown = this.#manifests.of(who.role);
+    this.#keep(link, who.role, shown);
+    link.tell(who.mailbox, changedNews(shown.manifest.revision));
+  }
+
+  #note({ mailbox, role }: Sender): void {
+    setBounded(this.#roles, mailbox, role, workersMax);
   }
 
   cancelled(from: Sender, id: string): void {
     const key = jointKey(from.mailbox, id);
     const call = this.#calls.get(key);
     if (call) call.cancel();
-    else setBounded(this.#earlyCancels, key, true, earlyCancelsMax);
+    else setBounded(this.#earlyCancels, key, this.#options.clock.nowMs(), earlyCancelsMax);
   }
 
   deliver(delivery: Delivery): void {
-    this.joined(delivery.from);
+    if (this.#isStopping) return;
+    this.#note(delivery.from);
     const words = wordsOf(delivery.body, this.#options.compat === true);
     try {
       this.#take(delivery, words);
@@ -140,35 +175,64 @@ export class BrokerService implements HostHandlers {
     const key = jointKey(from.mailbox, id);
     const known = this.#calls.get(key);
     if (known) {
+      if (!known.isFor(request)) throw conflict();
       this.#counts.repeated++;
       this.#tell({ kind: 'repeated', from, callKey: id, found: 'running' });
       known.comesAgain(delivery);
       return;
     }
-    const call = new BrokeredCall(delivery, request, words, this.#ports);
-    if (this.#earlyCancels.delete(key)) call.cancel();
+    const isOurs = delivery.deliveries === 1 || this.#seen.get(key) === delivery.deliveries - 1;
+    setBounded(this.#seen, key, delivery.deliveries, seenMax);
+    const call = new BrokeredCall(delivery, request, words, this.#ports, isOurs);
+    if (this.#wasCancelled(key)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {
       this.#calls.delete(key);
       this.#desk.leave(from.mailbox, body.length);
+      if (this.#calls.size === 0) this.#becameIdle();
     };
-    const start = () =>
+    const start = () => {
+      // Not from within the desk: as many as wait leave one after the other.
+      if (this.#isStopping) return queueMicrotask(over);
       void call
         .run()
         .catch((error) => this.#tell({ kind: 'problem', error }))
         .finally(over);
+    };
     this.#counts.calls++;
     if (this.#desk.enter(from.mailbox, body.length, start)) return;
-    this.#calls.delete(key);
-    throw tooManyWaiting();
+    this.#counts.refused++;
+    void call
+      .refuse(tooManyWaiting())
+      .catch((error) => this.#tell({ kind: 'problem', error }))
+      .finally(() => this.#calls.delete(key));
+  }
+
+  #wasCancelled(key: string): boolean {
+    const atMs = this.#earlyCancels.get(key);
+    this.#earlyCancels.delete(key);
+    return atMs !== undefined && this.#options.clock.nowMs() - atMs <= earlyCancelMs;
+  }
+
+  #idle(limitMs: number): Promise<void> {
+    if (this.#calls.size === 0) return Promise.resolve();
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      const cancel = clock.at(clock.nowMs() + limitMs, resolve);
+      this.#becameIdle = () => {
+        cancel();
+        resolve();
+      };
+    });
   }
 
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
-    const { from } = delivery;
+    const { from, deadlineAt } = delivery;
+    // Nobody waits for it: who still wants to know has asked again.
+    if (deadlineAt && deadlineAt <= this.#options.clock.date()) return delivery.ack();
     try {
       const shown = await this.#manifests.seen(from.role);
-      await delivery.reply(...words.manifest(shown));
-      delivery.ack();
+      await delivery.answer(...words.manifest(shown));
       if (this.#link) this.#keep(this.#link, from.role, shown);
     } catch (error) {
       this.#undelivered(delivery, error);
@@ -178,16 +242,15 @@ export class BrokerService implements HostHandlers {
   /** Answers with an error, without having done anything. */
   #refuse(delivery: Delivery, words: ReplyWords, error: HostError): void {
     this.#counts.refused++;
-    delivery.reply(...words.error(error)).then(
-      () => delivery.ack(),
-      (cause) => this.#undelivered(delivery, cause),
-    );
+    delivery.answer(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
   }
 
   /** A link that is gone brings it again; who can be reached but does not take it must not hold up the others. */
   #undelivered(delivery: Delivery, error: unknown): void {
-    if (!isHostError(error)) return this.#tell({ kind: 'problem', error });
-    if (error.code === 'transport') return;
+    if (!isHostError(error)) this.#tell({ kind: 'problem', error });
+    // Of a link that is gone nothing is given back: the request comes again by itself.
+    if (!isHostError(error) || error.code === 'transport')
+      return delivery.release(replyAgainMs, 'its reply was not kept');
     this.#tell({ kind: 'undeliverable', from: delivery.from, callKey: delivery.id, error });
     delivery.ack();
   }
@@ -215,6 +278,12 @@ export class BrokerService implements HostHandlers {
     }
   }
 }
+
+const conflict = (): HostError =>
+  new HostError('key_conflict', 'the key of this call is that of another one, which runs', {
+    execution: 'not_executed',
+    hint: 'use a new key for each call, and the same one only for the same arguments',
+  });
 
 const tooManyWaiting = (): HostError =>
   new HostError('overloaded', 'the host has as many requests of this worker waiting as it may', {

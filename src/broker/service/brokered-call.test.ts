@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryJournal } from '../../../test/fakes/memory-journal.js';
 import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
+import { joined } from '../messages.js';
 import { BrokerService } from './broker-service.js';
 
 describe('one call', () => {
@@ -244,5 +246,109 @@ describe('at most once', () => {
     await connect();
     await settled();
     expect(host.calls[0]?.options.deadlineMs).toBe(2_000);
+  });
+});
+
+describe('what is said of a call is what became of it', () => {
+  test('D-40 one that ran is answered with its result, also when its time is over or it may not be called any more', async () => {
+    const { worker, host, broker, clock, connect } = await serviceRig();
+    const operator = await worker('o');
+    await operator.call('nova_click', {}, { callKey: 'k', deadlineMs: 5_000 });
+    await settled();
+    const [first] = operator.replies.splice(0);
+    broker.cut('host');
+    await operator.call('nova_click', {}, { callKey: 'k', deadlineMs: 5_000 });
+    await clock.advanceAsync(60_000);
+    await connect();
+    await settled();
+    expect(operator.replies.splice(0)).toEqual([first]);
+    host.allow(() => false);
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await settled();
+    expect([operator.replies, host.calls.length]).toEqual([[first], 1]);
+  });
+
+  test('D-40 one whose host died over it is uncertain, also when its time is over', async () => {
+    const { worker, host, hold, broker, journal, clock } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click', {}, { deadlineMs: 5_000 });
+    await settled();
+    broker.cut('host');
+    journal.restart();
+    await clock.advanceAsync(60_000);
+    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
+    next.attach(await broker.openHost(next, never));
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain' } });
+  });
+
+  test('D-45 a cancel that came too late does not hide the result from who asks again', async () => {
+    const { worker, host, clock } = await serviceRig();
+    const operator = await worker('o');
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await settled();
+    const [first] = operator.replies.splice(0);
+    operator.link?.cancel('k');
+    operator.link?.cancel('other');
+    await settled();
+    await operator.call('nova_click', {}, { callKey: 'k' });
+    await clock.advanceAsync(5_001);
+    await operator.call('nova_click', {}, { callKey: 'other' });
+    await settled();
+    expect(operator.replies[0]).toEqual(first);
+    expect([operator.replyTo('other')?.kind, host.calls.length]).toEqual(['result', 2]);
+  });
+
+  test('B11 the same key with other arguments is refused while the first runs, too', async () => {
+    const { worker, held, hold, service } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    await operator.call('nova_click', { a: 1 }, { callKey: 'same' });
+    await settled();
+    const told: string[] = [];
+    const body = '{"v":1,"op":"call","callKey":"same","deadlineMs":1000,"tool":"nova_click","arguments":{"a":2}}';
+    service.deliver({
+      ...{ id: 'same', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+      ...{ deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
+      answer: async (...parts) => void told.push(joined(...parts).toString()),
+    });
+    await settled();
+    held[0]?.done();
+    await settled();
+    expect([told.length, JSON.parse(told[0] ?? '{}').error.code, held.length]).toEqual([1, 'key_conflict', 1]);
+    expect(operator.replyTo('same')?.kind).toBe('result');
+  });
+
+  test('D-40 with a journal of its own, a host does not begin what another one had', async () => {
+    const { worker, host, broker, clock, hold } = await serviceRig();
+    hold();
+    const operator = await worker('o');
+    const id = await operator.call('nova_click');
+    await settled();
+    broker.cut('host');
+    const elsewhere = new BrokerService({
+      ...{ host, clock, journal: new MemoryJournal(), isRolelessAllowed: () => true, isJournalShared: false },
+    });
+    elsewhere.attach(await broker.openHost(elsewhere, never));
+    await settled();
+    expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { reason: 'host_lost' } });
+    expect(host.calls).toHaveLength(1);
+  });
+
+  test('D-40 the same host begins what it was handed before and had not begun', async () => {
+    const { worker, host, broker, journal, clock, service } = await serviceRig({ isJournalShared: false });
+    service.close();
+    const operator = await worker('o');
+    broker.cut('host');
+    const id = await operator.call('nova_click');
+    journal.refuseNextClaim = new HostError('transport', 'not now', { execution: 'not_executed' });
+    const own = new BrokerService({ host, clock, journal, isRolelessAllowed: () => true, isJournalShared: false });
+    broker.refuseNextReply(new HostError('transport', 'the link is gone'));
+    own.attach(await broker.openHost(own, never));
+    await settled();
+    await clock.advanceAsync(1_000);
+    await settled();
+    expect([operator.replyTo(id)?.kind, host.calls.length]).toEqual(['result', 1]);
   });
 });

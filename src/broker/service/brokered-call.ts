@@ -14,7 +14,7 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, type Trace } from '../messages.js';
-import { type CallJournal, type Delivery, messageBytesMax } from '../ports.js';
+import { type CallJournal, type Claimed, type Delivery, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -25,6 +25,7 @@ export interface CallPorts {
   readonly journal: CallJournal;
   readonly clock: Clock;
   readonly isRolelessAllowed: () => boolean;
+  readonly isJournalShared: boolean;
   readonly manifestOf: (role: string | undefined) => RoleManifest;
   readonly tell: (mailbox: string, ...parts: readonly JsonText[]) => void;
   readonly onEvent: (event: ServiceEvent) => void;
@@ -37,6 +38,7 @@ const clockDoubtMs = 10 * 60_000;
 const replyBytesMax = messageBytesMax - 64 * 1024;
 /** What another host runs is looked at again after this. */
 const elsewhereMs = 2_000;
+export const replyAgainMs = 1_000;
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
 /** Of one request at a time; the others are of links that are gone. */
@@ -46,12 +48,15 @@ export class BrokeredCall {
   readonly #request: CallRequest;
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
+  readonly #isOurs: boolean;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
 
-  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts) {
+  /** `isOurs`: nobody but this process was ever handed it. */
+  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, isOurs: boolean) {
     this.#deliveries = [delivery];
+    this.#isOurs = isOurs;
     this.#request = request;
     this.#words = words;
     this.#ports = ports;
@@ -65,15 +70,30 @@ export class BrokeredCall {
     this.#cancellation.abort();
   }
 
+  /** Whether that is the same call, and not only the same key. */
+  isFor({ server, tool, args }: CallRequest): boolean {
+    const own = this.#request;
+    return own.server === server && own.tool === tool && own.args.equals(args);
+  }
+
   /** The same request over another link, or handed out again: its outcome goes there. */
   comesAgain(delivery: Delivery): void {
     this.#deliveries.push(delivery);
     if (this.#deliveries.length > deliveriesMax) this.#deliveries.shift();
   }
 
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    return this.#answering(() => this.#run());
+  }
+
+  /** It is not run now; if it was before, that is its outcome all the same. */
+  refuse(error: HostError): Promise<void> {
+    return this.#answering(() => this.#refuse(error));
+  }
+
+  async #answering(work: () => Promise<void>): Promise<void> {
     try {
-      await this.#run();
+      await work();
     } catch (error) {
       await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error)));
       if (!isHostError(error)) throw error;
@@ -81,36 +101,61 @@ export class BrokeredCall {
   }
 
   async #run(): Promise<void> {
-    const { journal, host } = this.#ports;
+    const { journal, host, isJournalShared } = this.#ports;
     const { from, id } = this.#delivery;
-    this.#requireTime();
-    const target = this.#target();
+    const target = this.#admitted();
+    if (isHostError(target)) return this.#refuse(target);
+    const isRepeatable = host.mayRunTwice(target.server, target.tool);
+    // Whoever had it before may have run it, and wrote that down where nobody here can read it.
+    if (!isJournalShared && !this.#isOurs && !isRepeatable) return this.#refuse(lost(target));
     const claimed = await journal.claim({
       mailbox: from.mailbox,
       key: id,
       hash: hashOf(target, this.#request.args),
       rememberUntil: this.#rememberUntil(),
-      isRepeatable: host.mayRunTwice(target.server, target.tool),
+      isRepeatable,
     });
-    switch (claimed.kind) {
-      case 'mine':
-        return this.#execute(target);
+    if (claimed.kind === 'mine') return this.#execute(target);
+    if (claimed.kind === 'conflict') throw conflict(target);
+    return this.#found(claimed, target);
+  }
+
+  /** What is said of it is what became of it; only what nobody ever began is refused. */
+  async #refuse(error: HostError): Promise<void> {
+    const { from, id } = this.#delivery;
+    const found = await this.#ports.journal.find(from.mailbox, id).catch(() => {
+      throw error.with({ execution: 'uncertain' });
+    });
+    if (!found) throw error;
+    const { server = '*', tool } = this.#request;
+    return this.#found(found, { server, tool });
+  }
+
+  #found(found: Exclude<Claimed, { kind: 'mine' | 'conflict' }>, target: Target): Promise<void> {
+    this.#repeated(found.kind);
+    switch (found.kind) {
       case 'done':
-        this.#repeated(claimed.kind);
-        return this.#answer([claimed.reply]);
+        return this.#answer([found.reply]);
       case 'elsewhere':
-        this.#repeated(claimed.kind);
         for (const delivery of this.#deliveries) delivery.release(elsewhereMs, 'another host runs it');
-        return;
+        return Promise.resolve();
       // Nobody runs it here any more, or its end could not be written down: either way nobody knows.
       case 'running':
       case 'lost':
-        this.#repeated(claimed.kind);
         throw lost(target);
-      case 'conflict':
-        throw conflict(target);
       default:
-        claimed satisfies never;
+        return found satisfies never;
+    }
+  }
+
+  /** What is meant, or why it is not begun. */
+  #admitted(): Target | HostError {
+    try {
+      this.#requireTime();
+      return this.#target();
+    } catch (error) {
+      if (isHostError(error)) return error;
+      throw error;
     }
   }
 
@@ -151,17 +196,22 @@ export class BrokeredCall {
     }
   }
 
-  /** Held for the worker first, then never handed out again. */
+  /** Held for the worker, and never handed out again. */
   async #answer(parts: readonly JsonText[]): Promise<void> {
-    const { from, id } = this.#delivery;
+    const delivery = this.#delivery;
+    const { from, id } = delivery;
+    // Of links that are gone, or of an earlier handing out: what is over with the newest is over with them.
+    const others = this.#deliveries.filter((each) => each !== delivery);
     try {
-      await this.#delivery.reply(...parts);
+      await delivery.answer(...parts);
     } catch (error) {
-      // A link that is gone brings the request again; then the journal answers it.
-      if (!isHostError(error) || error.code === 'transport') return;
+      // A link that is gone brings the request again; then the journal answers it. One that is not is asked to.
+      if (!isHostError(error) || error.code === 'transport')
+        return delivery.release(replyAgainMs, 'its reply was not kept');
       this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
+      delivery.ack();
     }
-    for (const delivery of this.#deliveries) delivery.ack();
+    for (const each of others) each.ack();
   }
 
   /** Which tool is meant, and whether its worker may call it: before anything is written or asked. */

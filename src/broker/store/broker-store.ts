@@ -13,7 +13,8 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import type { CallClaim, CallJournal, Claimed } from '../ports.js';
-import type { DeadLetter, Mail, MailboxSize, MailStore, NewMail, StoreState } from '../store-port.js';
+import type { DeadLetter, Mail, MailboxSize, MailStore, StoreState } from '../store-port.js';
+import type { Found } from './calls-table.js';
 import { type FromThread, pack, type StoreThreadData, type ToThread, unpack } from './store-messages.js';
 import {
   type Answer,
@@ -251,7 +252,7 @@ function mailOf(asker: StoreAsker): MailStore {
       return asker.state;
     },
     sizes: async () => (await ask<{ sizes: MailboxSize[] }>({ op: 'sizes' })).sizes,
-    put: (mail: NewMail) => ask<{ seq: number; isNew: boolean }>({ op: 'put', mail }, mail.body.length),
+    put: (mail, answers) => ask<{ seq: number; isNew: boolean }>({ op: 'put', mail, answers }, mail.body.length),
     read: async (mailbox, afterSeq, { count, bytes }) =>
       (await ask<{ mails: Mail[] }>({ op: 'read', mailbox, afterSeq, count, bytes })).mails,
     handedOut: (seq) => asker.tell({ op: 'handedOut', seq }),
@@ -267,6 +268,10 @@ function mailOf(asker: StoreAsker): MailStore {
 
 const journalOf = (asker: StoreAsker): CallJournal => ({
   claim: async (claim: CallClaim) => ((await asker.ask({ op: 'claim', claim })) as { claimed: Claimed }).claimed,
+  async find(mailbox, key) {
+    const answer = await asker.ask({ op: 'find', mailbox, key });
+    return 'claimed' in answer ? (answer.claimed as Found) : undefined;
+  },
   finish: async (mailbox, key, reply) => void (await asker.ask({ op: 'finish', mailbox, key, reply }, reply.length)),
 });
 

@@ -26,6 +26,9 @@ const forgetCount = 1_000;
 
 const sizeOf = `(${rowBytes} + length(mailbox) + length(call_key) + length(hash) + coalesce(length(reply), 0))`;
 
+/** What became of a key. */
+export type Found = Exclude<Claimed, { kind: 'mine' | 'conflict' }>;
+
 interface CallRow extends SummedCall {
   readonly is_done: number;
   readonly sum: number;
@@ -85,6 +88,14 @@ export class CallsTable {
     if (!mayGrow) throw fullError('disk_full', 'the disk of the broker is full');
     this.#write({ ...found, boot: this.#boot, remember_until: until });
     return { kind: 'mine' };
+  }
+
+  find(mailbox: string, key: string): Found | undefined {
+    const found = this.#rowOf(mailbox, key);
+    if (found === undefined) return undefined;
+    if (found === 'damaged') return { kind: 'lost' };
+    if (found.reply !== null) return { kind: 'done', reply: found.reply };
+    return { kind: found.boot === this.#boot ? 'running' : 'lost' };
   }
 
   finish(mailbox: string, key: string, reply: Buffer): void {

@@ -59,6 +59,19 @@ describe('mail', () => {
     expect(idsIn(file, 'host', 1)).toEqual(['c']);
   });
 
+  test('D-43 a reply and the request that it answers are there, or not, together', () => {
+    const folder = newFolder();
+    const file = open(folder);
+    run(file, put('a'));
+    const before = killed(folder);
+    const reply = { ...put('a', { to: 'w1', kind: 'reply' }), answers: 1 } as Operation;
+    run(file, reply);
+    const asBefore = open(before);
+    expect([idsIn(asBefore), idsIn(asBefore, 'w1')]).toEqual([['a'], []]);
+    const after = open(killed(folder));
+    expect([idsIn(after), idsIn(after, 'w1')]).toEqual([[], ['a']]);
+  });
+
   test('of one sender, id and kind is held once, and anew when it was taken', () => {
     const file = open(newFolder());
     expect(run(file, put('a'), put('a', { body: Buffer.from('other') }))).toEqual([

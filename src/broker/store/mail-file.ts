@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'libsql';
 import { type HostError, isHostError } from '../../kernel/errors.js';
-import type { StoreState } from '../store-port.js';
+import type { NewMail, StoreState } from '../store-port.js';
 import { CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
@@ -194,7 +194,7 @@ export class MailFile {
     switch (operation.op) {
       case 'put':
         this.#logged += operation.mail.body.length + 512;
-        return this.#mail.put(operation.mail, mayGrow);
+        return this.#put(operation.mail, operation.answers, mayGrow);
       case 'read':
         return {
           mails: this.#mail.read(operation.mailbox, operation.afterSeq, operation.count, operation.bytes, nowMs),
@@ -216,6 +216,10 @@ export class MailFile {
       case 'claim':
         this.#logged += 512;
         return { claimed: this.#calls.claim(operation.claim, mayGrow, nowMs) };
+      case 'find': {
+        const claimed = this.#calls.find(operation.mailbox, operation.key);
+        return claimed ? { claimed } : { done: true };
+      }
       case 'finish':
         this.#logged += operation.reply.length;
         this.#calls.finish(operation.mailbox, operation.key, operation.reply);
@@ -227,6 +231,13 @@ export class MailFile {
       default:
         return operation satisfies never;
     }
+  }
+
+  /** A reply that is refused leaves its request where it is. */
+  #put(mail: NewMail, answers: number | undefined, mayGrow: boolean): Answer {
+    const kept = this.#mail.put(mail, mayGrow);
+    if (answers !== undefined) this.#mail.remove(answers);
+    return kept;
   }
 
   /** Not even the reserve is left: what can be answered is, what nobody waits for is owed, the rest is refused. */
@@ -244,6 +255,8 @@ export class MailFile {
         throw fullError('disk_full', 'the disk of the broker is full, and its reserve is used up');
       case 'tidy':
         return undefined;
+      case 'put':
+        return this.#mail.put(operation.mail, false);
       case 'read': {
         const { mailbox, afterSeq, count, bytes } = operation;
         return { mails: this.#mail.read(mailbox, afterSeq, count, bytes, undefined) };

@@ -91,7 +91,7 @@ function lightened<T extends Operation | Answer>(item: T, keep: (body: Buffer) =
   const light = (mail: { body: Buffer }) => ({ ...mail, body: keep(mail.body) }) as unknown as Mail;
   const made = ((): unknown => {
     if ('op' in item) {
-      if (item.op === 'put') return { op: 'put', mail: light(item.mail) };
+      if (item.op === 'put') return { ...item, mail: light(item.mail) };
       return item.op === 'finish' ? { ...item, reply: keep(item.reply) } : item;
     }
     if ('mails' in item) return { mails: item.mails.map(light) };

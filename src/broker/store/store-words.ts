@@ -52,12 +52,13 @@ export const storeLimits: StoreLimits = {
 };
 
 export type Operation =
-  | { readonly op: 'put'; readonly mail: NewMail }
+  | { readonly op: 'put'; readonly mail: NewMail; readonly answers?: number | undefined }
   | { readonly op: 'read'; readonly mailbox: string; readonly afterSeq: number; readonly count: number; bytes: number }
   | { readonly op: 'handedOut' | 'remove' | 'revive' | 'dropDead'; readonly seq: number }
   | { readonly op: 'bury'; readonly seq: number; readonly reasons: readonly string[] }
   | { readonly op: 'sizes' | 'deadLetters' | 'flush' }
   | { readonly op: 'claim'; readonly claim: CallClaim }
+  | { readonly op: 'find'; readonly mailbox: string; readonly key: string }
   | { readonly op: 'finish'; readonly mailbox: string; readonly key: string; readonly reply: Buffer }
   /** Of the keeper's own: forgets what may be forgotten, and sees whether there is room again. */
   | { readonly op: 'tidy' };

@@ -111,6 +111,8 @@ export class CallTable {
       return () => {};
     }
     const pending = known ?? this.#add(call);
+    // Whoever gave it up before wants it again: the cancel that was not sent is not sent any more.
+    this.#cancels.delete(call.callKey);
     pending.waiters.set(
       waiter,
       clock.at(waiter.deadlineAtMs, () => this.#leave(pending, waiter, tooSlow(call, this.#execution(pending)))),

@@ -27,14 +27,29 @@ export class ManifestAsks {
   /** One for each link that is asked: bounded by them, and by their time. */
   readonly #asked = new Map<string, Asked>();
 
+  readonly #links = new WeakSet<WorkerLink>();
+
   constructor(clock: Clock, dialect: Dialect) {
     this.#clock = clock;
     this.#dialect = dialect;
   }
 
+  /**
+   * The first time over a link, what is kept there will do: a host may not be about. Afterwards somebody has a reason to ask, and a host
+   * that is there knows better than what it kept.
+   */
   async ask(link: WorkerLink): Promise<Manifest> {
-    const kept = await link.readManifest?.();
-    return this.#read(kept ?? (await this.#request(link)));
+    const isFirst = !this.#links.has(link);
+    this.#links.add(link);
+    const kept = () => link.readManifest?.() ?? Promise.resolve(undefined);
+    if (isFirst) return this.#read((await kept()) ?? (await this.#request(link)));
+    try {
+      return this.#read(await this.#request(link));
+    } catch (error) {
+      const instead = await kept();
+      if (instead === undefined) throw error;
+      return this.#read(instead);
+    }
   }
 
   /** What was asked over it is not answered any more. */
@@ -59,7 +74,10 @@ export class ManifestAsks {
       };
       const failed = (error: HostError) => end(() => reject(error));
       this.#asked.set(id, { link, failed, answered: (body) => end(() => resolve(body)) });
-      cancel = this.#clock.at(this.#clock.nowMs() + askMs, () => failed(unanswered()));
+      cancel = this.#clock.at(this.#clock.nowMs() + askMs, () => {
+        link.cancel(id);
+        failed(unanswered());
+      });
       link.send({ id, body: this.#dialect.manifestRequest(), ttlMs: askMs }).catch(failed);
     });
   }

@@ -205,6 +205,43 @@ test('AC-BR13 new keys cut at once whoever’s key is gone or says something els
   expect(bob.of('welcome')).toMatchObject([{ mailbox: 'bob', role: 'operator' }]);
 });
 
+test('AC-BR13 what a key sent that is gone is not handed out any more, and whoever has it hears that nobody wants it', async () => {
+  const [alice, second, bob] = [worker('alice'), worker('alice', { digest: digestOf('another') }), worker('bob')];
+  const { client, core, settle, events, store } = await coreBench({ hostWindow: 1 }, [alice, bob, hostCredential]);
+  const host = client().subscribed('host');
+  for (const name of ['alice', 'bob']) client().subscribed(name).request(`${name}-1`).request(`${name}-2`);
+  await settle();
+  const idsOf = (kind: string) => host.of(kind).map(({ id }) => id);
+  expect(idsOf('message')).toEqual(['alice-1']);
+  // Another key of the same mailbox speaks for it.
+  core.rekey([second, bob, hostCredential]);
+  await settle();
+  expect(idsOf('cancel')).toEqual([]);
+  core.rekey([bob, hostCredential]);
+  await settle();
+  expect(idsOf('cancel')).toEqual(['alice-1']);
+  expect(events.filter(({ kind }) => kind === 'dropped')).toMatchObject([{ id: 'alice-2' }]);
+  for (const message of [...host.of('message')]) host.ack(message as never);
+  await settle();
+  expect(idsOf('message')).toEqual(['alice-1', 'bob-1']);
+  expect((await store.read('host', 0, { count: 10, bytes: 1_000 })).map(({ id }) => id)).toEqual(['bob-1', 'bob-2']);
+});
+
+test.each([
+  ['its key is gone', [hostCredential]],
+  ['its key has ended', [worker('alice', { expiresAtMs: Date.parse('2025-12-31') }), hostCredential]],
+  ['its role is another', [worker('alice', { role: 'operator' }), hostCredential]],
+])('AC-BR13 a request that waited while no host was there is not handed out when %s', async (_, credentials) => {
+  const { client, settle, store } = await coreBench();
+  client().hello('alice').request('a');
+  await settle();
+  const next = await coreBench({}, credentials, store);
+  const host = next.client().subscribed('host');
+  await next.settle();
+  expect(host.of('message')).toEqual([]);
+  expect(next.core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 0 }]);
+});
+
 test('D-53 nothing secret is in what is told', async () => {
   const { client, core, settle, events } = await coreBench();
   const alice = client().subscribed('alice');

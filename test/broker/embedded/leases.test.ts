@@ -82,7 +82,7 @@ test('what is given back rests for twice as long each time, at least as long as 
 
 test('B10 five deliveries, then a dead letter with every reason; the queue goes on; an operator revives it once', async () => {
   const { client, clock, settle, core, events } = await coreBench({ leaseMs: 1e9 });
-  const alice = client().hello('alice').request('poison').request('good');
+  const alice = client().subscribed('alice').request('poison').request('good');
   await settle();
   for (let n = 1; n <= 3; n++) {
     const host = client().subscribed('host');
@@ -105,7 +105,11 @@ test('B10 five deliveries, then a dead letter with every reason; the queue goes 
   const lost = 'connection lost: closed with 1006';
   expect(letter).toMatchObject({ id: 'poison', reasons: [lost, lost, lost, 'first release', 'second release'] });
   expect(events.filter(({ kind }) => kind === 'dead_letter')).toHaveLength(1);
-  expect(core.status()).toMatchObject({ deadLetters: 1, held: 0, redeliveries: 4 });
+  expect(core.status()).toMatchObject({ deadLetters: 1, redeliveries: 4 });
+  // Its worker hears so at once.
+  expect(alice.of('message')).toMatchObject([
+    { id: 'poison', type: 'reply', from: { mailbox: 'host' }, body: { error: { code: 'outcome_uncertain' } } },
+  ]);
   alice.request('after');
   await settle();
   expect(host.of('message').at(-1)).toMatchObject({ id: 'after' });
@@ -175,8 +179,7 @@ test('AC-BR15 a message that cannot be read any more is told, and those behind i
   const { client, settle, store, events, core } = await coreBench({ keptBytesOfOne: 0 });
   client().hello('alice').request('a').request('b').request('c');
   await settle();
-  const other = worker('other');
-  const next = await coreBench({}, [other, hostCredential], store);
+  const next = await coreBench({}, [worker('alice'), hostCredential], store);
   store.damaged.add(2);
   const host = next.client().subscribed('host');
   await next.settle();
@@ -195,4 +198,45 @@ test('AC-BR15 a message that cannot be read any more is told, and those behind i
   expect(third.events.filter(({ kind }) => kind === 'unreadable')).toMatchObject([{ id: 'b', mailbox: 'host' }]);
   expect(events).not.toContainEqual(expect.objectContaining({ kind: 'unreadable' }));
   expect(core.status().store).toBe('open');
+});
+
+test('D-43 an answer is the reply and the end of its request in one; who lost the request answers, and ends nothing', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const old = client().subscribed('host');
+  const alice = client().subscribed('alice').request('a');
+  await settle();
+  const late = first(old.of('message'));
+  const answer = ({ seq, lease }: Frame) => ({
+    ...{ kind: 'deliver', type: 'reply', to: 'alice', id: 'a', seq, lease, body: { ok: true } },
+  });
+  const next = client().subscribed('host');
+  await settle();
+  const held = first(next.of('message'));
+  // With the lease of the connection before: the reply is taken, the request stays.
+  next.say(answer(late));
+  await settle();
+  expect(core.status()).toMatchObject({ fenced: 1, held: 2 });
+  alice.ack(first(alice.of('message')));
+  next.say(answer(held));
+  await settle();
+  expect(next.of('delivered')).toHaveLength(2);
+  expect(core.status()).toMatchObject({ fenced: 1, held: 1 });
+  alice.ack(alice.of('message')[1] as Frame);
+  await settle();
+  expect([await store.sizes(), core.status().held]).toEqual([[], 0]);
+});
+
+test('a reply that is refused leaves its request with whoever holds it', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const host = client().subscribed('host');
+  client().hello('alice').request('a');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  store.failure = new Error('no room');
+  host.say({ kind: 'deliver', type: 'reply', to: 'alice', id: 'a', seq, lease, body: {} });
+  await settle();
+  expect(host.of('refused')).toHaveLength(1);
+  expect(core.status()).toMatchObject({ held: 1 });
+  store.failure = undefined;
+  expect(await store.sizes()).toMatchObject([{ mailbox: 'host', count: 1 }]);
 });

@@ -1,18 +1,9 @@
 /** How requests come to a host, and what it does with those that nobody should run. */
 import { connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { natsHost } from '../../../src/broker/nats/nats-host.js';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import {
-  never,
-  type RigHost,
-  type RigHostOptions,
-  type RigWorker,
-  request,
-  startHost,
-  startWorker,
-} from './nats-rig.js';
+import { type RigHost, type RigHostOptions, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
 
 let server: NatsServerFake;
 const hosts: RigHost[] = [];
@@ -288,16 +279,13 @@ describe('around it', () => {
 
   test('a stream taken away under a host ends its link, and the next one makes it anew', async () => {
     const rig = await host();
+    const w = await worker();
     const client = await connect({ servers: server.url });
     await client.request('$JS.API.STREAM.DELETE.HOSTLER_REQUESTS_w1');
     await client.close();
     expect(await rig.link.closed).toMatchObject({ code: 'transport' });
-    await rig.host.close();
-    const again = natsHost({
-      ...{ url: server.url, instance: 'h1', durability: 'process' },
-      credentials: new Map([['w1', { role: undefined }]]),
-    });
-    await (await again.open({ deliver: (delivery) => delivery.ack(), cancelled() {} }, never)).close();
-    await again.close();
+    await rig.reopen();
+    await w.link.send(request('a'));
+    await eventually('the reply', () => w.bodyOf('a'));
   });
 });

@@ -214,6 +214,8 @@ for (const { name, open, deliveriesMax, acksOutliveKill } of engines) {
         return letters.length > 0 && letters;
       });
       expect(dead).toMatchObject({ id: 'poison' });
+      // Whoever waits for it hears so.
+      expect(await alice.reply('poison')).toContain('"error"');
     });
 
     test('a request given back comes again, and not before its time', async () => {
