@@ -7,7 +7,7 @@
  * hash, or of a pair its public half.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
 import { type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
@@ -58,7 +58,16 @@ async function add(words: Words, file: string, name: string): Promise<number> {
   });
   const out = words.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
-  editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)));
+  try {
+    editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)), (config) => {
+      // Another command may have been quicker.
+      if (holds(config, name)) throw taken(name);
+    });
+  } catch (error) {
+    // A key that opens nothing.
+    if (out !== undefined) rmSync(out, { force: true });
+    throw error;
+  }
   if (out === undefined) printText(made.key);
   process.stderr.write(
     `key '${name}' was added to ${file}${out === undefined ? '; it is not shown again' : `, and written to ${out}`}\n`,
@@ -133,8 +142,10 @@ function keysOf(file: string): Keys {
   return parseKeys((config as { keys?: unknown }).keys ?? {}, () => {});
 }
 
-function hasEntry(file: string, name: string): boolean {
-  const { keys } = readConfigFile(file, process.env).config as { keys?: unknown };
+const hasEntry = (file: string, name: string): boolean => holds(readConfigFile(file, process.env).config, name);
+
+function holds(config: unknown, name: string): boolean {
+  const { keys } = (config ?? {}) as { keys?: unknown };
   return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
 }
 

@@ -1,6 +1,6 @@
 /** `hostler key` as processes, on a configuration that a person wrote. */
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfigText } from '../../src/config/config-file.js';
@@ -75,6 +75,21 @@ describe('add', () => {
     const { code, stderr, stdout } = await key('add', ...args);
     expect([code, stdout, stderr]).toEqual([2, '', expect.stringMatching(said)]);
     expect(text()).toBe(before);
+  });
+
+  test('of several at once none is lost, and of two with one name one is told', async () => {
+    const names = ['a', 'b', 'a'];
+    const ended = await Promise.all(names.map((name) => key('add', name)));
+    expect(ended.map(({ code }) => code).sort()).toEqual([0, 0, 2]);
+    expect(Object.keys(keys() ?? {}).sort()).toEqual(['a', 'b']);
+  });
+
+  test('a key that could not be added is in no file', async () => {
+    linkSync(place.config, `${place.config}.second`);
+    const file = path.join(place.folder, 'unused.key');
+    const { code, stderr } = await key('add', 'ann', '--key-file', file);
+    rmSync(`${place.config}.second`);
+    expect([code, stderr, existsSync(file)]).toEqual([2, expect.stringContaining('hard links'), false]);
   });
 
   test('a configuration that cannot be read is not touched', async () => {
