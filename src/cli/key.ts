@@ -42,8 +42,10 @@ export async function key(words: Words): Promise<number> {
 
 async function add(words: Words, file: string, name: string): Promise<number> {
   if (keysOf(file).has(name)) throw taken(name);
-  const made = words.has('nats') ? await pair() : secret();
   const isHost = words.has('host');
+  if (isHost && words.has('worker')) throw usage('--host and --worker cannot both be given');
+  if (!isHost && [name, words.text('mailbox')].includes(hostMailbox)) throw ofHosts();
+  const made = words.has('nats') ? await pair() : secret();
   const mailbox = words.text('mailbox') ?? (isHost ? hostMailbox : words.has('worker') ? name : undefined);
   const entry = {
     ...made.entry,
@@ -174,6 +176,12 @@ const taken = (name: string): HostError =>
   new HostError('invalid_spec', `there is a key '${neutraliseLine(name, 64)}' already`, {
     field: `keys.${neutraliseLine(name, 64)}`,
     hint: 'revoke it first, or take another name',
+  });
+
+const ofHosts = (): HostError =>
+  new HostError('invalid_spec', `key: '${hostMailbox}' is the mailbox of hosts`, {
+    reason: 'usage',
+    hint: 'take another name, or give --host if it is for a host, which may send to everybody',
   });
 
 const unknown = (name: string): HostError =>

@@ -68,6 +68,13 @@ describe('add', () => {
     ['a name that is none', ['a/b'], /is no name for a key/],
     ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
     ['a mailbox that is none', ['bob', '--mailbox', '../x'], /keys\.bob\.mailbox/],
+    [
+      'a worker called like the mailbox of hosts',
+      ['host', '--role', 'low', '--worker'],
+      /'host' is the mailbox of hosts/,
+    ],
+    ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is the mailbox of hosts/],
+    ['a worker that is a host', ['bob', '--worker', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
   ])('%s: told, and nothing is written', async (_, args, said) => {
     await key('add', 'ann');
