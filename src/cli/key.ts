@@ -107,8 +107,15 @@ const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAt
 function revoke(file: string, name: string): number {
   // Also an entry that cannot be used: it is there, and it is to go.
   if (!hasEntry(file, name)) throw unknown(name);
-  editConfigFile(file, ['keys', name], undefined);
-  process.stderr.write(`key '${name}' was taken out of ${file}: whoever holds it is cut off\n`);
+  let isPair = false;
+  editConfigFile(file, ['keys', name], undefined, (config) => {
+    isPair = entryOf(config, name)?.nkey !== undefined;
+  });
+  process.stderr.write(
+    isPair
+      ? `key '${name}' was taken out of ${file}; nats-server lets it in until it has the new configuration: give it what hostler key nats prints\n`
+      : `key '${name}' was taken out of ${file}: whoever holds it is cut off\n`,
+  );
   return EXIT.done;
 }
 
@@ -117,8 +124,11 @@ async function nats(words: Words, file: string): Promise<number> {
   const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
   const hosts: string[] = [];
   const workers = new Map<string, { mailbox: string; publicKey: string }>();
-  for (const { mail } of keysOf(file).values()) {
-    if (mail?.nkey === undefined) continue;
+  const now = systemClock.date().getTime();
+  for (const entry of keysOf(file).values()) {
+    const { mail } = entry;
+    // NATS knows nothing of the end of a key.
+    if (mail?.nkey === undefined || isExpired(entry, now)) continue;
     if (mail.destinations.includes('*')) hosts.push(mail.nkey);
     else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
   }
@@ -150,6 +160,12 @@ function holds(config: unknown, name: string): boolean {
   const { keys } = (config ?? {}) as { keys?: unknown };
   return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
 }
+
+/** Whatever it is: it may be one that cannot be used. */
+const entryOf = (config: unknown, name: string): { nkey?: unknown } | undefined =>
+  holds(config, name)
+    ? ((config as { keys: Record<string, { nkey?: unknown } | null> }).keys[name] ?? undefined)
+    : undefined;
 
 function named(name: string | undefined): string {
   if (name === undefined) throw usage('the name of the key is missing');

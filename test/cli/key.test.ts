@@ -96,7 +96,7 @@ describe('add', () => {
     const file = path.join(place.folder, 'unused.key');
     const { code, stderr } = await key('add', 'ann', '--key-file', file);
     rmSync(`${place.config}.second`);
-    expect([code, stderr, existsSync(file)]).toEqual([2, expect.stringContaining('hard links'), false]);
+    expect([code, stderr, existsSync(file)]).toEqual([1, expect.stringContaining('hard links'), false]);
   });
 
   test('a configuration that cannot be read is not touched', async () => {
@@ -122,6 +122,19 @@ test('list shows what each opens, and no hash', async () => {
     { name: 'ann', opens: 'broker', mailbox: 'ann', isExpired: false },
     { name: 'bob', opens: 'gateway', role: null, isExpired: true },
   ]);
+});
+
+test('nats has both keys of a mailbox and none that is over; of a revoked one it is told what nats-server needs', async () => {
+  const nkey = (letter: string) => `U${letter.repeat(55)}`;
+  const entry = (letter: string, expires?: string) => ({ mailbox: 'ann', nkey: nkey(letter), expires });
+  const far = { mailbox: 'far', nkey: nkey('D'), destinations: ['*'], expires: '2020-01-31' };
+  place.configure(
+    JSON.stringify({ keys: { a: entry('A'), b: entry('B', '2020-01-31'), c: entry('C', '2999-01-31'), far } }),
+  );
+  const { stdout } = await key('nats');
+  expect(['A', 'B', 'C', 'D'].filter((letter) => stdout.includes(nkey(letter)))).toEqual(['A', 'C']);
+  const { code, stderr } = await key('revoke', 'a');
+  expect([code, stderr]).toEqual([0, expect.stringContaining('hostler key nats')]);
 });
 
 test('revoke takes it out, also one that cannot be used; what is not there is told', async () => {
