@@ -19,12 +19,14 @@ export const credentialsOf = (keys: Keys): Credential[] =>
     return [{ name, digest, mailbox, role, kind, sendsTo, expiresAtMs }];
   });
 
-/** Workers that NATS itself lets in: by mailbox, to which its permissions bind each. */
-export const natsCredentialsOf = (keys: Keys): Map<string, NatsCredential> =>
-  new Map(
-    [...keys.values()].flatMap(({ role, expiresAtMs, mail }) =>
-      mail?.nkey === undefined || isHostKey(mail)
-        ? []
-        : [[mail.mailbox, { role, expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs) }] as const],
-    ),
-  );
+/** Workers that NATS itself lets in: by mailbox, to which its permissions bind each. One with two keys is served as long as either. */
+export function natsCredentialsOf(keys: Keys): Map<string, NatsCredential> {
+  const found = new Map<string, NatsCredential>();
+  for (const { role, expiresAtMs = Number.POSITIVE_INFINITY, mail } of keys.values()) {
+    if (mail?.nkey === undefined || isHostKey(mail)) continue;
+    const other = found.get(mail.mailbox);
+    const untilMs = Math.max(expiresAtMs, other ? (other.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY) : 0);
+    found.set(mail.mailbox, { role, expiresAt: untilMs === Number.POSITIVE_INFINITY ? undefined : new Date(untilMs) });
+  }
+  return found;
+}

@@ -7,7 +7,7 @@
  * hash, or of a pair its public half.
  */
 import { hash } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
 import { newKey } from '../config/key-text.js';
@@ -47,8 +47,10 @@ export async function key(words: Words): Promise<number> {
 
 async function add(words: Words, file: string, name: string): Promise<number> {
   if (keysOf(file).has(name)) throw taken(name);
-  const made = words.has('nats') ? await pair() : secret();
   const isHost = words.has('host');
+  if (isHost && words.has('worker')) throw usage('--host and --worker cannot both be given');
+  if (!isHost && [name, words.text('mailbox')].includes(hostMailbox)) throw ofHosts();
+  const made = words.has('nats') ? await pair() : secret();
   const mailbox = words.text('mailbox') ?? (isHost ? hostMailbox : words.has('worker') ? name : undefined);
   const entry = {
     ...made.entry,
@@ -63,7 +65,16 @@ async function add(words: Words, file: string, name: string): Promise<number> {
   });
   const out = words.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
-  editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)));
+  try {
+    editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)), (config) => {
+      // Another command may have been quicker.
+      if (holds(config, name)) throw taken(name);
+    });
+  } catch (error) {
+    // A key that opens nothing.
+    if (out !== undefined) rmSync(out, { force: true });
+    throw error;
+  }
   if (out === undefined) printText(made.key);
   process.stderr.write(
     `key '${name}' was added to ${file}${out === undefined ? '; it is not shown again' : `, and written to ${out}`}\n`,
@@ -101,8 +112,15 @@ const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAt
 function revoke(file: string, name: string): number {
   // Also an entry that cannot be used: it is there, and it is to go.
   if (!hasEntry(file, name)) throw unknown(name);
-  editConfigFile(file, ['keys', name], undefined);
-  process.stderr.write(`key '${name}' was taken out of ${file}: whoever holds it is cut off\n`);
+  let isPair = false;
+  editConfigFile(file, ['keys', name], undefined, (config) => {
+    isPair = entryOf(config, name)?.nkey !== undefined;
+  });
+  process.stderr.write(
+    isPair
+      ? `key '${name}' was taken out of ${file}; nats-server lets it in until it has the new configuration: give it what hostler key nats prints\n`
+      : `key '${name}' was taken out of ${file}: whoever holds it is cut off\n`,
+  );
   return EXIT.done;
 }
 
@@ -111,8 +129,11 @@ async function nats(words: Words, file: string): Promise<number> {
   const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
   const hosts: string[] = [];
   const workers = new Map<string, { mailbox: string; publicKey: string }>();
-  for (const { mail } of keysOf(file).values()) {
-    if (mail?.nkey === undefined) continue;
+  const now = systemClock.date().getTime();
+  for (const entry of keysOf(file).values()) {
+    const { mail } = entry;
+    // NATS knows nothing of the end of a key.
+    if (mail?.nkey === undefined || isExpired(entry, now)) continue;
     if (isHostKey(mail)) hosts.push(mail.nkey);
     else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
   }
@@ -138,10 +159,18 @@ function keysOf(file: string): Keys {
   return parseKeys((config as { keys?: unknown }).keys ?? {}, () => {});
 }
 
-function hasEntry(file: string, name: string): boolean {
-  const { keys } = readConfigFile(file, process.env).config as { keys?: unknown };
+const hasEntry = (file: string, name: string): boolean => holds(readConfigFile(file, process.env).config, name);
+
+function holds(config: unknown, name: string): boolean {
+  const { keys } = (config ?? {}) as { keys?: unknown };
   return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
 }
+
+/** Whatever it is: it may be one that cannot be used. */
+const entryOf = (config: unknown, name: string): { nkey?: unknown } | undefined =>
+  holds(config, name)
+    ? ((config as { keys: Record<string, { nkey?: unknown } | null> }).keys[name] ?? undefined)
+    : undefined;
 
 function named(name: string | undefined): string {
   if (name === undefined) throw usage('the name of the key is missing');
@@ -168,6 +197,12 @@ const taken = (name: string): HostError =>
   new HostError('invalid_spec', `there is a key '${neutraliseLine(name, shownChars)}' already`, {
     field: `keys.${neutraliseLine(name, shownChars)}`,
     hint: 'revoke it first, or take another name',
+  });
+
+const ofHosts = (): HostError =>
+  new HostError('invalid_spec', `key: '${hostMailbox}' is the mailbox of hosts`, {
+    reason: 'usage',
+    hint: 'take another name, or give --host if it is for a host, which may send to everybody',
   });
 
 const unknown = (name: string): HostError =>

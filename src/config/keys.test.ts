@@ -48,6 +48,19 @@ describe('what is wrong is told with its path and without its text, and lets nob
     ['the reserved name as a mailbox', 'a', { hash, mailbox: 'embedder' }, 'keys.a.mailbox'],
     ['a mailbox with a slash', 'a', { hash, mailbox: '../x' }, 'keys.a.mailbox'],
     ['destinations without a mailbox', 'a', { hash, destinations: ['host'] }, 'keys.a.mailbox'],
+    [
+      'a worker with the mailbox of hosts',
+      'a',
+      { hash, mailbox: 'host', destinations: ['host'] },
+      'keys.a.destinations',
+    ],
+    [
+      'no destinations of the mailbox of hosts',
+      'a',
+      { hash, mailbox: 'host', destinations: [] },
+      'keys.a.destinations',
+    ],
+    ['a role for the mailbox of hosts', 'a', { hash, mailbox: 'host', role: 'low' }, 'keys.a.role'],
     ['a private nkey', 'a', { mailbox: 'a', nkey: `SU${'A'.repeat(56)}` }, 'keys.a.nkey'],
     ['an nkey without a mailbox', 'a', { nkey: `U${'A'.repeat(55)}` }, 'keys.a.hash'],
   ])('%s', (_what, name, entry, field) => {

@@ -57,6 +57,9 @@ const digestChars = 43;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
+const ofHosts = `the mailbox '${hostMailbox}' is that of hosts`;
+const anotherMailbox = 'give a worker another mailbox';
+
 /** What a key opens. The key itself is not in the configuration, only its hash. */
 export const keyEntry = madeOnce(() => {
   const mailbox = z
@@ -115,6 +118,11 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (mailbox === reservedKeyName) return wrong(`${at}.mailbox`, 'is a reserved name', 'call it something else');
   if (mailbox === undefined && (nkey ?? destinations) !== undefined)
     return wrong(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
+  // Whoever has this mailbox takes everybody's calls: that must not come from a worker's words with the wrong name.
+  if (mailbox === hostMailbox && destinations !== undefined && !destinations.includes(everyMailbox))
+    return wrong(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
+  if (mailbox === hostMailbox && role !== undefined)
+    return wrong(`${at}.role`, `must be left out: ${ofHosts}`, anotherMailbox);
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');

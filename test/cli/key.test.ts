@@ -1,6 +1,6 @@
 /** `hostler key` as processes, on a configuration that a person wrote. */
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfigText } from '../../src/config/config-file.js';
@@ -68,6 +68,13 @@ describe('add', () => {
     ['a name that is none', ['a/b'], /is no name for a key/],
     ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
     ['a mailbox that is none', ['bob', '--mailbox', '../x'], /keys\.bob\.mailbox/],
+    [
+      'a worker called like the mailbox of hosts',
+      ['host', '--role', 'low', '--worker'],
+      /'host' is the mailbox of hosts/,
+    ],
+    ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is the mailbox of hosts/],
+    ['a worker that is a host', ['bob', '--worker', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
   ])('%s: told, and nothing is written', async (_, args, said) => {
     await key('add', 'ann');
@@ -75,6 +82,21 @@ describe('add', () => {
     const { code, stderr, stdout } = await key('add', ...args);
     expect([code, stdout, stderr]).toEqual([2, '', expect.stringMatching(said)]);
     expect(text()).toBe(before);
+  });
+
+  test('of several at once none is lost, and of two with one name one is told', async () => {
+    const names = ['a', 'b', 'a'];
+    const ended = await Promise.all(names.map((name) => key('add', name)));
+    expect(ended.map(({ code }) => code).sort()).toEqual([0, 0, 2]);
+    expect(Object.keys(keys() ?? {}).sort()).toEqual(['a', 'b']);
+  });
+
+  test('a key that could not be added is in no file', async () => {
+    linkSync(place.config, `${place.config}.second`);
+    const file = path.join(place.folder, 'unused.key');
+    const { code, stderr } = await key('add', 'ann', '--key-file', file);
+    rmSync(`${place.config}.second`);
+    expect([code, stderr, existsSync(file)]).toEqual([1, expect.stringContaining('hard links'), false]);
   });
 
   test('a configuration that cannot be read is not touched', async () => {
@@ -100,6 +122,19 @@ test('list shows what each opens, and no hash', async () => {
     { name: 'ann', opens: 'broker', mailbox: 'ann', isExpired: false },
     { name: 'bob', opens: 'gateway', role: null, isExpired: true },
   ]);
+});
+
+test('nats has both keys of a mailbox and none that is over; of a revoked one it is told what nats-server needs', async () => {
+  const nkey = (letter: string) => `U${letter.repeat(55)}`;
+  const entry = (letter: string, expires?: string) => ({ mailbox: 'ann', nkey: nkey(letter), expires });
+  const far = { mailbox: 'far', nkey: nkey('D'), destinations: ['*'], expires: '2020-01-31' };
+  place.configure(
+    JSON.stringify({ keys: { a: entry('A'), b: entry('B', '2020-01-31'), c: entry('C', '2999-01-31'), far } }),
+  );
+  const { stdout } = await key('nats');
+  expect(['A', 'B', 'C', 'D'].filter((letter) => stdout.includes(nkey(letter)))).toEqual(['A', 'C']);
+  const { code, stderr } = await key('revoke', 'a');
+  expect([code, stderr]).toEqual([0, expect.stringContaining('hostler key nats')]);
 });
 
 test('revoke takes it out, also one that cannot be used; what is not there is told', async () => {

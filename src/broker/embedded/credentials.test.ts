@@ -32,6 +32,7 @@ test('two keys of one mailbox are how a key is changed; they must say the same o
     [credential('ann'), { ...second, kind: 'host' as const }],
     [credential('ann'), credential('bob', { digest: digestOf('ann-key') })],
     [credential('ann', { mailbox: '../ann' })],
+    [credential('ann', { mailbox: 'host' })],
     [credential('ann', { sendsTo: ['HOST'] })],
   ])
     expect(() => new Credentials(bad)).toThrow(expect.objectContaining({ code: 'invalid_spec' }));

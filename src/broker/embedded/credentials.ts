@@ -8,7 +8,7 @@
  */
 import { digestOf } from '../../config/key-text.js';
 import { HostError } from '../../kernel/errors.js';
-import { mailboxPattern, type Sender } from '../ports.js';
+import { hostMailbox, mailboxPattern, type Sender } from '../ports.js';
 import { keyCharsMax } from './limits.js';
 
 export interface Credential {
@@ -43,6 +43,7 @@ export class Credentials {
       const { name, mailbox, digest, kind, role } = credential;
       for (const box of [mailbox, ...credential.sendsTo])
         if (!mailboxPattern.test(box)) throw wrong(name, 'names a mailbox that cannot be one');
+      if (kind === 'worker' && mailbox === hostMailbox) throw wrong(name, 'is a worker and has the mailbox of hosts');
       if (this.#byDigest.has(digest)) throw wrong(name, 'has the key of another');
       // Two keys for one mailbox are how a key is changed without a gap; they must say the same of it.
       const other = kinds.get(mailbox);

@@ -31,10 +31,19 @@ test('each worker has an account of its own, which imports what is its own and n
   expect(account).not.toContain('jetstream');
 });
 
+test('two keys of one mailbox are two users of one account', () => {
+  const text = natsServerConfig({ ...plan, workers: [...plan.workers, { mailbox: 'w1', publicKey: key('D') }] });
+  expect(text.match(/"HOSTLER_W_w1" \{/g)).toHaveLength(1);
+  expect(text.match(/\{ service: "hostler\.req\.w1\.\*", accounts/g)).toHaveLength(1);
+  const account = text.slice(text.indexOf('  "HOSTLER_W_w1" {'), text.indexOf('  "HOSTLER_W_team~two" {'));
+  const users = [...account.matchAll(/\{ nkey: (\w+), (permissions: [^}]+\}[^}]+\})/g)];
+  expect(users.map((user) => user[1])).toEqual([key('B'), key('D')]);
+  expect(users[0]?.[2]).toBe(users[1]?.[2]);
+});
+
 test.each([
   ['a seed for a public key', { hosts: [`S${key('A')}`] }],
   ['the same key twice', { workers: [{ mailbox: 'w1', publicKey: key('A') }] }],
-  ['the same mailbox twice', { workers: [plan.workers[0], { mailbox: 'w1', publicKey: key('D') }] }],
   ['a mailbox that is a pattern', { workers: [{ mailbox: '*', publicKey: key('B') }] }],
   ['a folder that ends the text', { storeDir: '/x"\nauthorization {}' }],
   ['an address that ends the text', { listen: '127.0.0.1:1"' }],

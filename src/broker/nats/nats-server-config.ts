@@ -18,6 +18,7 @@ export interface NatsServerPlan {
   readonly storeDir: string;
   /** Public keys of hosts (`U…`). */
   readonly hosts: readonly string[];
+  /** One mailbox may have several keys: that is how one is changed without a gap. */
   readonly workers: readonly { readonly mailbox: string; readonly publicKey: string }[];
   readonly prefix?: string;
   /** What all streams together may take. */
@@ -33,12 +34,14 @@ export function natsServerConfig(plan: NatsServerPlan): string {
   const { listen, storeDir, hosts, workers, prefix = defaultPrefix, tls, maxFileBytes = defaultFileBytes } = plan;
   const names = namesOf(prefix);
   requireKeys(hosts, workers);
-  const exports = workers.flatMap(({ mailbox }) =>
+  const mailboxes = [...new Set(workers.map(({ mailbox }) => mailbox))];
+  const exports = mailboxes.flatMap((mailbox) =>
     sharedWith(mailbox, prefix).map(
       ({ kind, subject }) => `      { ${kind}: ${text(subject)}, accounts: [${text(names.accountOf(mailbox))}] }`,
     ),
   );
-  const accounts = workers.map(({ mailbox, publicKey }) => {
+  const accounts = mailboxes.map((mailbox) => {
+    const users = workers.filter((worker) => worker.mailbox === mailbox);
     const shared = sharedWith(mailbox, prefix);
     const own = names.of(mailbox).takeover;
     const says = shared.filter(({ kind }) => kind === 'service').map(({ subject }) => subject);
@@ -46,10 +49,14 @@ export function natsServerConfig(plan: NatsServerPlan): string {
     const list = (subjects: readonly string[]) => subjects.map(text).join(', ');
     return `  ${text(names.accountOf(mailbox))} {
     users: [
-      { nkey: ${publicKey}, permissions: {
+${users
+  .map(
+    ({ publicKey }) => `      { nkey: ${publicKey}, permissions: {
           publish: { allow: [${list([...says, own])}] }
           subscribe: { allow: [${list([...hears, own, '_INBOX.>'])}] }
-      } }
+      } }`,
+  )
+  .join('\n')}
     ]
     imports: [
 ${shared.map(({ kind, subject }) => `      { ${kind}: { account: ${text(names.account)}, subject: ${text(subject)} } }`).join('\n')}
@@ -104,11 +111,8 @@ function requireKeys(hosts: readonly string[], workers: NatsServerPlan['workers'
       'give U…, never the seed SU…',
     );
   if (new Set(keys).size < keys.length) throw refused('publicKey', 'one key is there twice', 'make one key for each');
-  const mailboxes = workers.map(({ mailbox }) => mailbox);
-  const unfit = mailboxes.find((mailbox) => !mailboxPattern.test(mailbox));
-  if (unfit !== undefined) throw refused('mailbox', `must match ${mailboxPattern.source}`, 'use another name');
-  if (new Set(mailboxes).size < mailboxes.length)
-    throw refused('mailbox', 'one mailbox is there twice', 'give each worker its own');
+  if (workers.some(({ mailbox }) => !mailboxPattern.test(mailbox)))
+    throw refused('mailbox', `must match ${mailboxPattern.source}`, 'use another name');
 }
 
 /** A text of the server's configuration: what could end it is refused, not quoted. */

@@ -4,6 +4,7 @@
  *
  * Invariants: a key is given to one who runs it, and to nobody else while its row is there; a row goes only after its time, and
  * never while this process runs its call; at the bound new keys are refused and none is forgotten for them; the first reply stays.
+ * One mailbox has a bound of its own, well below that of all: who fills it is refused, and nobody else.
  */
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
@@ -35,13 +36,20 @@ interface CallRow extends SummedCall {
   readonly reply: Buffer | null;
 }
 
+/** What one mailbox, or all, hold. */
+interface Held {
+  count: number;
+  bytes: number;
+}
+
 export class CallsTable {
   readonly #database: Database.Database;
   readonly #limits: StoreLimits;
   readonly #boot: number;
   readonly #onProblem: (error: HostError) => void;
-  #count = 0;
-  #bytes = 0;
+  readonly #all: Held = { count: 0, bytes: 0 };
+  /** Of mailboxes that hold any, so no more than there are keys. */
+  readonly #byMailbox = new Map<string, Held>();
   readonly #insert: Database.Statement;
   readonly #find: Database.Statement;
   readonly #update: Database.Statement;
@@ -60,22 +68,23 @@ export class CallsTable {
       'UPDATE calls SET boot = ?, remember_until = ?, is_done = ?, sum = ?, reply = ? WHERE mailbox = ? AND call_key = ?',
     );
     this.#expired = database.prepare(
-      `SELECT rowid AS at, ${sizeOf} AS bytes FROM calls WHERE remember_until < ? AND (is_done = 1 OR boot <> ?) LIMIT ?`,
+      `SELECT rowid AS at, mailbox, ${sizeOf} AS bytes FROM calls WHERE remember_until < ? AND (is_done = 1 OR boot <> ?) LIMIT ?`,
     );
     this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
   }
 
   load(): void {
-    const [found] = this.#database
-      .prepare(`SELECT count(*) AS count, coalesce(sum(${sizeOf}), 0) AS bytes FROM calls`)
-      .all([]) as [{ count: number; bytes: number }];
-    this.#count = found.count;
-    this.#bytes = found.bytes;
+    const held = this.#database
+      .prepare(`SELECT mailbox, count(*) AS count, sum(${sizeOf}) AS bytes FROM calls GROUP BY mailbox`)
+      .all([]) as (Held & { mailbox: string })[];
+    Object.assign(this.#all, { count: 0, bytes: 0 });
+    this.#byMailbox.clear();
+    for (const { mailbox, count, bytes } of held) this.#holds(mailbox, count, bytes);
   }
 
   claim(claim: CallClaim, mayGrow: boolean, nowMs: number): Claimed {
     // Most are new: those are not looked for first.
-    if (mayGrow && this.#hasRoom() && this.#begin(claim)) return { kind: 'mine' };
+    if (mayGrow && this.#hasRoom(claim.mailbox) && this.#begin(claim)) return { kind: 'mine' };
     const found = this.#rowOf(claim.mailbox, claim.key);
     if (found === undefined) return this.#beginInsteadOfOthers(claim, mayGrow, nowMs);
     if (found === 'damaged') return { kind: 'lost' };
@@ -108,30 +117,35 @@ export class CallsTable {
     if (found === 'damaged') {
       // What it was is not known any more; that it is over now is.
       const row = this.#find.get([mailbox, key]) as CallRow;
-      this.#bytes -= row.reply?.length ?? 0;
+      this.#holds(mailbox, 0, -(row.reply?.length ?? 0));
       this.#write({ ...row, mailbox, call_key: key, boot: this.#boot, reply });
     } else if (found.reply === null) this.#write({ ...found, reply });
     else return;
-    this.#bytes += reply.length;
+    this.#holds(mailbox, 0, reply.length);
   }
 
   /** Forgets what may be forgotten, a bounded number. */
   forget(nowMs: number): void {
-    for (const { at, bytes } of this.#expired.all([nowMs, this.#boot, forgetCount]) as {
+    for (const { at, mailbox, bytes } of this.#expired.all([nowMs, this.#boot, forgetCount]) as {
       at: number;
+      mailbox: string;
       bytes: number;
     }[]) {
       this.#remove.run([at]);
-      this.#count -= 1;
-      this.#bytes -= bytes;
+      this.#holds(mailbox, -1, -bytes);
     }
   }
 
   #beginInsteadOfOthers(claim: CallClaim, mayGrow: boolean, nowMs: number): Claimed {
     if (!mayGrow) throw fullError('disk_full', 'the disk of the broker is full');
     this.forget(nowMs);
-    if (this.#hasRoom() && this.#begin(claim)) return { kind: 'mine' };
-    const { callCount, callBytes } = this.#limits;
+    if (this.#hasRoom(claim.mailbox) && this.#begin(claim)) return { kind: 'mine' };
+    const { callCount, callBytes, callCountOfOne, callBytesOfOne } = this.#limits;
+    if (this.#isFull(claim.mailbox))
+      throw fullError(
+        'journal_limit',
+        `mailbox '${claim.mailbox}' has its share of the journal of calls: ${callCountOfOne} keys or ${callBytesOfOne} bytes`,
+      );
     throw fullError('journal_limit', `the journal of calls is full: ${callCount} keys or ${callBytes} bytes`);
   }
 
@@ -140,13 +154,30 @@ export class CallsTable {
     const until = rememberUntil.getTime();
     const row = { mailbox, call_key: key, hash, boot: this.#boot, remember_until: until, reply: null };
     if (this.#insert.run([mailbox, key, hash, this.#boot, until, callSum(row)]).changes === 0) return false;
-    this.#count += 1;
-    this.#bytes += rowBytes + mailbox.length + key.length + hash.length;
+    this.#holds(mailbox, 1, rowBytes + mailbox.length + key.length + hash.length);
     return true;
   }
 
-  #hasRoom(): boolean {
-    return this.#count < this.#limits.callCount && this.#bytes < this.#limits.callBytes;
+  #hasRoom(mailbox: string): boolean {
+    const { callCount, callBytes } = this.#limits;
+    return this.#all.count < callCount && this.#all.bytes < callBytes && !this.#isFull(mailbox);
+  }
+
+  #isFull(mailbox: string): boolean {
+    const held = this.#byMailbox.get(mailbox);
+    const { callCountOfOne, callBytesOfOne } = this.#limits;
+    return held !== undefined && (held.count >= callCountOfOne || held.bytes >= callBytesOfOne);
+  }
+
+  #holds(mailbox: string, count: number, bytes: number): void {
+    const held = this.#byMailbox.get(mailbox) ?? { count: 0, bytes: 0 };
+    held.count += count;
+    held.bytes += bytes;
+    this.#all.count += count;
+    this.#all.bytes += bytes;
+    if (held.count === 0) this.#byMailbox.delete(mailbox);
+    // Its first.
+    else if (held.count === count) this.#byMailbox.set(mailbox, held);
   }
 
   #write(row: SummedCall): void {

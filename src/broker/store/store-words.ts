@@ -23,6 +23,9 @@ export interface StoreLimits {
   /** Keys of calls and their replies. At the bound new ones are refused: nothing is forgotten early. */
   readonly callCount: number;
   readonly callBytes: number;
+  /** The same, of one mailbox: a worker that fills its own share takes nobody else's. */
+  readonly callCountOfOne: number;
+  readonly callBytesOfOne: number;
   /** Set aside on disk for what must still be written when it is full. */
   readonly reserveBytes: number;
   /** What waits for the thread; past it new mail is refused. */
@@ -43,6 +46,8 @@ export const storeLimits: StoreLimits = {
   damagedCount: 1_000,
   callCount: 5_000_000,
   callBytes: 1024 * MiB,
+  callCountOfOne: 500_000,
+  callBytesOfOne: 102 * MiB,
   reserveBytes: 16 * MiB,
   waitingCount: 100_000,
   waitingBytes: 64 * MiB,

@@ -51,7 +51,8 @@ export class Views {
 
   has(endpoint: EndpointId, principal: Principal): boolean {
     if (endpoint.kind === 'all') return true;
-    if (this.#lastOf(endpoint, principal)) return true;
+    const last = this.#lastOf(endpoint, principal);
+    if (last) return last.view.servers.length > 0;
     // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
     const kept = this.#kept.get(viewKey(endpoint, principal));
     if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision)

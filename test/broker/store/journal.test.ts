@@ -91,3 +91,33 @@ test('B9: at its bound the journal takes no new key, forgets none, and still tak
   await expect(small.journal.claim(claimOf(clock, 'f'))).rejects.toMatchObject(refusal);
   await small.close();
 });
+
+test('B9: a mailbox that has its share of the journal is refused new keys, over restarts, and nobody else is', async () => {
+  const clock = new FakeClock();
+  const refusal = {
+    code: 'insufficient_storage',
+    message: expect.stringContaining("mailbox 'w1'"),
+    details: { reason: 'journal_limit', execution: 'not_executed' },
+  };
+  const limits = { callCountOfOne: 2, callBytesOfOne: 5_000 };
+  const store = await open(clock, limits);
+  for (const key of ['a', 'b']) expect(await store.journal.claim(claimOf(clock, key))).toEqual({ kind: 'mine' });
+  await expect(store.journal.claim(claimOf(clock, 'c'))).rejects.toMatchObject(refusal);
+  await store.journal.finish('w1', 'a', Buffer.from('reply'));
+  expect(await store.journal.claim(claimOf(clock, 'a'))).toMatchObject({ kind: 'done' });
+  const other = { mailbox: 'w2' };
+  expect(await store.journal.claim(claimOf(clock, 'c', other))).toEqual({ kind: 'mine' });
+  await store.journal.finish('w2', 'c', Buffer.alloc(5_000));
+  await store.close();
+
+  const again = await open(clock, limits);
+  await expect(again.journal.claim(claimOf(clock, 'c'))).rejects.toMatchObject(refusal);
+  // This one by its bytes.
+  await expect(again.journal.claim(claimOf(clock, 'd', other))).rejects.toMatchObject({ details: refusal.details });
+  expect(await again.journal.claim(claimOf(clock, 'c', { mailbox: 'w3' }))).toEqual({ kind: 'mine' });
+  // Forgotten after its time: there is room again for those who had none.
+  clock.jumpWall(25 * hourMs);
+  expect(await again.journal.claim(claimOf(clock, 'c'))).toEqual({ kind: 'mine' });
+  expect(await again.journal.claim(claimOf(clock, 'd', other))).toEqual({ kind: 'mine' });
+  await again.close();
+});

@@ -1,0 +1,87 @@
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  linkSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { editConfigFile } from './edit-config.js';
+import { withEditLock } from './edit-lock.js';
+
+let folder: string;
+let file: string;
+beforeEach(() => {
+  folder = mkdtempSync(path.join(tmpdir(), 'edit-config-'));
+  file = path.join(folder, 'hostler.json');
+  writeFileSync(file, '{ "a": 1 }\n');
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const read = () => JSON.parse(readFileSync(file, 'utf8')) as unknown;
+const lock = () => path.join(folder, '.hostler.json.lock');
+const lockOf = (pid: number) => `${pid} ${'0'.repeat(16)} ${hostname()}\n`;
+
+test('the file behind a link is changed, and the link stays one', () => {
+  const link = path.join(folder, 'link.json');
+  symlinkSync('hostler.json', link);
+  editConfigFile(link, ['a'], 2);
+  expect([lstatSync(link).isSymbolicLink(), read()]).toEqual([true, { a: 2 }]);
+  expect(readdirSync(folder).sort()).toEqual(['hostler.json', 'link.json']);
+});
+
+test('owner and mode stay, whoever makes the change and whatever the umask is', () => {
+  const [uid = 0, gid = 0] = [process.getuid?.(), process.getgid?.()];
+  // Only root can give it to another.
+  const owner = uid === 0 ? { uid: 4_321, gid: 4_322 } : { uid, gid };
+  chownSync(file, owner.uid, owner.gid);
+  chmodSync(file, 0o666);
+  editConfigFile(file, ['a'], 2);
+  const { mode, ...facts } = statSync(file);
+  expect({ ...facts, mode: mode & 0o777 }).toMatchObject({ ...owner, mode: 0o666 });
+});
+
+test('a file with a second name is left alone', () => {
+  linkSync(file, path.join(folder, 'second.json'));
+  expect(() => editConfigFile(file, ['a'], 2)).toThrow(expect.objectContaining({ code: 'invalid_spec' }));
+  expect([read(), readdirSync(folder).sort()]).toEqual([{ a: 1 }, ['hostler.json', 'second.json']]);
+});
+
+test('what is not to be changed any more is not, and nobody changes it while that is looked at', () => {
+  const check = (config: unknown) => {
+    expect(config).toEqual({ a: 1 });
+    expect(() => withEditLock(file, () => {}, 1)).toThrow('another command');
+    throw new RangeError('no');
+  };
+  expect(() => editConfigFile(file, ['a'], 2, check)).toThrow('cannot be written');
+  expect([read(), readdirSync(folder)]).toEqual([{ a: 1 }, ['hostler.json']]);
+});
+
+test('a lock of a process that is gone is taken over', () => {
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  writeFileSync(lock(), lockOf(pid));
+  editConfigFile(file, ['a'], 2);
+  expect([read(), readdirSync(folder)]).toEqual([{ a: 2 }, ['hostler.json']]);
+});
+
+test.each([
+  ['that runs', lockOf(process.pid)],
+  ['of another machine', `1 ${'0'.repeat(16)} another.${hostname()}\n`],
+  ['that did not say who it is', ''],
+])('a lock of a process %s is waited for, and stays', (_what, text) => {
+  writeFileSync(lock(), text);
+  const never = () => expect.unreachable();
+  expect(() => withEditLock(file, never, 2)).toThrow(
+    expect.objectContaining({ code: 'invalid_spec', message: expect.stringContaining(lock()) }),
+  );
+  expect(readFileSync(lock(), 'utf8')).toBe(text);
+});
