@@ -29,8 +29,8 @@ import {
 } from './store-words.js';
 import { inUse } from './writer-lock.js';
 
-/** How often keys whose time is over are looked for. */
-const tidyMs = 60_000;
+/** How often keys whose time is over are looked for: as many are forgotten at a time as come in a second. */
+const tidyMs = 1_000;
 /** How often room is looked for on a full disk. */
 const roomMs = 250;
 

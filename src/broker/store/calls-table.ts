@@ -23,7 +23,7 @@ export const callsSchema = `
 /** What a row takes beside its texts and its reply, about. */
 const rowBytes = 256;
 /** Forgotten in one go, so that nobody waits for it long. */
-const forgetCount = 1_000;
+const forgetCount = 5_000;
 
 const sizeOf = `(${rowBytes} + length(mailbox) + length(call_key) + length(hash) + coalesce(length(reply), 0))`;
 

@@ -111,8 +111,9 @@ export const fullError = (reason: 'disk_full' | 'mail_limit' | 'journal_limit', 
     hint: reason === 'disk_full' ? 'make room on the disk of the broker' : 'wait until what is held was taken',
   });
 
+/** What was under way may be kept; what comes afterwards is refused, so that nobody takes a dead disk for a lost connection. */
 export const failedError = (cause: string, execution: 'uncertain' | 'not_executed'): HostError =>
-  new HostError('transport', `the broker's store failed and writes nothing more: ${cause}`, {
+  new HostError(execution === 'uncertain' ? 'transport' : 'insufficient_storage', `the broker's store failed and writes nothing more: ${cause}`, {
     reason: 'store_failed',
     execution,
     hint: 'see to the disk of the broker, then restart it: what it confirmed is kept',

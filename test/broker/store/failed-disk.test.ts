@@ -18,7 +18,7 @@ test.each(faults)(
     if (!report.wasOpen) return expect(report).toMatchObject({ receipts: 0, states: [] });
     expect(report.states).toEqual(['failed']);
     // A flush, a reply, and being opened again by the same process.
-    expect(report.refusals.slice(-3)).toEqual(Array(3).fill('transport store_failed not_executed'));
+    expect(report.refusals.slice(-3)).toEqual(Array(3).fill('insufficient_storage store_failed not_executed'));
   },
   60_000,
 );
