@@ -148,16 +148,16 @@ async function remote(url: string, { settings, dataDir, clock, onEvent }: Engine
   const store = await openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
   return {
     ...{ url: undefined, deadLetters: undefined, journal: store.journal, rekey: () => {}, status: () => undefined },
-    open: openHostLink({ url, key, clock }),
+    open: openHostLink({ url, key, clock, insecure: settings.insecure }),
     close: () => store.close(),
   };
 }
 
 async function nats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
-  const { durability, replicas, keyFile } = settings;
+  const { durability, replicas, keyFile, insecure } = settings;
   const host = natsHost({
-    ...{ url, clock, durability, replicas },
+    ...{ url, clock, durability, replicas, insecure },
     key: keyFile === undefined ? undefined : keyOf(settings),
     instance: instanceName(),
     credentials: natsCredentialsOf(keys),

@@ -22,9 +22,10 @@ test('the key comes from the file that is named, else from the environment', () 
   const file = fileWith('of-the-file\n');
   const env = { HOSTLER_KEY_FILE: fileWith('of-the-other-file'), HOSTLER_KEY: 'of-the-environment' };
   expect(options([...broker, '--key-file', file], env)).toEqual({
-    ...{ broker: 'ws://127.0.0.1:1/broker', key: 'of-the-file', callMs: 60_000, isJson: false },
+    ...{ broker: 'ws://127.0.0.1:1/broker', key: 'of-the-file', callMs: 60_000, insecure: false, isJson: false },
   });
   expect(options(broker, env).key).toBe('of-the-other-file');
+  expect(options([...broker, '--insecure'], env).insecure).toBe(true);
   expect(options([...broker, '--json', '--timeout=5m'], { HOSTLER_KEY: 'of-the-environment ' })).toMatchObject({
     ...{ key: 'of-the-environment', isJson: true, callMs: 300_000 },
   });

@@ -35,7 +35,7 @@ const drainMs = 10_000;
 const unreadLogBytesMax = 1024 * 1024;
 
 export async function worker(words: Words): Promise<number> {
-  const { broker, key, callMs, isJson } = workerOptions(words, process.env);
+  const { broker, key, callMs, insecure, isJson } = workerOptions(words, process.env);
   const redactor = createRedactor();
   redactor.know(key);
   const say = (level: 'info' | 'warn', text: string) => {
@@ -44,7 +44,7 @@ export async function worker(words: Words): Promise<number> {
     const clean = neutraliseLine(redactor.redact(text), LIMITS.quotedChars);
     process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${clean}\n`);
   };
-  const open = await engineOf({ broker, key, clock: systemClock });
+  const open = await engineOf({ broker, key, insecure, clock: systemClock });
   const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
   tellStates(tools, say);
   const served = serveWorker({

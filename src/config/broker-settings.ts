@@ -37,6 +37,8 @@ export const brokerEntry = madeOnce(() => {
       .max(2_048, 'is too long')
       .regex(/^(?:ws|wss|nats|tls):\/\/[^\s/]+/, 'must begin with ws://, wss://, nats:// or tls://')
       .optional(),
+    /** Of `url`: without TLS beyond this machine, as for `listen`. */
+    insecure: z.boolean('must be true or false').default(false),
     keyFile: path.optional(),
     /** Of NATS: `process` takes a server that loses what it acknowledged when its machine loses power. */
     durability: z.enum(['power', 'process'], 'must be power or process').default('power'),

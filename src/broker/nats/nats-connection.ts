@@ -3,12 +3,12 @@
  * Not here: what is published and where (nats-names.ts), what the streams are (nats-streams.ts), coming back after a loss: the
  * client's own reconnecting is off, because it would hide from the sides that what was under way is lost.
  *
- * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
+ * Invariants: nothing goes to another machine in the clear (private-way.ts); a receipt is the server's own word about that message; every promise of a connection ends with it.
  */
-import { isIP } from 'node:net';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { requirePrivateWay } from '../private-way.js';
 import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, unreachable, unsent } from './nats-failures.js';
 
 /** What is used of the client's own. */
@@ -55,6 +55,8 @@ export interface NatsAddress {
   readonly clock: Clock;
   /** What operators of the server see. */
   readonly name: string;
+  /** Without TLS also to other machines. */
+  readonly insecure?: boolean | undefined;
 }
 
 /** The server's word: `seq` of what it keeps now, or why it keeps nothing. */
@@ -282,7 +284,7 @@ export class NatsConnection {
 }
 
 export async function connectNats(
-  { url, key, clock, name }: NatsAddress,
+  { url, key, clock, name, insecure }: NatsAddress,
   signal: CancelSignal,
 ): Promise<NatsConnection> {
   const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
@@ -290,7 +292,7 @@ export async function connectNats(
   const colon = key?.indexOf(':') ?? -1;
   if (key !== undefined && !isSeed && colon < 1)
     throw new HostError('invalid_spec', 'key: must be a seed of a NATS user (SU…) or user:password', { field: 'key' });
-  if (key !== undefined && !isSeed) requirePrivacy(url);
+  requirePrivateWay(urlOf(url), insecure);
   if (signal.aborted) throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
   try {
     const client = (await connect({
@@ -328,15 +330,13 @@ export async function loadNatsClient(): Promise<NatsModule> {
   }
 }
 
-/** A password is sent as it is. */
-function requirePrivacy(url: string): void {
-  const { protocol, hostname } = new URL(url.includes('://') ? url : `nats://${url}`);
-  const bare = hostname.replace(/^\[|\]$/g, '');
-  if (protocol === 'tls:' || bare === 'localhost' || bare === '::1' || (isIP(bare) === 4 && bare.startsWith('127.')))
-    return;
-  throw new HostError('invalid_spec', 'key: a password would be sent in the clear', {
-    field: 'key',
-    hint: 'use a tls:// address, or the seed of a NATS user',
+function urlOf(address: string): URL {
+  const url = address.includes('://') ? address : `nats://${address}`;
+  if (URL.canParse(url)) return new URL(url);
+  throw new HostError('invalid_spec', 'the address of the NATS server cannot be read', {
+    field: 'url',
+    ...unsent,
+    hint: 'write it like tls://host:4222',
   });
 }
 

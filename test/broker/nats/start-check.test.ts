@@ -106,9 +106,20 @@ test('a server that is not there, or keeps nothing, is said so', async () => {
   });
 });
 
-test('a password does not go to another machine in the clear', async () => {
-  await expect(opening({ url: 'nats://broker.example:4222', key: 'a:b' })).rejects.toMatchObject({
-    code: 'invalid_spec',
-    details: { field: 'key' },
+test.each([
+  ['with a password', 'nats://broker.example:4222', 'a:b'],
+  ['with a seed', 'nats://192.0.2.1:4222', `SU${'A'.repeat(56)}`],
+  ['without a scheme', 'broker.example:4222', undefined],
+])('nothing goes to another machine in the clear, %s', async (_how, url, key) => {
+  await expect(opening({ url, key })).rejects.toMatchObject({
+    ...{ code: 'invalid_spec', message: expect.stringContaining('in the clear') },
+    details: { field: 'url', execution: 'not_executed' },
+  });
+});
+
+test('unless that was said: then it is tried', async () => {
+  // A name that stands for nothing.
+  await expect(opening({ url: 'nats://broker.invalid:4222', insecure: true })).rejects.toMatchObject({
+    code: 'connect_failed',
   });
 });
