@@ -6,7 +6,8 @@
  *
  * Invariants: what was begun is ended in the reverse order, also when a later step fails; the store closes last.
  */
-import { readFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import type { Keys } from '../config/keys.js';
@@ -19,6 +20,7 @@ import { BrokerService } from './service/broker-service.js';
 import type { ServedHost } from './service/served-host.js';
 import type { ServiceEvent, ServiceStatus } from './service/service-events.js';
 import { supervise } from './service/service-supervisor.js';
+import { readKeyFile } from './worker/key-file.js';
 
 export interface ServeWorkersOptions {
   readonly host: ServedHost;
@@ -182,7 +184,14 @@ export function withFilesBelow(folder: string, settings: BrokerSettings): Broker
   return { ...settings, keyFile: keyFile && below(keyFile), listen: { ...listen, tls } };
 }
 
-const instanceName = (): string => `host-${process.pid}`;
+/** For operators, and in claims: two machines may have one pid, and two of one image one name. */
+export function instanceName(machine = hostname()): string {
+  const name = machine
+    .toLowerCase()
+    .replace(/[^a-z0-9_-]+/g, '-')
+    .slice(0, 64);
+  return `host-${name}-${process.pid}-${randomBytes(4).toString('hex')}`;
+}
 
 export const limitsOf = ({ limits }: BrokerSettings) => ({
   connections: limits.connections,
@@ -193,27 +202,12 @@ export const limitsOf = ({ limits }: BrokerSettings) => ({
 
 export const listenOf = ({ listen: { tls, ...listen } }: BrokerSettings) => ({ ...listen, ...(tls ? { tls } : {}) });
 
-const keyCharsMax = 1_024;
-
 function keyOf({ keyFile }: BrokerSettings): string {
-  if (keyFile === undefined)
-    throw unusable('is missing', 'make one with hostler key add NAME --host, and name its file');
-  let text: string;
-  try {
-    text = readFileSync(keyFile, 'utf8').trim();
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw unusable(`cannot be read (${code ?? 'unreadable'})`, 'see that Hostler may read it', cause);
-  }
-  if (text === '' || text.length > keyCharsMax) throw unusable('holds no key', 'put the key into it, and nothing else');
-  return text;
-}
-
-const unusable = (what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `broker.keyFile: ${what}`, {
+  if (keyFile !== undefined) return readKeyFile(keyFile, 'broker.keyFile');
+  throw new HostError('invalid_spec', 'broker.keyFile: is missing', {
     field: 'broker.keyFile',
     reason: 'key_file',
     execution: 'not_executed',
-    hint,
-    cause,
+    hint: 'make one with hostler key add NAME --host, and name its file',
   });
+}

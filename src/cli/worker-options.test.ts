@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -9,9 +9,10 @@ import { workerOptions } from './worker-options.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-key-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const fileWith = (text: string): string => {
+const fileWith = (text: string, mode = 0o600): string => {
   const file = path.join(folder, `key-${text.length}`);
   writeFileSync(file, text);
+  chmodSync(file, mode);
   return file;
 };
 const options = (argv: string[], env: NodeJS.ProcessEnv = {}) =>
@@ -37,6 +38,7 @@ test.each([
   ['a key file that is not there', [...broker, '--key-file', '/nowhere/key'], {}, 1, 'cannot be read (ENOENT)'],
   ['an empty one', [...broker, '--key-file', fileWith(' \n')], {}, 1, 'is empty'],
   ['one with more than a key', [...broker, '--key-file', fileWith('two words')], {}, 1, 'more than one word'],
+  ['one that others can read', [...broker, '--key-file', fileWith('of-everybody', 0o640)], {}, 1, 'by others'],
   ['one that is no key', [...broker, '--key-file', fileWith('x'.repeat(5_000))], {}, 1, 'larger than 4096 bytes'],
 ])('%s is told, with nothing of a key', (_what, argv, env, code, message) => {
   let error: unknown;
