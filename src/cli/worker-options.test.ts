@@ -9,8 +9,9 @@ import { workerOptions } from './worker-options.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-key-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let count = 0;
 const fileWith = (text: string, mode = 0o600): string => {
-  const file = path.join(folder, `key-${text.length}`);
+  const file = path.join(folder, `key-${count++}`);
   writeFileSync(file, text);
   chmodSync(file, mode);
   return file;
