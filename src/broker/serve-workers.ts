@@ -157,9 +157,10 @@ async function remote(url: string, { settings, dataDir, clock, onEvent }: Engine
 
 async function nats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
-  const { durability, replicas, keyFile, insecure } = settings;
+  const { durability, replicas, keyFile, insecure, monitor } = settings;
   const host = natsHost({
     ...{ url, clock, durability, replicas, insecure },
+    ...(monitor === undefined ? {} : { monitorUrl: monitor }),
     key: keyFile === undefined ? undefined : keyOf(settings),
     instance: instanceName(),
     credentials: natsCredentialsOf(keys),

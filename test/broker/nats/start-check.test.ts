@@ -1,9 +1,12 @@
 /** What a host looks at before it trusts a NATS server. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
+import { serveWorkers } from '../../../src/broker/serve-workers.js';
+import type { ServedHost } from '../../../src/broker/service/served-host.js';
+import { brokerEntry } from '../../../src/config/broker-settings.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 import { never } from './nats-rig.js';
 
@@ -23,6 +26,18 @@ const opening = async (options: Partial<NatsHostOptions>) => {
   } finally {
     await host.close();
   }
+};
+
+/** Of no server, so nothing is called. */
+const idleHost: ServedHost = {
+  names: () => [],
+  known: () => undefined,
+  isAllowed: () => false,
+  rulesRevision: 0,
+  firstSight: () => undefined,
+  onKnownChanged: () => () => {},
+  mayRunTwice: () => false,
+  call: () => Promise.reject(new Error('nobody calls')),
 };
 
 const makeStream = async (config: Record<string, unknown>) => {
@@ -54,6 +69,20 @@ test('B13 a server that says on its monitoring port that it syncs every write is
   await expect(opening({ monitorUrl })).rejects.toMatchObject({ code: 'invalid_spec' });
   varz = { server_id: 'another', jetstream: { config: { sync_always: true } } };
   await expect(opening({ monitorUrl })).rejects.toMatchObject({ details: { field: 'monitorUrl' } });
+  monitor.close();
+  monitor.closeAllConnections();
+});
+
+test('B13 the monitoring port that the configuration names is asked', async () => {
+  const monitor = createServer((_request, response) => response.end('{}'));
+  monitor.listen(0, '127.0.0.1');
+  await once(monitor, 'listening');
+  const { port } = monitor.address() as { port: number };
+  const settings = brokerEntry().parse({ url: server.url, monitor: `http://127.0.0.1:${port}` });
+  const asked = once(monitor, 'request') as Promise<[IncomingMessage]>;
+  const workers = await serveWorkers({ host: idleHost, settings, keys: new Map(), dataDir: '/nowhere' });
+  expect((await asked)[0].url).toBe('/varz');
+  await workers.close();
   monitor.close();
   monitor.closeAllConnections();
 });
