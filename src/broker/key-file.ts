@@ -1,41 +1,40 @@
 /**
- * The key of a worker, or of a host at a broker elsewhere, from a file that holds nothing else.
- * Not here: making one (cli/key.ts), keys that open the gateway (gateway/keys/).
- *
- * Invariant: no error quotes what is in the file.
+ * The key of a worker or a host, from a file that holds nothing else.
+ * Invariants: no error quotes what is in the file; a key that others of this machine can read is not used.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { HostError } from '../kernel/errors.js';
 
 const keyBytesMax = 4_096;
+/** Read, write or run by anybody but the owner. */
+const ofOthers = 0o077;
 
-/** `field`: where whoever reads the error named the file. */
+/** `field`: where the file was named. */
 export function readKeyFile(file: string, field: '--key-file' | 'keyFile' | 'broker.keyFile'): string {
+  const unusable = (what: string, hint = 'write the key into it, and nothing else', cause?: unknown): HostError =>
+    new HostError('invalid_spec', `the key file ${file} ${what}`, {
+      ...{ field, reason: 'key_file', execution: 'not_executed', hint },
+      ...(cause === undefined ? {} : { cause }),
+    });
   let text: string;
   try {
-    if (statSync(file).size > keyBytesMax) throw unusable(file, field, `is larger than ${keyBytesMax} bytes`);
-    text = readFileSync(file, 'utf8').trim();
+    const opened = openSync(file, 'r');
+    try {
+      const facts = fstatSync(opened);
+      // Elsewhere a mode says nothing of who may read it: on Windows, or of a pipe.
+      if (facts.isFile() && process.platform !== 'win32' && (facts.mode & ofOthers) !== 0)
+        throw unusable('can be read or changed by others', `run chmod 600 ${file}`);
+      if (facts.size > keyBytesMax) throw unusable(`is larger than ${keyBytesMax} bytes`);
+      text = readFileSync(opened, 'utf8').trim();
+    } finally {
+      closeSync(opened);
+    }
   } catch (cause) {
     if (cause instanceof HostError) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
-    throw unusable(file, field, `cannot be read (${code ?? 'unknown'})`, 'see that it is there and may be read', cause);
+    throw unusable(`cannot be read (${code ?? 'unknown'})`, 'see that Hostler may read it', cause);
   }
-  if (text === '') throw unusable(file, field, 'is empty');
-  if (/\s/.test(text)) throw unusable(file, field, 'holds more than one word');
+  if (text === '') throw unusable('is empty');
+  if (/\s/.test(text)) throw unusable('holds more than one word');
   return text;
 }
-
-const unusable = (
-  file: string,
-  field: string,
-  what: string,
-  hint = 'write the key into it, and nothing else',
-  cause?: unknown,
-): HostError =>
-  new HostError('invalid_spec', `the key file ${file} ${what}`, {
-    field,
-    reason: 'key_file',
-    execution: 'not_executed',
-    hint,
-    cause,
-  });

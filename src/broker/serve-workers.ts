@@ -7,6 +7,8 @@
  *
  * Invariants: what was begun is ended in the reverse order, also when a later step fails; the store closes last.
  */
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import type { Keys } from '../config/keys.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
@@ -145,16 +147,17 @@ async function openRemote(url: string, { settings, dataDir, clock, onEvent }: En
       rekey: () => {},
       status: () => undefined,
     },
-    open: openHostLink({ url, key, clock }),
+    open: openHostLink({ url, key, clock, insecure: settings.insecure }),
     close: () => store.close(),
   };
 }
 
 async function openNats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
-  const { durability, replicas, keyFile } = settings;
+  const { durability, replicas, keyFile, insecure, monitor } = settings;
   const host = natsHost({
-    ...{ url, clock, durability, replicas },
+    ...{ url, clock, durability, replicas, insecure },
+    ...(monitor === undefined ? {} : { monitorUrl: monitor }),
     key: keyFile === undefined ? undefined : keyOf(settings),
     instance: instanceName(),
     credentials: natsCredentialsOf(keys),
@@ -177,7 +180,14 @@ async function openStore({ dataDir, clock, onEvent }: Pick<EngineOptions, 'dataD
   return openBrokerStore({ folder: storeFolder(dataDir), clock, onProblem });
 }
 
-const instanceName = (): string => `host-${process.pid}`;
+/** For operators, and in claims: two machines may have one pid, and two of one image one name. */
+export function instanceName(machine = hostname()): string {
+  const name = machine
+    .toLowerCase()
+    .replace(/[^a-z0-9_-]+/g, '-')
+    .slice(0, 64);
+  return `host-${name}-${process.pid}-${randomBytes(4).toString('hex')}`;
+}
 
 function keyOf({ keyFile }: BrokerSettings): string {
   if (keyFile !== undefined) return readKeyFile(keyFile, 'broker.keyFile');

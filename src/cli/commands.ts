@@ -132,12 +132,13 @@ const specs = {
   },
   worker: {
     name: 'worker',
-    usage: '--broker URL [--key-file FILE] [--timeout 60s] [--json]',
+    usage: '--broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
     summary: 'Serve the tools of a Hostler on another machine to one client over stdin and stdout.',
     options: {
       'broker=': 'address of the broker: wss://host/..., or nats://host:4222/mailbox',
       'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
       'timeout=': 'how long a call may take whose client does not ask for progress, like 60s',
+      insecure: 'connect to another machine without TLS: key, calls and results can be read on the way',
       json: 'print one line of JSON to stderr when its tools are known',
     },
     positionals: [0, 0],

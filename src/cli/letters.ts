@@ -16,6 +16,8 @@ const shownChars = 64;
 
 type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
 
+const cellCharsMax = 400;
+
 export function letters(words: Words): Promise<number> {
   const [what = 'list', number] = words.positionals;
   switch (what) {
@@ -36,18 +38,20 @@ const list = (words: Words): Promise<number> =>
     await client.ask('letters', {}, (letter) => found.push(letter as Shown));
     if (words.has('json')) printJson(found);
     else if (found.length === 0) printText('no dead letters');
-    else
-      printText(
-        textTable([
-          ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],
-          ...found.map(({ seq, from, to, id, reasons }) => [
-            ...[String(seq), from?.mailbox ?? '-', to ?? '-', id],
-            reasons.join('; '),
-          ]),
-        ]),
-      );
+    else printText(lettersTable(found));
     return EXIT.done;
   });
+
+/** Senders chose much of it: a cell is one line, and moves no cursor. */
+export const lettersTable = (found: readonly Shown[]): string =>
+  textTable([
+    ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],
+    ...found.map(({ seq, from, to, id, reasons }) =>
+      [String(seq), from?.mailbox ?? '-', to ?? '-', id, reasons.join('; ')].map((cell) =>
+        neutraliseLine(cell, cellCharsMax),
+      ),
+    ),
+  ]);
 
 function act(words: Words, op: string, text: string | undefined, done: string): Promise<number> {
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;

@@ -11,6 +11,7 @@ export interface WorkerOptions {
   readonly broker: string;
   readonly key: string;
   readonly callMs: number;
+  readonly insecure: boolean;
   readonly isJson: boolean;
 }
 
@@ -23,6 +24,7 @@ export function workerOptions(words: Words, env: NodeJS.ProcessEnv): WorkerOptio
     broker,
     key: keyOf(words.text('key-file') ?? (env.HOSTLER_KEY_FILE || undefined), env.HOSTLER_KEY?.trim()),
     callMs: parseDuration(words.text('timeout') ?? callDefault, '--timeout'),
+    insecure: words.has('insecure'),
     isJson: words.has('json'),
   };
 }

@@ -36,11 +36,11 @@ const drainMs = 10_000;
 type Say = (level: 'info' | 'warn', text: string) => void;
 
 export async function worker(words: Words): Promise<number> {
-  const { broker, key, callMs, isJson } = workerOptions(words, process.env);
+  const { broker, key, callMs, insecure, isJson } = workerOptions(words, process.env);
   const redactor = createRedactor();
   redactor.know(key);
   const say: Say = (level, text) => logLine(level, text, redactor.redact);
-  const open = await engineOf({ broker, key, clock: systemClock });
+  const open = await engineOf({ broker, key, insecure, clock: systemClock });
   const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
   tellStates(tools, say);
   const served = serveWorker({

@@ -39,11 +39,19 @@ export const brokerEntry = madeOnce(() => {
       .max(2_048, 'is too long')
       .regex(/^(?:ws|wss|nats|tls):\/\/[^\s/]+/, 'must begin with ws://, wss://, nats:// or tls://')
       .optional(),
+    /** Of `url`: without TLS beyond this machine, as for `listen`. */
+    insecure: z.boolean('must be true or false').default(false),
     keyFile: path.optional(),
     /** Of NATS: `process` takes a server that loses what it acknowledged when its machine loses power. */
     durability: z.enum(['power', 'process'], 'must be power or process').default('power'),
     /** Of NATS: copies of every stream in a cluster. */
     replicas: count(5).default(1),
+    /** Of NATS: where its monitoring port says whether it syncs every write. */
+    monitor: z
+      .string('must be an address')
+      .max(2_048, 'is too long')
+      .regex(/^https?:\/\/[^\s/]+/, 'must begin with http:// or https://')
+      .optional(),
     /** Messages of the older shape are taken too. */
     compat: z.boolean('must be true or false').default(false),
     limits: limits.prefault({}),

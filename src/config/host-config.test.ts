@@ -110,6 +110,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       [{ listen: { port: 70_000 } }, 'broker.listen.port'],
       [{ listen: { tls: { cert: 'a' } } }, 'broker.listen.tls.key'],
       [{ limits: { connections: 0 } }, 'broker.limits.connections'],
+      [{ monitor: 'localhost:8222' }, 'broker.monitor'],
       [{ engine: 'x' }, 'broker.engine'],
     ] as const)
       expect(() => parse({ broker: entry })).toThrow(field);

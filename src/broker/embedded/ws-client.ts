@@ -5,10 +5,10 @@
  */
 import { readFileSync } from 'node:fs';
 import { WebSocket } from 'ws';
-import { isLoopback } from '../../config/loopback.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { requirePrivateWay } from '../private-way.js';
 import { brokerLimits, frameBytesMax } from './limits.js';
 import type { Wire, WireReader } from './wire.js';
 import { WsWire } from './ws-wire.js';
@@ -72,8 +72,7 @@ function checkedUrl({ url, insecure = false }: ConnectOptions): URL {
     throw wrongUrl('must begin with ws:// or wss://');
   if (parsed.username !== '' || parsed.password !== '' || parsed.hash !== '' || parsed.search !== '')
     throw wrongUrl('must have no user, query or fragment');
-  if (parsed.protocol === 'ws:' && !isLoopback(parsed.hostname) && !insecure)
-    throw wrongUrl('would send the key in the clear to another machine', 'use wss://');
+  requirePrivateWay(parsed, insecure);
   return parsed;
 }
 
@@ -90,8 +89,12 @@ function readCa(file: string): Buffer {
   }
 }
 
-const wrongUrl = (what: string, hint = 'give the address that the broker shows when it starts'): HostError =>
-  new HostError('invalid_spec', `the address of the broker ${what}`, { field: 'url', execution: 'not_executed', hint });
+const wrongUrl = (what: string): HostError =>
+  new HostError('invalid_spec', `the address of the broker ${what}`, {
+    field: 'url',
+    execution: 'not_executed',
+    hint: 'give the address that the broker shows when it starts',
+  });
 
 /** As OpenSSL and Node call them. */
 const certificateCodes = /CERT|SELF_SIGNED|VERIFY_LEAF/;

@@ -3,12 +3,12 @@
  * Not here: what is published and where (nats-names.ts), what the streams are (nats-streams.ts), coming back after a loss: the
  * client's own reconnecting is off, because it would hide from the sides that what was under way is lost.
  *
- * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
+ * Invariants: nothing goes to another machine in the clear (private-way.ts); a receipt is the server's own word about that message; every promise of a connection ends with it.
  */
-import { isLoopback } from '../../config/loopback.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { requirePrivateWay } from '../private-way.js';
 import {
   forbidden,
   gone,
@@ -65,6 +65,8 @@ export interface NatsAddress {
   readonly clock: Clock;
   /** What operators of the server see. */
   readonly name: string;
+  /** Without TLS also to other machines. */
+  readonly insecure?: boolean | undefined;
 }
 
 /** The server's word: `seq` of what it keeps now, or why it keeps nothing. */
@@ -292,7 +294,7 @@ export class NatsConnection {
 }
 
 export async function connectNats(
-  { url, key, clock, name }: NatsAddress,
+  { url, key, clock, name, insecure }: NatsAddress,
   signal: CancelSignal,
 ): Promise<NatsConnection> {
   const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
@@ -303,7 +305,7 @@ export async function connectNats(
       field: 'key',
       hint: 'make a pair with hostler key add NAME --nats --key-file FILE',
     });
-  if (key !== undefined && !isSeed) requirePrivacy(url);
+  requirePrivateWay(urlOf(url), insecure);
   if (signal.aborted) throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
   try {
     const client = (await connect({
@@ -341,13 +343,13 @@ export async function loadNatsClient(): Promise<NatsModule> {
   }
 }
 
-/** A password is sent as it is. */
-function requirePrivacy(url: string): void {
-  const { protocol, hostname } = new URL(url.includes('://') ? url : `nats://${url}`);
-  if (protocol === 'tls:' || isLoopback(hostname)) return;
-  throw new HostError('invalid_spec', 'key: a password would be sent in the clear', {
-    field: 'key',
-    hint: 'use a tls:// address, or the seed of a NATS user',
+function urlOf(address: string): URL {
+  const url = address.includes('://') ? address : `nats://${address}`;
+  if (URL.canParse(url)) return new URL(url);
+  throw new HostError('invalid_spec', 'the address of the NATS server cannot be read', {
+    field: 'url',
+    ...unsent,
+    hint: 'write it like tls://host:4222',
   });
 }
 

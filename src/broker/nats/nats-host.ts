@@ -22,6 +22,8 @@ import { NatsSweeper, type Sweep } from './nats-sweeper.js';
 export interface NatsHostOptions extends Partial<StreamPlan> {
   readonly url: string;
   readonly key?: string | undefined;
+  /** Without TLS also to another machine. */
+  readonly insecure?: boolean | undefined;
   /** The name of this host, for operators and in claims. */
   readonly instance: string;
   /** By mailbox. */
@@ -56,7 +58,7 @@ const mailboxesMax = 1_024;
 const ensuredAtOnce = 8;
 
 export function natsHost(options: NatsHostOptions): NatsHost {
-  const { clock = systemClock, instance } = options;
+  const { clock = systemClock, instance, url, key, insecure } = options;
   if (!mailboxPattern.test(instance))
     throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
   const names = namesOf(options.prefix);
@@ -75,7 +77,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
 
   const connect = async (signal = never): Promise<NatsConnection> => {
     const name = `hostler host ${instance}`;
-    const opened = await connectNats({ url: options.url, key: options.key, clock, name }, signal);
+    const opened = await connectNats({ url, key, insecure, clock, name }, signal);
     try {
       await ensureShared(opened, names, plan);
       await ensureAll(opened, [...credentials.keys()]);

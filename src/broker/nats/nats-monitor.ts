@@ -20,7 +20,7 @@ export async function syncsEveryWrite(monitorUrl: string, serverId: string): Pro
   } catch (cause) {
     throw new HostError('connect_failed', 'the monitoring port of the NATS server does not answer', {
       execution: 'not_executed',
-      hint: 'look at http_port in its configuration, and at monitorUrl',
+      hint: 'look at http_port in its configuration, and at broker.monitor in ours',
       cause,
     });
   }

@@ -165,7 +165,7 @@ async function requireServer(connection: NatsConnection, plan: StreamPlan): Prom
   if (plan.monitorUrl !== undefined && (await syncsEveryWrite(plan.monitorUrl, serverId))) return;
   throw unsafe(
     `the NATS server ${version} may lose what it acknowledged when its machine loses power`,
-    "use replicas: 3 in a cluster, or sync_interval: always with monitorUrl, or accept it with durability: 'process'",
+    "use replicas: 3 in a cluster, or sync_interval: always with its monitoring port named, or accept it with durability: 'process'",
   );
 }
 

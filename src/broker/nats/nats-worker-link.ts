@@ -26,6 +26,8 @@ const manifestMs = 2_000;
 export interface NatsWorkerOptions {
   readonly url: string;
   readonly key?: string | undefined;
+  /** Without TLS also to another machine. */
+  readonly insecure?: boolean | undefined;
   /** The one its key is for: the server lets it use no other. */
   readonly mailbox: string;
   readonly clock?: Clock;
@@ -35,9 +37,10 @@ export interface NatsWorkerOptions {
 export function openNatsWorkerLink(options: NatsWorkerOptions): OpenWorkerLink {
   const all = namesOf(options.prefix);
   const names = all.of(options.mailbox);
-  const { url, key, clock = systemClock } = options;
+  const { url, key, insecure, clock = systemClock } = options;
+  const name = `hostler worker ${options.mailbox}`;
   return async (handlers, signal) => {
-    const connection = await connectNats({ url, key, clock, name: `hostler worker ${options.mailbox}` }, signal);
+    const connection = await connectNats({ url, key, insecure, clock, name }, signal);
     const link = new NatsWorkerLink(connection, handlers, all, names);
     await connection.flush();
     link.announce();

@@ -113,11 +113,15 @@ export const fullError = (reason: 'disk_full' | 'mail_limit' | 'journal_limit', 
 
 /** What was under way may be kept; what comes afterwards is refused, so that nobody takes a dead disk for a lost connection. */
 export const failedError = (cause: string, execution: 'uncertain' | 'not_executed'): HostError =>
-  new HostError(execution === 'uncertain' ? 'transport' : 'insufficient_storage', `the broker's store failed and writes nothing more: ${cause}`, {
-    reason: 'store_failed',
-    execution,
-    hint: 'see to the disk of the broker, then restart it: what it confirmed is kept',
-  });
+  new HostError(
+    execution === 'uncertain' ? 'transport' : 'insufficient_storage',
+    `the broker's store failed and writes nothing more: ${cause}`,
+    {
+      reason: 'store_failed',
+      execution,
+      hint: 'see to the disk of the broker, then restart it: what it confirmed is kept',
+    },
+  );
 
 export const closedError = (): HostError =>
   new HostError('transport', "the broker's store is closed", {

@@ -20,6 +20,8 @@ export interface ConnectOptions extends Omit<RemoteToolsOptions, 'open'>, Patien
   readonly broker: string;
   readonly key?: string | undefined;
   readonly keyFile?: string | undefined;
+  /** Without TLS also to another machine: whoever is in between can read key, calls and results. */
+  readonly insecure?: boolean | undefined;
 }
 
 const defaultConnectMs = 30_000;
@@ -38,11 +40,11 @@ export async function connectWorker(options: ConnectWorkerOptions): Promise<Remo
 }
 
 /** Over the engine that the address stands for. */
-export async function connect({ broker, key, keyFile, ...rest }: ConnectOptions): Promise<RemoteTools> {
+export async function connect({ broker, key, keyFile, insecure, ...rest }: ConnectOptions): Promise<RemoteTools> {
   const known = keyFile === undefined ? key : readKeyFile(keyFile, 'keyFile');
   if (known === undefined) throw noKey();
   const { clock = systemClock } = rest;
-  return connectWorker({ ...rest, open: await engineOf({ broker, key: known, clock }) });
+  return connectWorker({ ...rest, open: await engineOf({ broker, key: known, clock, insecure }) });
 }
 
 const noKey = (): HostError =>

@@ -10,22 +10,24 @@ export interface BrokerAddress {
   /** `ws://`, `wss://`, or `nats://` and `tls://` with the mailbox as path: `nats://host:4222/mailbox`. */
   readonly broker: string;
   readonly key: string;
+  /** Without TLS also to another machine. */
+  readonly insecure?: boolean | undefined;
   readonly clock: Clock;
 }
 
-export async function engineOf({ broker, key, clock }: BrokerAddress): Promise<OpenWorkerLink> {
+export async function engineOf({ broker, key, clock, insecure = false }: BrokerAddress): Promise<OpenWorkerLink> {
   const url = URL.canParse(broker) ? new URL(broker) : undefined;
   switch (url?.protocol) {
     case 'ws:':
     case 'wss:': {
       const { openWorkerLink } = await import('../embedded/worker-link.js');
-      return openWorkerLink({ url: broker, key, clock });
+      return openWorkerLink({ url: broker, key, clock, insecure });
     }
     case 'nats:':
     case 'tls:': {
       const mailbox = mailboxOf(url);
       const { openNatsWorkerLink } = await import('../nats/nats-worker-link.js');
-      return openNatsWorkerLink({ url: `${url.protocol}//${url.host}`, key, mailbox, clock });
+      return openNatsWorkerLink({ url: `${url.protocol}//${url.host}`, key, mailbox, clock, insecure });
     }
     default:
       throw wrongAddress('must begin with ws://, wss://, nats:// or tls://', 'give the address that the broker shows');

@@ -9,7 +9,7 @@ import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js
 import { inAnHour, never, type RigHost, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
 
 let server: NatsServerFake;
-let keys: Record<'host' | 'w1' | 'w2' | 'stranger', UserPair>;
+let keys: Record<'host' | 'w1' | 'w2' | 'stranger' | 'next', UserPair>;
 let host: RigHost;
 let victim: RigWorker;
 let configOf: (workers: readonly ('w1' | 'w2')[]) => string;
@@ -23,8 +23,8 @@ const attacker = () =>
   });
 
 beforeAll(async () => {
-  const made = await Promise.all([newUserPair(), newUserPair(), newUserPair(), newUserPair()]);
-  keys = { host: made[0], w1: made[1], w2: made[2], stranger: made[3] };
+  const made = await Promise.all([newUserPair(), newUserPair(), newUserPair(), newUserPair(), newUserPair()]);
+  keys = { host: made[0], w1: made[1], w2: made[2], stranger: made[3], next: made[4] };
   server = await startNatsServer({
     config({ port, storeDir }) {
       configOf = (workers) =>
@@ -32,7 +32,10 @@ beforeAll(async () => {
           listen: `127.0.0.1:${port}`,
           storeDir,
           hosts: [keys.host.publicKey],
-          workers: workers.map((mailbox) => ({ mailbox, publicKey: keys[mailbox].publicKey })),
+          workers: [
+            ...workers.map((mailbox) => ({ mailbox, publicKey: keys[mailbox].publicKey })),
+            { mailbox: 'w2', publicKey: keys.next.publicKey },
+          ],
         });
       return configOf(['w1', 'w2']);
     },
@@ -154,4 +157,11 @@ test('AC-BR13 a key taken out of the configuration ends its connection for good,
     never,
   );
   await expect(opening).rejects.toMatchObject({ code: 'unauthenticated' });
+});
+
+test('two keys of one mailbox are let in as the same, so that one can be changed', async () => {
+  const worker = await startWorker(server.url, 'w2', keys.next.seed);
+  await worker.link.send(request('by-the-next-key'));
+  await eventually('the reply', () => worker.bodyOf('by-the-next-key') !== undefined);
+  await worker.link.close();
 });

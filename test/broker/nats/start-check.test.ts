@@ -1,9 +1,12 @@
 /** What a host looks at before it trusts a NATS server. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import { connect } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
+import { serveWorkers } from '../../../src/broker/serve-workers.js';
+import type { ServedHost } from '../../../src/broker/service/served-host.js';
+import { brokerEntry } from '../../../src/config/broker-settings.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 import { never } from './nats-rig.js';
 
@@ -23,6 +26,18 @@ const opening = async (options: Partial<NatsHostOptions>) => {
   } finally {
     await host.close();
   }
+};
+
+/** Of no server, so nothing is called. */
+const idleHost: ServedHost = {
+  names: () => [],
+  known: () => undefined,
+  isAllowed: () => false,
+  rulesRevision: 0,
+  firstSight: () => undefined,
+  onKnownChanged: () => () => {},
+  mayRunTwice: () => false,
+  call: () => Promise.reject(new Error('nobody calls')),
 };
 
 const makeStream = async (config: Record<string, unknown>) => {
@@ -54,6 +69,20 @@ test('B13 a server that says on its monitoring port that it syncs every write is
   await expect(opening({ monitorUrl })).rejects.toMatchObject({ code: 'invalid_spec' });
   varz = { server_id: 'another', jetstream: { config: { sync_always: true } } };
   await expect(opening({ monitorUrl })).rejects.toMatchObject({ details: { field: 'monitorUrl' } });
+  monitor.close();
+  monitor.closeAllConnections();
+});
+
+test('B13 the monitoring port that the configuration names is asked', async () => {
+  const monitor = createServer((_request, response) => response.end('{}'));
+  monitor.listen(0, '127.0.0.1');
+  await once(monitor, 'listening');
+  const { port } = monitor.address() as { port: number };
+  const settings = brokerEntry().parse({ url: server.url, monitor: `http://127.0.0.1:${port}` });
+  const asked = once(monitor, 'request') as Promise<[IncomingMessage]>;
+  const workers = await serveWorkers({ host: idleHost, settings, keys: new Map(), dataDir: '/nowhere' });
+  expect((await asked)[0].url).toBe('/varz');
+  await workers.close();
   monitor.close();
   monitor.closeAllConnections();
 });
@@ -106,9 +135,20 @@ test('a server that is not there, or keeps nothing, is said so', async () => {
   });
 });
 
-test('a password does not go to another machine in the clear', async () => {
-  await expect(opening({ url: 'nats://broker.example:4222', key: 'a:b' })).rejects.toMatchObject({
-    code: 'invalid_spec',
-    details: { field: 'key' },
+test.each([
+  ['with a password', 'nats://broker.example:4222', 'a:b'],
+  ['with a seed', 'nats://192.0.2.1:4222', `SU${'A'.repeat(56)}`],
+  ['without a scheme', 'broker.example:4222', undefined],
+])('nothing goes to another machine in the clear, %s', async (_how, url, key) => {
+  await expect(opening({ url, key })).rejects.toMatchObject({
+    ...{ code: 'invalid_spec', message: expect.stringContaining('in the clear') },
+    details: { field: 'url', execution: 'not_executed' },
+  });
+});
+
+test('unless that was said: then it is tried', async () => {
+  // A name that stands for nothing.
+  await expect(opening({ url: 'nats://broker.invalid:4222', insecure: true })).rejects.toMatchObject({
+    code: 'connect_failed',
   });
 });
