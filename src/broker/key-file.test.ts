@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -8,7 +8,7 @@ const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-key-file-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const fileWith = (text: string): string => {
   const file = path.join(folder, `key-${text.length}`);
-  writeFileSync(file, text);
+  writeFileSync(file, text, { mode: 0o600 });
   return file;
 };
 
@@ -17,7 +17,7 @@ test('the key is what stands in the file, without blanks around it', () => {
 });
 
 test.each([
-  ['one that is not there', path.join(folder, 'nowhere'), 'cannot be read (ENOENT)', 'see that it is there'],
+  ['one that is not there', path.join(folder, 'nowhere'), 'cannot be read (ENOENT)', 'see that Hostler may read it'],
   ['an empty one', fileWith(' \n'), 'is empty', 'write the key into it'],
   ['one with more than a key', fileWith('hk_one hk_two'), 'holds more than one word', 'write the key into it'],
   ['a large one', fileWith('hk_'.repeat(2_000)), 'is larger than 4096 bytes', 'write the key into it'],
@@ -35,4 +35,10 @@ test.each([
     details: { field: 'broker.keyFile', reason: 'key_file', execution: 'not_executed' },
   });
   expect(JSON.stringify(error)).not.toContain('hk_');
+});
+
+test('one that others can read is not used', () => {
+  const file = fileWith('hk_shared');
+  chmodSync(file, 0o640);
+  expect(() => readKeyFile(file, '--key-file')).toThrow('can be read or changed by others');
 });
