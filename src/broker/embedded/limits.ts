@@ -11,6 +11,10 @@ const envelopeBytesMax = 4 * KiB;
 export const bodyBytesMax = frameBytesMax - envelopeBytesMax;
 /** Of a connection before it is known whose it is. */
 export const helloBytesMax = 64 * KiB;
+/** Pieces of one frame. Our clients send a frame whole, and each piece keeps all that came with it in memory. */
+export const fragmentsMax = 64;
+/** What one frame may come in from the network: 4 MiB in the smallest packets there are. */
+export const chunksMax = 16 * KiB;
 export const keyCharsMax = 1_024;
 export const reasonCharsMax = 256;
 
@@ -29,6 +33,8 @@ export interface BrokerLimits {
   readonly slowMs: number;
   /** Frames of one worker in a second, on average and at once. What comes faster waits. Undefined: as fast as it can. */
   readonly rate: { readonly perSecond: number; readonly burst: number } | undefined;
+  /** Pings and pongs of one connection, whosever it is. Who sends more is cut. */
+  readonly controls: { readonly perSecond: number; readonly burst: number };
   /** Of one connection on their way to the disk; past it nothing more is read from it. */
   readonly arriving: number;
   readonly arrivingBytes: number;
@@ -59,6 +65,7 @@ export const brokerLimits: BrokerLimits = {
   outboundBytes: 4 * MiB,
   slowMs: 10_000,
   rate: { perSecond: 500, burst: 1_000 },
+  controls: { perSecond: 10, burst: 100 },
   arriving: 1_024,
   arrivingBytes: 8 * MiB,
   tells: 64,

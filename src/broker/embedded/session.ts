@@ -45,6 +45,7 @@ export class Session implements WireReader, Subscriber {
   #isWelcome = false;
   #isOver = false;
   #bucket: TokenBucket | undefined;
+  readonly #controls: TokenBucket;
   /** What came and was not handled yet; after a pause no more comes than was on its way. */
   readonly #inbox: Buffer[] = [];
   /** The first of them, read. */
@@ -68,6 +69,7 @@ export class Session implements WireReader, Subscriber {
     this.#credential = local;
     this.isLocal = local !== undefined;
     this.#heardMs = core.clock.nowMs();
+    this.#controls = new TokenBucket(core.limits.controls, this.#heardMs);
     this.#cancelHello = core.clock.at(this.#heardMs + core.limits.helloMs, () =>
       this.#turnAway('hello_timeout', 'hello_timeout'),
     );
@@ -103,6 +105,13 @@ export class Session implements WireReader, Subscriber {
 
   heard(): void {
     this.#heardMs = this.#core.clock.nowMs();
+  }
+
+  /** What is not answered is not missed: whoever asks hears that we are here from what it does not read. */
+  control(answer: ((flushed: () => void) => void) | undefined): void {
+    if (this.#isOver) return;
+    if (this.#controls.take(this.#core.clock.nowMs()) > 0) return this.#tooFast('pings');
+    if (answer && this.canTake(pongBytesMax)) answer(this.#flushed);
   }
 
   ended(why: string): void {
@@ -241,6 +250,10 @@ export class Session implements WireReader, Subscriber {
     this.#run();
   }
 
+  #tooFast(what: string): void {
+    this.cut('too_fast', over('too_fast', `the connection sends more ${what} than it may`));
+  }
+
   #slow(): void {
     if (this.#isSlow || this.#isOver) return;
     this.#isSlow = true;
@@ -284,6 +297,9 @@ export class Session implements WireReader, Subscriber {
     this.#cancelLease();
   }
 }
+
+/** What a pong may be on the wire. */
+const pongBytesMax = 2 + 125;
 
 /** The same for every reason: which one it was helps nobody who has a key. */
 export const notAdmitted = (): HostError =>
