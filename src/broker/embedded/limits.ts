@@ -27,6 +27,8 @@ export interface BrokerLimits {
   /** Handed out to one connection and not acknowledged. */
   readonly window: number;
   readonly hostWindow: number;
+  /** Of one sender in the window of a host: what one fills with slow calls is not the others' too. */
+  readonly hostWindowOfOne: number;
   /** Waiting to be read by one connection; past it nothing more is sent to it, and nothing more is read from it. */
   readonly outboundBytes: number;
   /** How long a connection may stay there before it is cut. */
@@ -62,6 +64,7 @@ export const brokerLimits: BrokerLimits = {
   mailboxBytes: 64 * MiB,
   window: 64,
   hostWindow: 256,
+  hostWindowOfOne: 96,
   outboundBytes: 4 * MiB,
   slowMs: 10_000,
   rate: { perSecond: 500, burst: 1_000 },

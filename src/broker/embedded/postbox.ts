@@ -134,7 +134,7 @@ export class Postbox {
 
   subscribe(subscriber: Subscriber): void {
     this.#subscriber = subscriber;
-    this.#mailbox.subscribe(subscriber.epoch, subscriber.window);
+    this.#mailbox.subscribe(subscriber.epoch, subscriber.window, subscriber.windowOfOne);
     if (this.#isLoaded) this.pump();
     else this.#load().catch(() => this.#loadLater());
   }

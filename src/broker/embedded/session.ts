@@ -93,6 +93,9 @@ export class Session implements WireReader, Subscriber {
   get window(): number {
     return this.isHost ? this.#core.limits.hostWindow : this.#core.limits.window;
   }
+  get windowOfOne(): number {
+    return this.isHost ? this.#core.limits.hostWindowOfOne : this.window;
+  }
   get refusedCount(): number {
     return this.#refused;
   }
