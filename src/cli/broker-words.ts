@@ -27,6 +27,7 @@ export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined 
     case 'dead_letter':
       return ['error', `broker: a message of ${event.from.mailbox} is a dead letter: ${event.reasons.join('; ')}`];
     case 'dropped':
+      return ['warn', `broker: a message to ${event.mailbox} was set aside (${event.reason})`];
     case 'unreadable':
       return ['warn', `broker: a message to ${event.mailbox} was set aside (${event.kind})`];
     case 'rekeyed':

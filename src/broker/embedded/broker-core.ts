@@ -9,10 +9,10 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { errorReply, joined } from '../messages.js';
-import { hostMailbox } from '../ports.js';
+import { hostMailbox, type Sender } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
-import type { ClientFrame, Deliver } from './client-frames.js';
+import { type ClientFrame, type Deliver, ttlMsMax } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
@@ -69,6 +69,9 @@ export class BrokerCore implements SessionCore {
   async open(): Promise<void> {
     for (const { mailbox, count, bytes } of await this.#store.sizes())
       this.#postboxes.set(mailbox, this.#newPostbox(mailbox, { count, bytes }));
+    // Its key went while nobody was here.
+    for (const box of [...this.#postboxes.values()])
+      if (box.name !== this.#hostMailbox && !this.#credentials.owns(box.name)) this.#revoke(box);
     this.#counts.deadLetters = (await this.#store.deadLetters()).length;
     this.#watchExpiry();
     this.#sweepLater();
@@ -88,8 +91,13 @@ export class BrokerCore implements SessionCore {
 
   /** From now on these. Whoever could not come in any more as what it is, is cut at once. */
   rekey(credentials: readonly Credential[]): void {
+    const before = this.#credentials;
     this.#credentials = new Credentials(credentials);
     this.#tell({ kind: 'rekeyed', cut: this.#cutUnadmitted() });
+    for (const box of [...this.#postboxes.values()]) {
+      const isSame = box.name === this.#hostMailbox || this.#credentials.isSameOwner(box.name, before);
+      if (!isSame) this.#revoke(box);
+    }
     this.#watchExpiry();
   }
 
@@ -109,6 +117,9 @@ export class BrokerCore implements SessionCore {
 
   /** Back into its mailbox, once. False when there is no such dead letter (any more). */
   async revive(seq: number): Promise<boolean> {
+    const letter = (await this.#store.deadLetters()).find((each) => each.seq === seq);
+    if (letter?.kind === 'request' && !this.#isCurrent(letter.from)) throw revoked();
+    if (letter?.kind === 'reply' && !this.#credentials.owns(letter.to)) throw revoked();
     const mail = await this.#store.revive(seq);
     if (!mail) return false;
     this.#counts.deadLetters--;
@@ -157,7 +168,9 @@ export class BrokerCore implements SessionCore {
     if (to !== this.#hostMailbox && !this.#credentials.owns(to))
       throw notAllowed('nobody has that mailbox', 'unknown_mailbox');
     const sentAtMs = this.#wallMs();
-    const expiresAtMs = ttlMs === undefined ? undefined : sentAtMs + ttlMs;
+    // A request without an end would run whenever a host comes, however late.
+    const lastsMs = ttlMs ?? (type === 'request' ? ttlMsMax : undefined);
+    const expiresAtMs = lastsMs === undefined ? undefined : sentAtMs + lastsMs;
     // A copy: the bytes lie in what came over the wire, which is far larger than a small message.
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
@@ -166,6 +179,9 @@ export class BrokerCore implements SessionCore {
     const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
     const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
     if (requests && answers && !isHolder) this.#fence(session, answers.seq);
+    // Who has the mailbox by now is not who asked.
+    const asker = isHolder ? requests?.senderOf(answers.seq) : undefined;
+    if (asker && !this.#isCurrent(asker)) throw notAllowed('whoever asked has no key any more', 'revoked');
     try {
       const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
       await box.accept(mail, isHolder ? answers.seq : undefined);
@@ -278,7 +294,20 @@ export class BrokerCore implements SessionCore {
       (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
     );
     for (const session of gone) session.cut('refused', notAdmitted());
+    for (const box of this.#postboxes.values()) box.cancelRevoked();
     return gone.length;
+  }
+
+  #revoke(box: Postbox): void {
+    // What cannot be read now is dropped when it is its turn.
+    box
+      .revoke()
+      .catch(() => undefined)
+      .finally(() => this.#forgetIdle(box));
+  }
+
+  #isCurrent(from: Sender): boolean {
+    return this.#credentials.speaksAs(from, this.#wallMs());
   }
 
   #watchExpiry(): void {
@@ -324,7 +353,8 @@ export class BrokerCore implements SessionCore {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
     const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, tell, died });
+    const isCurrent = (from: Sender) => this.#isCurrent(from);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, isCurrent, tell, died });
   }
 
   /** Whoever waits for a request that was given up hears so now, and not at its deadline. */
@@ -366,6 +396,13 @@ const givenUp = (): HostError =>
     reason: 'dead_letter',
     execution: 'uncertain',
     hint: 'look whether it has run before it is tried again; the broker keeps it with its reasons',
+  });
+
+const revoked = (): HostError =>
+  new HostError('denied', 'whoever it is of has no key any more, or has another role', {
+    reason: 'revoked',
+    execution: 'not_executed',
+    hint: 'drop it, or give its sender a key again',
   });
 
 const notAllowed = (what: string, reason = 'destination'): HostError =>

@@ -8,7 +8,7 @@
  */
 import { hash } from 'node:crypto';
 import { HostError } from '../../kernel/errors.js';
-import { mailboxPattern } from '../ports.js';
+import { mailboxPattern, type Sender } from '../ports.js';
 import { keyCharsMax } from './limits.js';
 
 export interface Credential {
@@ -36,7 +36,7 @@ export const digestOf = (key: string): string => hash('sha256', key, 'base64url'
 
 export class Credentials {
   readonly #byDigest = new Map<string, Credential>();
-  readonly #mailboxes = new Set<string>();
+  readonly #ofMailbox = new Map<string, Credential[]>();
 
   /** Throws when it cannot be said who somebody is. */
   constructor(credentials: readonly Credential[]) {
@@ -51,8 +51,9 @@ export class Credentials {
       if (other && (other.kind !== kind || other.role !== role))
         throw wrong(name, `has the mailbox of '${other.name}' but not its role`);
       kinds.set(mailbox, credential);
-      this.#byDigest.set(digest, Object.freeze({ ...credential }));
-      this.#mailboxes.add(mailbox);
+      const own = Object.freeze({ ...credential });
+      this.#byDigest.set(digest, own);
+      this.#ofMailbox.set(mailbox, [...(this.#ofMailbox.get(mailbox) ?? []), own]);
     }
   }
 
@@ -80,7 +81,20 @@ export class Credentials {
 
   /** Whether anybody could ever read it. */
   owns(mailbox: string): boolean {
-    return this.#mailboxes.has(mailbox);
+    return this.#ofMailbox.has(mailbox);
+  }
+
+  /** Whether somebody could say something now as whom it was said. */
+  speaksAs({ mailbox, role }: Sender, wallMs: number): boolean {
+    const own = this.#ofMailbox.get(mailbox) ?? [];
+    return own.some((each) => each.role === role && !isOver(each, wallMs));
+  }
+
+  /** Whether whoever has the mailbox by these is what it is by the others. */
+  isSameOwner(mailbox: string, others: Credentials): boolean {
+    const [now] = this.#ofMailbox.get(mailbox) ?? [];
+    const [then] = others.#ofMailbox.get(mailbox) ?? [];
+    return now?.role === then?.role && now?.kind === then?.kind;
   }
 
   /** By the wall; undefined when none ends after that instant. */

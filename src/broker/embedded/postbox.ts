@@ -8,10 +8,11 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
-import { messageFrame } from './broker-frames.js';
+import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
-import type { BrokerEvent } from './events.js';
+import type { BrokerEvent, Dropped } from './events.js';
 import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
@@ -24,6 +25,8 @@ export interface PostboxParts {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   readonly kept: ByteBudget;
+  /** Whether whoever sent it could send it now. */
+  isCurrent(from: Sender): boolean;
   tell(event: BrokerEvent): void;
   /** It was given up for good. */
   died(entry: Entry, mailbox: string): void;
@@ -53,6 +56,8 @@ export class Postbox {
   #isFetching = false;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
+  /** What was sent up to then was for somebody else. Until all of it is gone. */
+  #revokedAtMs: number | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
     this.name = name;
@@ -196,8 +201,9 @@ export class Postbox {
     while (this.#subscriber && !this.#isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      if (this.#isStale(entry, entry.type)) {
-        this.#drop(entry);
+      const unwanted = this.#unwanted(entry, entry.type);
+      if (unwanted) {
+        this.#drop(entry, unwanted);
         continue;
       }
       if (!this.#subscriber.canTake(entry.bytes + envelopeBytes)) return;
@@ -211,20 +217,47 @@ export class Postbox {
   async sweep(): Promise<void> {
     const { store, limits } = this.#parts;
     const wallMs = this.#parts.clock.date().getTime();
+    const revokedAtMs = this.#revokedAtMs;
+    const youngMs = Math.max(wallMs - limits.staleMs, revokedAtMs ?? 0);
     if (this.#isLoaded) {
-      for (const entry of [...this.#mailbox.entries()])
-        if (entry.state.kind !== 'held' && this.#isStale(entry, entry.type)) this.#drop(entry);
-      return;
+      for (const entry of [...this.#mailbox.entries()]) {
+        const unwanted = entry.state.kind === 'held' ? undefined : this.#unwanted(entry, entry.type);
+        if (unwanted) this.#drop(entry, unwanted);
+      }
+      return this.#swept(revokedAtMs);
     }
     for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
       const page = await store.read(this.name, after, limits.page);
       const last = page.at(-1);
-      if (!last || this.#subscriber || this.#loading !== undefined) return;
-      for (const mail of page)
-        if (this.#isStale(mail, mail.kind)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
-      if (last.sentAtMs > wallMs - limits.staleMs) return;
+      if (this.#subscriber || this.#loading !== undefined) return;
+      if (!last) return this.#swept(revokedAtMs);
+      for (const mail of page) {
+        const unwanted = this.#unwanted(mail, mail.kind);
+        if (unwanted) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail), unwanted);
+      }
+      if (last.sentAtMs > youngMs) return;
       after = last.seq;
     }
+  }
+
+  /** The mailbox is somebody else's now, or nobody's: what is in it is for neither. Gone before it is handed out, and soon. */
+  revoke(): Promise<void> {
+    this.#revokedAtMs = this.#parts.clock.date().getTime();
+    return this.sweep();
+  }
+
+  /** Whoever has them is told that their senders could not ask for them any more. */
+  cancelRevoked(): void {
+    for (const { type, from, id } of this.#mailbox.held())
+      if (type === 'request' && !this.#parts.isCurrent(from)) this.#subscriber?.send(cancelledFrame(from, id));
+  }
+
+  senderOf(seq: number): Sender | undefined {
+    return this.#mailbox.get(seq)?.from;
+  }
+
+  #swept(revokedAtMs: number | undefined): void {
+    if (this.#revokedAtMs === revokedAtMs) this.#revokedAtMs = undefined;
   }
 
   close(): void {
@@ -355,11 +388,11 @@ export class Postbox {
     this.#parts.died(entry, this.name);
   }
 
-  #drop(entry: Entry): void {
+  #drop(entry: Entry, reason: Dropped): void {
     this.#mailbox.forget(entry);
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
-    this.#parts.tell({ kind: 'dropped', ...this.#about(entry) });
+    this.#parts.tell({ kind: 'dropped', ...this.#about(entry), reason });
   }
 
   #gone(entry: Entry): void {
@@ -381,9 +414,12 @@ export class Postbox {
     return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 
-  #isStale(mail: { readonly expiresAtMs: number | undefined; readonly sentAtMs: number }, kind: Mail['kind']): boolean {
+  #unwanted(mail: Pick<Mail, 'expiresAtMs' | 'sentAtMs' | 'from'>, kind: Mail['kind']): Dropped | undefined {
+    if (this.#revokedAtMs !== undefined && mail.sentAtMs <= this.#revokedAtMs) return 'revoked';
+    if (kind === 'request' && !this.#parts.isCurrent(mail.from)) return 'revoked';
     const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
-    return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+    return isStale ? 'stale' : undefined;
   }
 
   #armWake(): void {

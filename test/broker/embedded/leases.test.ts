@@ -180,7 +180,7 @@ test('AC-BR15 a message that cannot be read any more is told, and those behind i
   client().hello('alice').request('a').request('b').request('c');
   await settle();
   const other = worker('other');
-  const next = await coreBench({}, [other, hostCredential], store);
+  const next = await coreBench({}, [worker('alice'), other, hostCredential], store);
   store.damaged.add(2);
   const host = next.client().subscribed('host');
   await next.settle();
