@@ -36,8 +36,8 @@ export type BrokerEvent =
   | { readonly kind: 'rekeyed'; readonly cut: number }
   | { readonly kind: 'problem'; readonly error: HostError };
 
-/** So old that nobody can want it; or of somebody, or for somebody, whose key is gone or says something else now. */
-export type Dropped = 'stale' | 'revoked';
+/** So old that nobody can want it; a reply that was handed out as often as it may be and never taken; or of somebody, or for somebody, whose key is gone or says something else now. */
+export type Dropped = 'stale' | 'not_taken' | 'revoked';
 
 export type TurnedAway =
   | 'bad_hello'

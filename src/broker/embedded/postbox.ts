@@ -17,7 +17,7 @@ import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
 import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
-import { hasRoom, isCrowded, mailboxFull } from './mailbox-room.js';
+import { hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
 import type { Subscriber } from './subscriber.js';
 
 export interface PostboxParts {
@@ -97,13 +97,13 @@ export class Postbox {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#isLoaded) await this.#load();
       const isHeld = this.#ids.has(sender, kind, id);
-      if (!isHeld && !hasRoom(this, mail, this.#ids.countOf(sender), limits)) throw this.#full();
+      if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
     const isFirst = !this.#ids.has(sender, kind, id);
-    this.#ids.add(sender, kind, id);
+    this.#ids.add(sender, kind, id, length);
     try {
       const { seq, isNew } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
@@ -121,13 +121,13 @@ export class Postbox {
   revived(mail: Mail): void {
     this.#count++;
     this.#bytes += mail.body.length;
-    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     this.#came(mail.seq, mail);
   }
 
   #came(seq: number, mail: NewMail): void {
     // Of a crowded one it must be known whose it is full of.
-    if (!this.#subscriber && this.#loading === undefined && !isCrowded(this, 0, this.#parts.limits)) this.#unload();
+    if (!this.#subscriber && this.#loading === undefined && !isHalfFull(this, this.#parts.limits)) this.#unload();
     else if (!this.#isLoaded) this.#cameMeanwhile = true;
     else if (seq > this.#readThrough) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
@@ -311,7 +311,7 @@ export class Postbox {
   }
 
   #found(mail: Mail): void {
-    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     if (this.#mailbox.get(mail.seq)) return;
     const entry = entryOf(mail);
     if (entry.deliveries >= this.#parts.limits.deliveries) {
@@ -339,7 +339,7 @@ export class Postbox {
     store.read(this.name, entry.seq - 1, limits.page).then(
       (page) => {
         this.#isFetching = false;
-        for (const { seq, body } of page) {
+        for (const { seq, body } of this.#subscriber ? page : []) {
           const found = this.#mailbox.get(seq);
           if (found === entry) found.body ??= body;
           else if (found?.state.kind === 'waiting' && !found.body) this.#kept.keep(found, body);
@@ -362,9 +362,16 @@ export class Postbox {
     );
   }
 
-  /** Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. */
+  /**
+   * Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. Of a
+   * mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
+   */
   #unload(): void {
     if (this.#count === 0) return;
+    if (this.#isLoaded && isHalfFull(this, this.#parts.limits)) {
+      for (const entry of this.#mailbox.entries()) this.#kept.drop(entry);
+      return;
+    }
     this.#isLoaded = false;
     this.#readThrough = 0;
     this.#unloads++;
@@ -380,7 +387,9 @@ export class Postbox {
     else this.#parts.tell({ kind: 'redelivered', ...this.#about(entry), reason, deliveries: entry.deliveries });
   }
 
+  /** A reply is in the journal of calls: nobody need look after it, and it must not push out a request that died. */
   #bury(entry: Entry): void {
+    if (entry.type === 'reply') return this.#drop(entry, 'not_taken');
     const { store, tell } = this.#parts;
     store.bury(entry.seq, entry.reasons);
     this.#gone(entry);

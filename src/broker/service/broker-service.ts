@@ -31,7 +31,10 @@ export interface BrokerServiceOptions {
   readonly onEvent?: (event: ServiceEvent) => void;
 }
 
-const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne: 1_024, bytes: 64 * 1024 * 1024 };
+const deskDefaults: DeskLimits = {
+  ...{ running: 256, runningOfOne: 64, waitingOfOne: 1_024 },
+  ...{ bytes: 64 * 1024 * 1024, bytesOfOne: 16 * 1024 * 1024 },
+};
 /** Cancels may overtake what they are about. */
 const earlyCancelsMax = 1_024;
 const workersMax = 10_000;
