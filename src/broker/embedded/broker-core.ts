@@ -20,6 +20,7 @@ import { type BrokerLimits, brokerLimits } from './limits.js';
 import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
+import { TokenBucket } from './token-bucket.js';
 import type { Wire } from './wire.js';
 
 export interface BrokerCoreOptions {
@@ -49,6 +50,11 @@ export class BrokerCore implements SessionCore {
   readonly #postboxes = new Map<string, Postbox>();
   #connectionNumber = 0;
   #localCount = 0;
+  #strangers = 0;
+  /** How many have each key. */
+  readonly #connectionsOf = new Map<string, number>();
+  /** By mailbox; they outlive connections, and end with the keys of the mailbox. */
+  readonly #buckets = new Map<string, TokenBucket>();
   #cancelExpiry: Cancel = () => {};
   #cancelSweep: Cancel = () => {};
   #isClosed = false;
@@ -78,7 +84,8 @@ export class BrokerCore implements SessionCore {
   }
 
   get hasRoom(): boolean {
-    return !this.#isClosed && this.#sessions.size - this.#localCount < this.limits.connections;
+    if (this.#isClosed || this.#strangers >= this.limits.strangers) return false;
+    return this.#sessions.size - this.#localCount < this.limits.connections;
   }
 
   /** The reader of what the other end of the wire says. A credential is only for connections inside this process. */
@@ -86,6 +93,7 @@ export class BrokerCore implements SessionCore {
     const session = new Session(this, wire, `${this.#boot}-${++this.#connectionNumber}`, local);
     this.#sessions.add(session);
     if (local) this.#localCount++;
+    else this.#strangers++;
     return session;
   }
 
@@ -98,6 +106,7 @@ export class BrokerCore implements SessionCore {
       const isSame = box.name === this.#hostMailbox || this.#credentials.isSameOwner(box.name, before);
       if (!isSame) this.#revoke(box);
     }
+    for (const mailbox of this.#buckets.keys()) if (!this.#credentials.owns(mailbox)) this.#buckets.delete(mailbox);
     this.#watchExpiry();
   }
 
@@ -156,7 +165,23 @@ export class BrokerCore implements SessionCore {
     return this.#isClosed ? undefined : this.#credentials.admit(claim, this.#wallMs());
   }
 
-  welcomed({ credential, who, epoch }: Session): void {
+  hasRoomFor({ digest }: Credential): boolean {
+    return (this.#connectionsOf.get(digest) ?? 0) < this.limits.connectionsOfKey;
+  }
+
+  bucketOf({ kind, mailbox }: Credential): TokenBucket | undefined {
+    const { rate } = this.limits;
+    if (kind !== 'worker' || !rate) return undefined;
+    const bucket = this.#buckets.get(mailbox) ?? new TokenBucket(rate, this.clock.nowMs());
+    this.#buckets.set(mailbox, bucket);
+    return bucket;
+  }
+
+  welcomed({ credential, who, epoch, isLocal }: Session): void {
+    if (!isLocal) {
+      this.#strangers--;
+      this.#connectionsOf.set(credential.digest, (this.#connectionsOf.get(credential.digest) ?? 0) + 1);
+    }
     this.#tell({ kind: 'connected', name: credential.name, who, epoch });
   }
 
@@ -220,6 +245,7 @@ export class BrokerCore implements SessionCore {
   ended(session: Session, reason: string): void {
     this.#leave(session);
     const { credential, who, epoch, refusedCount } = session;
+    if (!session.isLocal) this.#disconnected(credential);
     this.#tell({ kind: 'disconnected', name: credential.name, who, epoch, reason, refused: refusedCount });
     const box = this.#postboxOf(session);
     box?.unsubscribe(epoch, `connection lost: ${reason}`);
@@ -228,6 +254,7 @@ export class BrokerCore implements SessionCore {
 
   turnedAway(session: Session, reason: TurnedAway): void {
     this.#leave(session);
+    if (!session.isLocal) this.#strangers--;
     this.turnAway(reason);
   }
 
@@ -273,7 +300,7 @@ export class BrokerCore implements SessionCore {
   #fence(session: Session, seq: number): void {
     this.#counts.fenced++;
     this.#tell({ kind: 'fenced', mailbox: session.who.mailbox, seq });
-    session.refuse(
+    session.fenced(
       errorFrame(
         new HostError('invalid_request', `message ${seq} is not held by this connection`, {
           reason: 'lease_lost',
@@ -282,6 +309,12 @@ export class BrokerCore implements SessionCore {
         }),
       ),
     );
+  }
+
+  #disconnected({ digest }: Credential): void {
+    const left = (this.#connectionsOf.get(digest) ?? 1) - 1;
+    if (left > 0) this.#connectionsOf.set(digest, left);
+    else this.#connectionsOf.delete(digest);
   }
 
   #leave(session: Session): void {

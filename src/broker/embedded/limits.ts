@@ -20,6 +20,10 @@ export const reasonCharsMax = 256;
 
 export interface BrokerLimits {
   readonly connections: number;
+  /** Of those, before their hello. */
+  readonly strangers: number;
+  /** Of those, with one key. */
+  readonly connectionsOfKey: number;
   /** From the connection to a hello. */
   readonly helloMs: number;
   readonly mailboxMessages: number;
@@ -33,10 +37,12 @@ export interface BrokerLimits {
   readonly outboundBytes: number;
   /** How long a connection may stay there before it is cut. */
   readonly slowMs: number;
-  /** Frames of one worker in a second, on average and at once. What comes faster waits. Undefined: as fast as it can. */
+  /** Frames of one mailbox in a second, over all its connections, on average and at once. What comes faster waits. Undefined: as fast as it can. */
   readonly rate: { readonly perSecond: number; readonly burst: number } | undefined;
   /** Pings and pongs of one connection, whosever it is. Who sends more is cut. */
   readonly controls: { readonly perSecond: number; readonly burst: number };
+  /** Words of one connection about what it does not hold. Who says more is cut. */
+  readonly fences: { readonly perSecond: number; readonly burst: number };
   /** Of one connection on their way to the disk; past it nothing more is read from it. */
   readonly arriving: number;
   readonly arrivingBytes: number;
@@ -59,6 +65,8 @@ export interface BrokerLimits {
 
 export const brokerLimits: BrokerLimits = {
   connections: 4_096,
+  strangers: 256,
+  connectionsOfKey: 8,
   helloMs: 5_000,
   mailboxMessages: 10_000,
   mailboxBytes: 64 * MiB,
@@ -69,6 +77,7 @@ export const brokerLimits: BrokerLimits = {
   slowMs: 10_000,
   rate: { perSecond: 500, burst: 1_000 },
   controls: { perSecond: 10, burst: 100 },
+  fences: { perSecond: 1, burst: 512 },
   arriving: 1_024,
   arrivingBytes: 8 * MiB,
   tells: 64,
