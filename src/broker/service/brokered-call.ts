@@ -35,6 +35,8 @@ const callersKeyMs = 24 * 3_600_000;
 const clockDoubtMs = 10 * 60_000;
 /** What fits into one message, with room for what is around it. */
 const replyBytesMax = 4 * 1024 * 1024 - 64 * 1024;
+/** News are not owed: what a server says of its progress is a few words, or is left out. */
+const progressBytesMax = 64 * 1024;
 const elsewhereMs = 2_000;
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
@@ -138,7 +140,12 @@ export class BrokeredCall {
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
         ...(wantsProgress
-          ? { onProgress: (params) => tell(this.#delivery.from.mailbox, ...progressNews(callKey, params)) }
+          ? {
+              onProgress: (params) => {
+                if (params.length > progressBytesMax) return;
+                tell(this.#delivery.from.mailbox, ...progressNews(callKey, params));
+              },
+            }
           : {}),
       });
       if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);
