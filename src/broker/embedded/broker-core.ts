@@ -16,11 +16,12 @@ import { type ClientFrame, type Deliver, ttlMsMax } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
+import { KeyUsage } from './key-usage.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
 import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
-import { TokenBucket } from './token-bucket.js';
+import type { TokenBucket } from './token-bucket.js';
 import type { Wire } from './wire.js';
 
 export interface BrokerCoreOptions {
@@ -51,10 +52,7 @@ export class BrokerCore implements SessionCore {
   #connectionNumber = 0;
   #localCount = 0;
   #strangers = 0;
-  /** How many have each key. */
-  readonly #connectionsOf = new Map<string, number>();
-  /** By mailbox; they outlive connections, and end with the keys of the mailbox. */
-  readonly #buckets = new Map<string, TokenBucket>();
+  readonly #usage: KeyUsage;
   #cancelExpiry: Cancel = () => {};
   #cancelSweep: Cancel = () => {};
   #isClosed = false;
@@ -65,6 +63,7 @@ export class BrokerCore implements SessionCore {
     this.#hostMailbox = options.hostMailbox ?? hostMailbox;
     this.clock = clock;
     this.limits = { ...brokerLimits, ...limits };
+    this.#usage = new KeyUsage(clock, this.limits);
     this.#store = store;
     this.#onEvent = onEvent;
     this.#kept = new ByteBudget(this.limits.keptBytes);
@@ -106,7 +105,7 @@ export class BrokerCore implements SessionCore {
       const isSame = box.name === this.#hostMailbox || this.#credentials.isSameOwner(box.name, before);
       if (!isSame) this.#revoke(box);
     }
-    for (const mailbox of this.#buckets.keys()) if (!this.#credentials.owns(mailbox)) this.#buckets.delete(mailbox);
+    this.#usage.forget((mailbox) => this.#credentials.owns(mailbox));
     this.#watchExpiry();
   }
 
@@ -165,22 +164,18 @@ export class BrokerCore implements SessionCore {
     return this.#isClosed ? undefined : this.#credentials.admit(claim, this.#wallMs());
   }
 
-  hasRoomFor({ digest }: Credential): boolean {
-    return (this.#connectionsOf.get(digest) ?? 0) < this.limits.connectionsOfKey;
+  hasRoomFor(credential: Credential): boolean {
+    return this.#usage.hasRoomFor(credential);
   }
 
-  bucketOf({ kind, mailbox }: Credential): TokenBucket | undefined {
-    const { rate } = this.limits;
-    if (kind !== 'worker' || !rate) return undefined;
-    const bucket = this.#buckets.get(mailbox) ?? new TokenBucket(rate, this.clock.nowMs());
-    this.#buckets.set(mailbox, bucket);
-    return bucket;
+  bucketOf(credential: Credential): TokenBucket | undefined {
+    return this.#usage.bucketOf(credential);
   }
 
   welcomed({ credential, who, epoch, isLocal }: Session): void {
     if (!isLocal) {
       this.#strangers--;
-      this.#connectionsOf.set(credential.digest, (this.#connectionsOf.get(credential.digest) ?? 0) + 1);
+      this.#usage.connected(credential);
     }
     this.#tell({ kind: 'connected', name: credential.name, who, epoch });
   }
@@ -245,7 +240,7 @@ export class BrokerCore implements SessionCore {
   ended(session: Session, reason: string): void {
     this.#leave(session);
     const { credential, who, epoch, refusedCount } = session;
-    if (!session.isLocal) this.#disconnected(credential);
+    if (!session.isLocal) this.#usage.disconnected(credential);
     this.#tell({ kind: 'disconnected', name: credential.name, who, epoch, reason, refused: refusedCount });
     const box = this.#postboxOf(session);
     box?.unsubscribe(epoch, `connection lost: ${reason}`);
@@ -309,12 +304,6 @@ export class BrokerCore implements SessionCore {
         }),
       ),
     );
-  }
-
-  #disconnected({ digest }: Credential): void {
-    const left = (this.#connectionsOf.get(digest) ?? 1) - 1;
-    if (left > 0) this.#connectionsOf.set(digest, left);
-    else this.#connectionsOf.delete(digest);
   }
 
   #leave(session: Session): void {
