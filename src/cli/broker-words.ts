@@ -2,13 +2,36 @@
  * What happens at the broker, in one line each for the log; undefined where nothing need be said.
  * Not here: events of servers (event-line.ts), where lines go, which also neutralises them (stderr-log.ts).
  */
-import type { BrokerEvent } from '../broker/embedded/events.js';
+import type { BrokerEvent, TurnedAway } from '../broker/embedded/events.js';
 import type { ServiceEvent } from '../broker/service/service-events.js';
 import type { LogLevel } from '../config/listen-settings.js';
+import type { Clock } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
 import { span } from './text-table.js';
 
 type Line = readonly [LogLevel, string];
+
+const turnedAwayMs = 10_000;
+
+/**
+ * As `brokerLine`, but a stranger who knocks on and on does not fill the log: one line for each reason and ten seconds, with how
+ * many there were since the one before. All of them are counted in the status.
+ */
+export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) => Line | undefined {
+  const said = new Map<TurnedAway, { readonly atMs: number; unsaid: number }>();
+  return (event) => {
+    const line = brokerLine(event);
+    if (event.kind !== 'turned_away' || !line) return line;
+    const last = said.get(event.reason);
+    if (last && clock.nowMs() - last.atMs < turnedAwayMs) {
+      last.unsaid++;
+      return undefined;
+    }
+    said.set(event.reason, { atMs: clock.nowMs(), unsaid: 0 });
+    const [level, text] = line;
+    return last && last.unsaid > 0 ? [level, `${text}, and ${last.unsaid} before`] : line;
+  };
+}
 
 export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined {
   switch (event.kind) {
@@ -30,6 +53,7 @@ export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined 
     case 'dead_letter':
       return ['error', `broker: a message of ${event.from.mailbox} is a dead letter: ${event.reasons.join('; ')}`];
     case 'dropped':
+      return ['warn', `broker: a message to ${event.mailbox} was set aside (${event.reason})`];
     case 'unreadable':
       return ['warn', `broker: a message to ${event.mailbox} was set aside (${event.kind})`];
     case 'rekeyed':

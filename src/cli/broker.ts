@@ -18,7 +18,7 @@ import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { brokerLine } from './broker-words.js';
+import { brokerLines } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
 import { openControl } from './control/control-server.js';
@@ -60,6 +60,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
   ends.push(() => store.close());
   const listen = listenOf(settings.broker);
   const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };
+  const lineOf = brokerLines(systemClock);
   const opened = await openBroker({
     store: store.mail,
     clock: systemClock,
@@ -67,7 +68,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
     limits: limitsOf(settings.broker),
     listen: { ...listen, host, port },
     onEvent: (event) => {
-      const line = brokerLine(event);
+      const line = lineOf(event);
       if (line) logLine(...line);
     },
   });

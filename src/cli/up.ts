@@ -22,7 +22,7 @@ import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
-import { brokerLine } from './broker-words.js';
+import { brokerLines } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
 import { type Operations, openControl } from './control/control-server.js';
@@ -177,6 +177,7 @@ class Run {
   async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
     if (!broker) return;
     const serveWorkers = await this.#later.serveWorkers();
+    const lineOf = brokerLines(systemClock);
     const workers = await serveWorkers({
       host,
       settings: broker,
@@ -187,7 +188,7 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
-        const line = brokerLine(event);
+        const line = lineOf(event);
         if (line) this.#say(...line);
       },
     });

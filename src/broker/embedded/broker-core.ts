@@ -9,17 +9,19 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { errorReply, joined } from '../messages.js';
-import { hostMailbox, type Sender } from '../ports.js';
+import { hostMailbox, type Sender, ttlMsMax } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
+import { KeyUsage } from './key-usage.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
 import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
+import type { TokenBucket } from './token-bucket.js';
 import type { Wire } from './wire.js';
 
 export interface BrokerCoreOptions {
@@ -49,6 +51,8 @@ export class BrokerCore implements SessionCore {
   readonly #postboxes = new Map<string, Postbox>();
   #connectionNumber = 0;
   #localCount = 0;
+  #strangers = 0;
+  readonly #usage: KeyUsage;
   #cancelExpiry: Cancel = () => {};
   #cancelSweep: Cancel = () => {};
   #isClosed = false;
@@ -59,6 +63,7 @@ export class BrokerCore implements SessionCore {
     this.#hostMailbox = options.hostMailbox ?? hostMailbox;
     this.clock = clock;
     this.limits = { ...brokerLimits, ...limits };
+    this.#usage = new KeyUsage(clock, this.limits);
     this.#store = store;
     this.#onEvent = onEvent;
     this.#kept = new ByteBudget(this.limits.keptBytes);
@@ -69,13 +74,17 @@ export class BrokerCore implements SessionCore {
   async open(): Promise<void> {
     for (const { mailbox, count, bytes } of await this.#store.sizes())
       this.#postboxes.set(mailbox, this.#newPostbox(mailbox, { count, bytes }));
+    // Its key went while nobody was here.
+    for (const box of [...this.#postboxes.values()])
+      if (box.name !== this.#hostMailbox && !this.#credentials.owns(box.name)) this.#revoke(box);
     this.#counts.deadLetters = (await this.#store.deadLetters()).length;
     this.#watchExpiry();
     this.#sweepLater();
   }
 
   get hasRoom(): boolean {
-    return !this.#isClosed && this.#sessions.size - this.#localCount < this.limits.connections;
+    if (this.#isClosed || this.#strangers >= this.limits.strangers) return false;
+    return this.#sessions.size - this.#localCount < this.limits.connections;
   }
 
   /** The reader of what the other end of the wire says. A credential is only for connections inside this process. */
@@ -83,13 +92,20 @@ export class BrokerCore implements SessionCore {
     const session = new Session(this, wire, `${this.#boot}-${++this.#connectionNumber}`, local);
     this.#sessions.add(session);
     if (local) this.#localCount++;
+    else this.#strangers++;
     return session;
   }
 
   /** From now on these. Whoever could not come in any more as what it is, is cut at once. */
   rekey(credentials: readonly Credential[]): void {
+    const before = this.#credentials;
     this.#credentials = new Credentials(credentials);
     this.#tell({ kind: 'rekeyed', cut: this.#cutUnadmitted() });
+    for (const box of [...this.#postboxes.values()]) {
+      const isSame = box.name === this.#hostMailbox || this.#credentials.isSameOwner(box.name, before);
+      if (!isSame) this.#revoke(box);
+    }
+    this.#usage.forget((mailbox) => this.#credentials.owns(mailbox));
     this.#watchExpiry();
   }
 
@@ -109,6 +125,9 @@ export class BrokerCore implements SessionCore {
 
   /** Back into its mailbox, once. False when there is no such dead letter (any more). */
   async revive(seq: number): Promise<boolean> {
+    const letter = (await this.#store.deadLetters()).find((each) => each.seq === seq);
+    if (letter?.kind === 'request' && !this.#isCurrent(letter.from)) throw revoked();
+    if (letter?.kind === 'reply' && !this.#credentials.owns(letter.to)) throw revoked();
     const mail = await this.#store.revive(seq);
     if (!mail) return false;
     this.#counts.deadLetters--;
@@ -145,7 +164,19 @@ export class BrokerCore implements SessionCore {
     return this.#isClosed ? undefined : this.#credentials.admit(claim, this.#wallMs());
   }
 
-  welcomed({ credential, who, epoch }: Session): void {
+  hasRoomFor(credential: Credential): boolean {
+    return this.#usage.hasRoomFor(credential);
+  }
+
+  bucketOf(credential: Credential): TokenBucket | undefined {
+    return this.#usage.bucketOf(credential);
+  }
+
+  welcomed({ credential, who, epoch, isLocal }: Session): void {
+    if (!isLocal) {
+      this.#strangers--;
+      this.#usage.connected(credential);
+    }
     this.#tell({ kind: 'connected', name: credential.name, who, epoch });
   }
 
@@ -157,7 +188,9 @@ export class BrokerCore implements SessionCore {
     if (to !== this.#hostMailbox && !this.#credentials.owns(to))
       throw notAllowed('nobody has that mailbox', 'unknown_mailbox');
     const sentAtMs = this.#wallMs();
-    const expiresAtMs = ttlMs === undefined ? undefined : sentAtMs + ttlMs;
+    // A request without an end would run whenever a host comes, however late.
+    const lastsMs = ttlMs ?? (type === 'request' ? ttlMsMax : undefined);
+    const expiresAtMs = lastsMs === undefined ? undefined : sentAtMs + lastsMs;
     // A copy: the bytes lie in what came over the wire, which is far larger than a small message.
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
@@ -166,6 +199,9 @@ export class BrokerCore implements SessionCore {
     const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
     const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
     if (requests && answers && !isHolder) this.#fence(session, answers.seq);
+    // Who has the mailbox by now is not who asked.
+    const asker = isHolder ? requests?.senderOf(answers.seq) : undefined;
+    if (asker && !this.#isCurrent(asker)) throw notAllowed('whoever asked has no key any more', 'revoked');
     try {
       const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
       await box.accept(mail, isHolder ? answers.seq : undefined);
@@ -204,6 +240,7 @@ export class BrokerCore implements SessionCore {
   ended(session: Session, reason: string): void {
     this.#leave(session);
     const { credential, who, epoch, refusedCount } = session;
+    if (!session.isLocal) this.#usage.disconnected(credential);
     this.#tell({ kind: 'disconnected', name: credential.name, who, epoch, reason, refused: refusedCount });
     const box = this.#postboxOf(session);
     box?.unsubscribe(epoch, `connection lost: ${reason}`);
@@ -212,6 +249,7 @@ export class BrokerCore implements SessionCore {
 
   turnedAway(session: Session, reason: TurnedAway): void {
     this.#leave(session);
+    if (!session.isLocal) this.#strangers--;
     this.turnAway(reason);
   }
 
@@ -257,7 +295,7 @@ export class BrokerCore implements SessionCore {
   #fence(session: Session, seq: number): void {
     this.#counts.fenced++;
     this.#tell({ kind: 'fenced', mailbox: session.who.mailbox, seq });
-    session.refuse(
+    session.fenced(
       errorFrame(
         new HostError('invalid_request', `message ${seq} is not held by this connection`, {
           reason: 'lease_lost',
@@ -279,10 +317,22 @@ export class BrokerCore implements SessionCore {
     );
     for (const session of gone) session.cut('refused', notAdmitted());
     for (const box of [...this.#postboxes.values()]) {
-      box.rekeyed();
+      box.cancelRevoked();
       this.#forgetIdle(box);
     }
     return gone.length;
+  }
+
+  #revoke(box: Postbox): void {
+    // What cannot be read now is dropped when it is its turn.
+    box
+      .revoke()
+      .catch(() => undefined)
+      .finally(() => this.#forgetIdle(box));
+  }
+
+  #isCurrent(from: Sender): boolean {
+    return this.#credentials.speaksAs(from, this.#wallMs());
   }
 
   #watchExpiry(): void {
@@ -328,9 +378,8 @@ export class BrokerCore implements SessionCore {
     const { clock, limits } = this;
     const tell = (event: BrokerEvent) => this.#tell(event);
     const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
-    const wallMs = () => this.#wallMs();
-    const speaksFor = (from: Sender) => this.#credentials.speaksFor(from, wallMs);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, speaksFor, tell, died });
+    const isCurrent = (from: Sender) => this.#isCurrent(from);
+    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, isCurrent, tell, died });
   }
 
   /** Whoever waits for a request that was given up hears so now, and not at its deadline. */
@@ -372,6 +421,13 @@ const givenUp = (): HostError =>
     reason: 'dead_letter',
     execution: 'uncertain',
     hint: 'look whether it has run before it is tried again; the broker keeps it with its reasons',
+  });
+
+const revoked = (): HostError =>
+  new HostError('denied', 'whoever it is of has no key any more, or has another role', {
+    reason: 'revoked',
+    execution: 'not_executed',
+    hint: 'drop it, or give its sender a key again',
   });
 
 const notAllowed = (what: string, reason = 'destination'): HostError =>

@@ -34,7 +34,7 @@ export interface Claim {
 
 export class Credentials {
   readonly #byDigest = new Map<string, Credential>();
-  readonly #byMailbox = new Map<string, Credential[]>();
+  readonly #ofMailbox = new Map<string, Credential[]>();
 
   /** Throws when it cannot be said who somebody is. */
   constructor(credentials: readonly Credential[]) {
@@ -52,7 +52,7 @@ export class Credentials {
       kinds.set(mailbox, credential);
       const own = Object.freeze({ ...credential });
       this.#byDigest.set(digest, own);
-      this.#byMailbox.set(mailbox, [...(this.#byMailbox.get(mailbox) ?? []), own]);
+      this.#ofMailbox.set(mailbox, [...(this.#ofMailbox.get(mailbox) ?? []), own]);
     }
   }
 
@@ -78,17 +78,22 @@ export class Credentials {
     );
   }
 
-  /** Whether somebody could still send as this one. Asked for every message: the wall is only looked at where a key ends. */
-  speaksFor({ mailbox, role }: Sender, wallMs: () => number): boolean {
-    for (const credential of this.#byMailbox.get(mailbox) ?? [])
-      if (credential.role === role && (credential.expiresAtMs === undefined || !isOver(credential, wallMs())))
-        return true;
-    return false;
-  }
-
   /** Whether anybody could ever read it. */
   owns(mailbox: string): boolean {
-    return this.#byMailbox.has(mailbox);
+    return this.#ofMailbox.has(mailbox);
+  }
+
+  /** Whether somebody could say something now as whom it was said. */
+  speaksAs({ mailbox, role }: Sender, wallMs: number): boolean {
+    const own = this.#ofMailbox.get(mailbox) ?? [];
+    return own.some((each) => each.role === role && !isOver(each, wallMs));
+  }
+
+  /** Whether whoever has the mailbox by these is what it is by the others. */
+  isSameOwner(mailbox: string, others: Credentials): boolean {
+    const [now] = this.#ofMailbox.get(mailbox) ?? [];
+    const [then] = others.#ofMailbox.get(mailbox) ?? [];
+    return now?.role === then?.role && now?.kind === then?.kind;
   }
 
   /** By the wall; undefined when none ends after that instant. */

@@ -32,11 +32,13 @@ export type BrokerEvent =
   | { readonly kind: 'mailbox_full'; readonly mailbox: string; readonly count: number; readonly bytes: number }
   | ({ readonly kind: 'redelivered'; readonly reason: string; readonly deliveries: number } & AboutMail)
   | ({ readonly kind: 'dead_letter'; readonly reasons: readonly string[] } & AboutMail)
-  /** So old that nobody can want it. */
-  | ({ readonly kind: 'dropped' } & AboutMail)
+  | ({ readonly kind: 'dropped'; readonly reason: Dropped } & AboutMail)
   | ({ readonly kind: 'unreadable' } & AboutMail)
   | { readonly kind: 'rekeyed'; readonly cut: number }
   | { readonly kind: 'problem'; readonly error: HostError };
+
+/** So old that nobody can want it; a reply that was handed out as often as it may be and never taken; or of somebody, or for somebody, whose key is gone or says something else now. */
+export type Dropped = 'stale' | 'not_taken' | 'revoked';
 
 export type TurnedAway =
   | 'bad_hello'

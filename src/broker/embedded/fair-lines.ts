@@ -67,9 +67,9 @@ export class FairLines<Entry extends Numbered> {
     this.#size++;
   }
 
-  /** The same one until it is taken. */
-  peek(): Entry | undefined {
-    for (const line of this.#lines.values()) return line.first;
+  /** The same one until it is taken. Who is passed over keeps its place in the round. */
+  peek(isPassedOver: (sender: string) => boolean = () => false): Entry | undefined {
+    for (const [sender, line] of this.#lines) if (!isPassedOver(sender)) return line.first;
     return undefined;
   }
 

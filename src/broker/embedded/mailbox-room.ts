@@ -19,21 +19,26 @@ export interface RoomLimits {
 export const isCrowded = ({ count, bytes }: Filling, more: number, limits: RoomLimits): boolean =>
   count >= common(limits.mailboxMessages) || bytes + more > common(limits.mailboxBytes);
 
-/** `own`: how many the sender has there. */
+/** So full that reading it again from the disk would cost more than remembering what is in it. */
+export const isHalfFull = ({ count, bytes }: Filling, { mailboxMessages, mailboxBytes }: RoomLimits): boolean =>
+  count * 2 > mailboxMessages || bytes * 2 > mailboxBytes;
+
+/** `own`: what the sender has there. Who has nothing may put one, however large. */
 export function hasRoom(
   filling: Filling,
   mail: { readonly kind: 'request' | 'reply'; readonly body: Buffer },
-  own: number,
+  own: Filling,
   limits: RoomLimits,
 ): boolean {
   const { mailboxMessages, mailboxBytes } = limits;
   const { length } = mail.body;
   if (filling.count >= mailboxMessages || filling.bytes + length > mailboxBytes) return false;
-  return mail.kind === 'reply' || !isCrowded(filling, length, limits) || own < little(mailboxMessages);
+  if (mail.kind === 'reply' || !isCrowded(filling, length, limits) || own.count === 0) return true;
+  return own.count < little(mailboxMessages) && own.bytes + length <= little(mailboxBytes);
 }
 
 const common = (limit: number): number => limit - Math.floor(limit / 10);
-const little = (messages: number): number => Math.max(Math.floor(messages / 100), 1);
+const little = (limit: number): number => Math.max(Math.floor(limit / 100), 1);
 
 export const mailboxFull = (name: string, limit: number): HostError =>
   new HostError('overloaded', `mailbox '${name}' is full`, {

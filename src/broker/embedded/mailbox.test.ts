@@ -49,6 +49,22 @@ test('only what was never handed out can be withdrawn, and only by its sender', 
   expect(mailbox.size).toBe(1);
 });
 
+test('what is withdrawn is found by its name, not by looking at all that waits', () => {
+  const mailbox = new Mailbox(rules);
+  let looks = 0;
+  for (let seq = 1; seq <= 1_000; seq++) {
+    const get = () => {
+      looks++;
+      return `m${seq}`;
+    };
+    mailbox.add(Object.defineProperty(mail(seq), 'id', { get }));
+  }
+  looks = 0;
+  expect(mailbox.withdraw('a', 'm1000')?.seq).toBe(1_000);
+  expect(mailbox.withdraw('a', 'm1000')).toBeUndefined();
+  expect(looks).toBeLessThan(5);
+});
+
 /** One holder at a time, no more than five deliveries, nothing lost: whatever happens in whatever order. */
 test('B14 whatever happens, each message is held by one, waits, rests, was finished, or is dead after five', () => {
   const step = fc.record({ what: fc.nat(6), at: fc.nat(20) });

@@ -51,7 +51,10 @@ export class Mailbox {
   readonly #lines = new FairLines<Entry>();
   readonly #resting = new Set<Entry>();
   readonly #held = new Map<number, Entry>();
-  #subscriber: { readonly epoch: string; readonly window: number } | undefined;
+  readonly #heldOf = new Map<string, number>();
+  /** Requests, by sender and id. */
+  readonly #requests = new Map<string, Entry>();
+  #subscriber: { readonly epoch: string; readonly window: number; readonly windowOfOne: number } | undefined;
   #leases = 0;
 
   constructor(rules: MailboxRules) {
@@ -79,13 +82,14 @@ export class Mailbox {
   add(entry: Entry): void {
     if (this.#entries.has(entry.seq)) return;
     this.#entries.set(entry.seq, entry);
+    if (entry.type === 'request') this.#requests.set(nameOf(entry.from.mailbox, entry.id), entry);
     this.#wait(entry);
   }
 
   /** Whoever had it before is over, with all it held. */
-  subscribe(epoch: string, window: number): void {
+  subscribe(epoch: string, window: number, windowOfOne = window): void {
     if (this.#subscriber) throw new Error('the subscriber before must be ended first');
-    this.#subscriber = { epoch, window };
+    this.#subscriber = { epoch, window, windowOfOne };
   }
 
   /** Undefined when it was not the subscriber (any more): then nothing changes. */
@@ -96,10 +100,18 @@ export class Mailbox {
     return held.map((entry) => this.#giveBack(entry, reason, undefined));
   }
 
-  /** The next to hand out; undefined when nothing waits, nobody is there, or the window is full. The same until it changes. */
+  /**
+   * The next to hand out; undefined when nothing waits, nobody is there, or the window is full. The same until it changes. Who
+   * has its share of the window is passed over.
+   */
   next(): Entry | undefined {
     if (!this.#subscriber || this.#held.size >= this.#subscriber.window) return undefined;
-    return this.#lines.peek();
+    const { windowOfOne } = this.#subscriber;
+    return this.#lines.peek((sender) => (this.#heldOf.get(sender) ?? 0) >= windowOfOne);
+  }
+
+  held(): IterableIterator<Entry> {
+    return this.#held.values();
   }
 
   /** To the subscriber. */
@@ -110,6 +122,7 @@ export class Mailbox {
     entry.state = { kind: 'held', lease };
     entry.deliveries++;
     this.#held.set(entry.seq, entry);
+    this.#heldOf.set(entry.from.mailbox, (this.#heldOf.get(entry.from.mailbox) ?? 0) + 1);
     return lease;
   }
 
@@ -130,17 +143,15 @@ export class Mailbox {
 
   /** What never was handed out and nobody wants any more. */
   withdraw(sender: string, id: string): Entry | undefined {
-    for (const entry of this.#entries.values()) {
-      if (entry.id !== id || entry.from.mailbox !== sender || entry.deliveries > 0) continue;
-      this.forget(entry);
-      return entry;
-    }
-    return undefined;
+    const entry = this.#requests.get(nameOf(sender, id));
+    if (!entry || entry.deliveries > 0) return undefined;
+    this.forget(entry);
+    return entry;
   }
 
   forget(entry: Entry): void {
-    this.#entries.delete(entry.seq);
-    this.#held.delete(entry.seq);
+    this.#remove(entry);
+    this.#unhold(entry);
     this.#resting.delete(entry);
     if (entry.state.kind === 'waiting') this.#lines.take(entry.from.mailbox, entry);
   }
@@ -161,6 +172,19 @@ export class Mailbox {
     return next;
   }
 
+  #remove(entry: Entry): void {
+    this.#entries.delete(entry.seq);
+    const name = nameOf(entry.from.mailbox, entry.id);
+    if (this.#requests.get(name) === entry) this.#requests.delete(name);
+  }
+
+  #unhold({ seq, from }: Entry): void {
+    if (!this.#held.delete(seq)) return;
+    const left = (this.#heldOf.get(from.mailbox) ?? 1) - 1;
+    if (left > 0) this.#heldOf.set(from.mailbox, left);
+    else this.#heldOf.delete(from.mailbox);
+  }
+
   #wait(entry: Entry): void {
     entry.state = waiting;
     this.#lines.add(entry.from.mailbox, entry);
@@ -173,10 +197,10 @@ export class Mailbox {
   }
 
   #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned {
-    this.#held.delete(entry.seq);
+    this.#unhold(entry);
     entry.reasons.push(reason);
     if (entry.deliveries >= this.#rules.deliveries) {
-      this.#entries.delete(entry.seq);
+      this.#remove(entry);
       return { entry, isDead: true };
     }
     if (dueMs === undefined) {
@@ -188,6 +212,9 @@ export class Mailbox {
     return { entry, isDead: false };
   }
 }
+
+/** Neither has a space in it. */
+const nameOf = (sender: string, id: string): string => `${sender} ${id}`;
 
 export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
   ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },

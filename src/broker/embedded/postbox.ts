@@ -12,12 +12,12 @@ import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
-import type { BrokerEvent } from './events.js';
+import type { BrokerEvent, Dropped } from './events.js';
 import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
 import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
-import { hasRoom, isCrowded, mailboxFull } from './mailbox-room.js';
+import { hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
 import type { Subscriber } from './subscriber.js';
 
 export interface PostboxParts {
@@ -25,8 +25,8 @@ export interface PostboxParts {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   readonly kept: ByteBudget;
-  /** Whether whoever sent it may still send as what it was then. */
-  speaksFor(from: Sender): boolean;
+  /** Whether whoever sent it could send it now. */
+  isCurrent(from: Sender): boolean;
   tell(event: BrokerEvent): void;
   /** It was given up for good. */
   died(entry: Entry, mailbox: string): void;
@@ -56,6 +56,8 @@ export class Postbox {
   #isFetching = false;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
+  /** What was sent up to then was for somebody else. Until all of it is gone. */
+  #revokedAtMs: number | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
     this.name = name;
@@ -95,13 +97,13 @@ export class Postbox {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#isLoaded) await this.#load();
       const isHeld = this.#ids.has(sender, kind, id);
-      if (!isHeld && !hasRoom(this, mail, this.#ids.countOf(sender), limits)) throw this.#full();
+      if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
     const isFirst = !this.#ids.has(sender, kind, id);
-    this.#ids.add(sender, kind, id);
+    this.#ids.add(sender, kind, id, length);
     try {
       const { seq, isNew } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
@@ -119,13 +121,13 @@ export class Postbox {
   revived(mail: Mail): void {
     this.#count++;
     this.#bytes += mail.body.length;
-    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     this.#came(mail.seq, mail);
   }
 
   #came(seq: number, mail: NewMail): void {
     // Of a crowded one it must be known whose it is full of.
-    if (!this.#subscriber && this.#loading === undefined && !isCrowded(this, 0, this.#parts.limits)) this.#unload();
+    if (!this.#subscriber && this.#loading === undefined && !isHalfFull(this, this.#parts.limits)) this.#unload();
     else if (!this.#isLoaded) this.#cameMeanwhile = true;
     else if (seq > this.#readThrough) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
@@ -137,7 +139,7 @@ export class Postbox {
 
   subscribe(subscriber: Subscriber): void {
     this.#subscriber = subscriber;
-    this.#mailbox.subscribe(subscriber.epoch, subscriber.window);
+    this.#mailbox.subscribe(subscriber.epoch, subscriber.window, subscriber.windowOfOne);
     if (this.#isLoaded) this.pump();
     else this.#load().catch(() => this.#loadLater());
   }
@@ -194,22 +196,14 @@ export class Postbox {
     return true;
   }
 
-  /** Other keys count now: what a key that is gone has sent is not handed out, and whoever has it hears that nobody wants it. */
-  rekeyed(): void {
-    for (const entry of [...this.#mailbox.entries()]) {
-      if (!this.#isOrphan(entry)) continue;
-      if (entry.state.kind === 'held') this.#subscriber?.send(cancelledFrame(entry.from, entry.id));
-      else this.#drop(entry);
-    }
-  }
-
   /** Hands out what there is, as long as it is taken. */
   pump(): void {
     while (this.#subscriber && !this.#isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      if (this.#isStale(entry, entry.type) || this.#isOrphan(entry)) {
-        this.#drop(entry);
+      const unwanted = this.#unwanted(entry, entry.type);
+      if (unwanted) {
+        this.#drop(entry, unwanted);
         continue;
       }
       if (!this.#subscriber.canTake(entry.bytes + envelopeBytes)) return;
@@ -223,20 +217,50 @@ export class Postbox {
   async sweep(): Promise<void> {
     const { store, limits } = this.#parts;
     const wallMs = this.#parts.clock.date().getTime();
+    const revokedAtMs = this.#revokedAtMs;
+    const youngMs = Math.max(wallMs - limits.staleMs, revokedAtMs ?? 0);
     if (this.#isLoaded) {
-      for (const entry of [...this.#mailbox.entries()])
-        if (entry.state.kind !== 'held' && this.#isStale(entry, entry.type)) this.#drop(entry);
-      return;
+      for (const entry of [...this.#mailbox.entries()]) {
+        const unwanted = entry.state.kind === 'held' ? undefined : this.#unwanted(entry, entry.type);
+        if (unwanted) this.#drop(entry, unwanted);
+      }
+      return this.#swept(revokedAtMs);
     }
     for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
       const page = await store.read(this.name, after, limits.page);
       const last = page.at(-1);
-      if (!last || this.#subscriber || this.#loading !== undefined) return;
-      for (const mail of page)
-        if (this.#isStale(mail, mail.kind)) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail));
-      if (last.sentAtMs > wallMs - limits.staleMs) return;
+      if (this.#subscriber || this.#loading !== undefined) return;
+      if (!last) return this.#swept(revokedAtMs);
+      for (const mail of page) {
+        const unwanted = this.#unwanted(mail, mail.kind);
+        if (unwanted) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail), unwanted);
+      }
+      if (last.sentAtMs > youngMs) return;
       after = last.seq;
     }
+  }
+
+  /** The mailbox is somebody else's now, or nobody's: what is in it is for neither. Gone before it is handed out, and soon. */
+  revoke(): Promise<void> {
+    this.#revokedAtMs = this.#parts.clock.date().getTime();
+    return this.sweep();
+  }
+
+  /** Requests whose senders could not send them any more: whoever has one is told so, and what waits goes. */
+  cancelRevoked(): void {
+    for (const entry of [...this.#mailbox.entries()]) {
+      if (entry.type !== 'request' || this.#parts.isCurrent(entry.from)) continue;
+      if (entry.state.kind === 'held') this.#subscriber?.send(cancelledFrame(entry.from, entry.id));
+      else this.#drop(entry, 'revoked');
+    }
+  }
+
+  senderOf(seq: number): Sender | undefined {
+    return this.#mailbox.get(seq)?.from;
+  }
+
+  #swept(revokedAtMs: number | undefined): void {
+    if (this.#revokedAtMs === revokedAtMs) this.#revokedAtMs = undefined;
   }
 
   close(): void {
@@ -290,7 +314,7 @@ export class Postbox {
   }
 
   #found(mail: Mail): void {
-    this.#ids.add(mail.from.mailbox, mail.kind, mail.id);
+    this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     if (this.#mailbox.get(mail.seq)) return;
     const entry = entryOf(mail);
     if (entry.deliveries >= this.#parts.limits.deliveries) {
@@ -318,7 +342,7 @@ export class Postbox {
     store.read(this.name, entry.seq - 1, limits.page).then(
       (page) => {
         this.#isFetching = false;
-        for (const { seq, body } of page) {
+        for (const { seq, body } of this.#subscriber ? page : []) {
           const found = this.#mailbox.get(seq);
           if (found === entry) found.body ??= body;
           else if (found?.state.kind === 'waiting' && !found.body) this.#kept.keep(found, body);
@@ -341,9 +365,16 @@ export class Postbox {
     );
   }
 
-  /** Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. */
+  /**
+   * Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. Of a
+   * mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
+   */
   #unload(): void {
     if (this.#count === 0) return;
+    if (this.#isLoaded && isHalfFull(this, this.#parts.limits)) {
+      for (const entry of this.#mailbox.entries()) this.#kept.drop(entry);
+      return;
+    }
     this.#isLoaded = false;
     this.#readThrough = 0;
     this.#unloads++;
@@ -359,7 +390,9 @@ export class Postbox {
     else this.#parts.tell({ kind: 'redelivered', ...this.#about(entry), reason, deliveries: entry.deliveries });
   }
 
+  /** A reply is in the journal of calls: nobody need look after it, and it must not push out a request that died. */
   #bury(entry: Entry): void {
+    if (entry.type === 'reply') return this.#drop(entry, 'not_taken');
     const { store, tell } = this.#parts;
     store.bury(entry.seq, entry.reasons);
     this.#gone(entry);
@@ -367,11 +400,11 @@ export class Postbox {
     this.#parts.died(entry, this.name);
   }
 
-  #drop(entry: Entry): void {
+  #drop(entry: Entry, reason: Dropped): void {
     this.#mailbox.forget(entry);
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
-    this.#parts.tell({ kind: 'dropped', ...this.#about(entry) });
+    this.#parts.tell({ kind: 'dropped', ...this.#about(entry), reason });
   }
 
   #gone(entry: Entry): void {
@@ -393,13 +426,12 @@ export class Postbox {
     return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 
-  #isStale(mail: { readonly expiresAtMs: number | undefined; readonly sentAtMs: number }, kind: Mail['kind']): boolean {
+  #unwanted(mail: Pick<Mail, 'expiresAtMs' | 'sentAtMs' | 'from'>, kind: Mail['kind']): Dropped | undefined {
+    if (this.#revokedAtMs !== undefined && mail.sentAtMs <= this.#revokedAtMs) return 'revoked';
+    if (kind === 'request' && !this.#parts.isCurrent(mail.from)) return 'revoked';
     const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
-    return endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
-  }
-
-  #isOrphan({ type, from }: Entry): boolean {
-    return type === 'request' && !this.#parts.speaksFor(from);
+    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+    return isStale ? 'stale' : undefined;
   }
 
   #armWake(): void {

@@ -23,6 +23,10 @@ export interface SessionCore {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   admit(claim: Claim): Credential | undefined;
+  /** Whether its holder may have one connection more. */
+  hasRoomFor(credential: Credential): boolean;
+  /** Shared by all connections of a mailbox. Undefined: as fast as it can. */
+  bucketOf(credential: Credential): TokenBucket | undefined;
   welcomed(session: Session): void;
   /** Resolves when it is held. */
   deliver(session: Session, frame: Deliver): Promise<void>;
@@ -45,6 +49,8 @@ export class Session implements WireReader, Subscriber {
   #isWelcome = false;
   #isOver = false;
   #bucket: TokenBucket | undefined;
+  readonly #controls: TokenBucket;
+  readonly #fences: TokenBucket;
   /** What came and was not handled yet; after a pause no more comes than was on its way. */
   readonly #inbox: Buffer[] = [];
   /** The first of them, read. */
@@ -68,6 +74,8 @@ export class Session implements WireReader, Subscriber {
     this.#credential = local;
     this.isLocal = local !== undefined;
     this.#heardMs = core.clock.nowMs();
+    this.#controls = new TokenBucket(core.limits.controls, this.#heardMs);
+    this.#fences = new TokenBucket(core.limits.fences, this.#heardMs);
     this.#cancelHello = core.clock.at(this.#heardMs + core.limits.helloMs, () =>
       this.#turnAway('hello_timeout', 'hello_timeout'),
     );
@@ -91,6 +99,9 @@ export class Session implements WireReader, Subscriber {
   get window(): number {
     return this.isHost ? this.#core.limits.hostWindow : this.#core.limits.window;
   }
+  get windowOfOne(): number {
+    return this.isHost ? this.#core.limits.hostWindowOfOne : this.window;
+  }
   get refusedCount(): number {
     return this.#refused;
   }
@@ -103,6 +114,13 @@ export class Session implements WireReader, Subscriber {
 
   heard(): void {
     this.#heardMs = this.#core.clock.nowMs();
+  }
+
+  /** What is not answered is not missed: whoever asks hears that we are here from what it does not read. */
+  control(answer: ((flushed: () => void) => void) | undefined): void {
+    if (this.#isOver) return;
+    if (this.#controls.take(this.#core.clock.nowMs()) > 0) return this.#tooFast('pings');
+    if (answer && this.canTake(pongBytesMax)) answer(this.#flushed);
   }
 
   ended(why: string): void {
@@ -133,8 +151,10 @@ export class Session implements WireReader, Subscriber {
 
   /** False when it has more news on their way than it may: it misses these. */
   told(body: Buffer): boolean {
-    const { tells } = this.#core.limits;
-    if (!this.isWelcome || this.#isSlow || this.#tells >= tells) return false;
+    const { tells, outboundBytes } = this.#core.limits;
+    const { bufferedBytes } = this.#wire;
+    const hasRoom = bufferedBytes === 0 || bufferedBytes + body.length + toldBytes <= outboundBytes;
+    if (!this.isWelcome || this.#isSlow || !hasRoom || this.#tells >= tells) return false;
     this.#tells++;
     this.#wire.send(toldFrame(body), () => {
       this.#tells--;
@@ -146,6 +166,14 @@ export class Session implements WireReader, Subscriber {
   subscribed(): void {
     this.send(subscribedFrame());
     if (!this.isLocal) this.#watchLease();
+  }
+
+  /** It spoke about what it does not hold. That is free only for who holds something. */
+  fenced(frame: Buffer): void {
+    const nowMs = this.#core.clock.nowMs();
+    if (!this.isLocal && this.#fences.take(nowMs) > 0) return this.#tooFast('words about what it does not hold');
+    this.#bucket?.take(nowMs);
+    this.refuse(frame);
   }
 
   refuse(frame: Buffer): void {
@@ -208,19 +236,20 @@ export class Session implements WireReader, Subscriber {
     // Of a connection inside this process it was said who it is when it was made.
     const admitted = this.#credential ?? this.#core.admit(frame);
     if (!admitted) return this.#turnAway('unknown_key', 'refused');
+    if (!this.isLocal && !this.#core.hasRoomFor(admitted))
+      return this.#turnAway('too_many_connections', 'refused', tooManyOfKey(this.#core.limits.connectionsOfKey));
     this.#credential = admitted;
     this.#isWelcome = true;
     this.#wire.welcomed?.();
     this.#cancelHello();
-    const { rate } = this.#core.limits;
-    if (admitted.kind === 'worker' && rate) this.#bucket = new TokenBucket(rate, this.#core.clock.nowMs());
+    this.#bucket = this.#core.bucketOf(admitted);
     this.send(welcomeFrame(this.who, this.epoch));
     this.#core.welcomed(this);
   }
 
-  #turnAway(reason: TurnedAway, why: CloseReason): void {
+  #turnAway(reason: TurnedAway, why: CloseReason, error = notAdmitted()): void {
     if (this.#isOver) return;
-    this.#wire.send(errorFrame(notAdmitted()));
+    this.#wire.send(errorFrame(error));
     this.#over();
     this.#core.turnedAway(this, reason);
     this.#wire.close(why);
@@ -239,6 +268,10 @@ export class Session implements WireReader, Subscriber {
     this.#arriving--;
     this.#arrivingBytes -= body.length;
     this.#run();
+  }
+
+  #tooFast(what: string): void {
+    this.cut('too_fast', over('too_fast', `the connection sends more ${what} than it may`));
   }
 
   #slow(): void {
@@ -285,11 +318,25 @@ export class Session implements WireReader, Subscriber {
   }
 }
 
+/** Around the body of news. */
+const toldBytes = toldFrame(Buffer.alloc(0)).length;
+/** What a pong may be on the wire. */
+const pongBytesMax = 2 + 125;
+
 /** The same for every reason: which one it was helps nobody who has a key. */
 export const notAdmitted = (): HostError =>
   new HostError('unauthenticated', 'the broker does not let this key in', {
     execution: 'not_executed',
     hint: 'see that the key is one of the broker and has not ended',
+  });
+
+/** Not final: those that are there may be lost already, and then end by themselves. */
+const tooManyOfKey = (limit: number): HostError =>
+  new HostError('overloaded', `there are ${limit} connections with this key already`, {
+    reason: 'too_many_connections',
+    limit,
+    execution: 'not_executed',
+    hint: 'give each worker a key of its own, or try again when one of them has ended',
   });
 
 export const over = (reason: string, what: string): HostError => new HostError('transport', what, { reason });

@@ -2,6 +2,8 @@
 export interface Subscriber {
   readonly epoch: string;
   readonly window: number;
+  /** Of one sender in it. */
+  readonly windowOfOne: number;
   /** Whether so many bytes may be sent to it now. When not, it asks for more by itself. */
   canTake(bytes: number): boolean;
   send(frame: Buffer): void;

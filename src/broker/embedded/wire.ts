@@ -21,6 +21,11 @@ export interface WireReader {
   frame(bytes: Buffer): void;
   /** The other end gave a sign of life. */
   heard(): void;
+  /**
+   * It sent a ping or a pong, which are no frames and so are not held back by `pause`. `answer` is there for a ping; who does
+   * not have this leaves answering to the wire.
+   */
+  control?(answer: ((flushed: () => void) => void) | undefined): void;
   /** Once, and nothing after it. */
   ended(why: string): void;
 }
@@ -35,6 +40,7 @@ export const closeReasons = {
   replaced: 4409,
   slow_consumer: 4413,
   silent: 4414,
+  too_fast: 4429,
 } as const;
 
 export type CloseReason = keyof typeof closeReasons;

@@ -9,7 +9,7 @@ import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { requirePrivateWay } from '../private-way.js';
-import { brokerLimits, frameBytesMax } from './limits.js';
+import { brokerLimits, chunksMax, fragmentsMax, frameBytesMax } from './limits.js';
 import type { Wire, WireReader } from './wire.js';
 import { WsWire } from './ws-wire.js';
 
@@ -32,7 +32,8 @@ export function connectSocket(options: ConnectOptions, reader: WireReader, signa
   if (signal.aborted) return Promise.reject(notConnected(url, 'cancelled'));
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, {
-      ...{ perMessageDeflate: false, maxPayload: frameBytesMax, followRedirects: false },
+      ...{ perMessageDeflate: false, followRedirects: false, autoPong: false },
+      ...{ maxPayload: frameBytesMax, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
       ...(ca && { ca }),
     });
     let failure: HostError | undefined;

@@ -17,7 +17,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 import type { TurnedAway } from './events.js';
-import { frameBytesMax, helloBytesMax } from './limits.js';
+import { chunksMax, fragmentsMax, frameBytesMax, helloBytesMax } from './limits.js';
 import type { Wire, WireReader } from './wire.js';
 import { WsWire } from './ws-wire.js';
 
@@ -61,7 +61,9 @@ export async function listenForSockets(options: WsServerOptions): Promise<WsServ
   const isMeant = guardOf(options, host);
   const sockets = new WebSocketServer({
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false },
-    maxPayload: frameBytesMax,
+    ...{ maxPayload: frameBytesMax, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
+    // Who pings and never reads would have all the answers kept for it: the wire asks first.
+    autoPong: false,
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => socket.destroy());

@@ -9,6 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { Heartbeat } from './heartbeat.js';
+import { brokerLimits } from './limits.js';
 import { type CloseReason, closeReasons, type Wire, type WireReader } from './wire.js';
 
 /** For the last words and the answer to them. */
@@ -41,8 +42,11 @@ export class WsWire implements Wire {
     });
     // What a WebSocket says of its end follows as `close`.
     socket.on('error', () => undefined);
-    socket.on('ping', () => this.#heard());
-    socket.on('pong', () => this.#heard());
+    socket.on('ping', (data: Buffer) => this.#pinged(data));
+    socket.on('pong', () => {
+      this.#heard();
+      this.#reader?.control?.(undefined);
+    });
     socket.on('message', (data: RawData, isBinary: boolean) => {
       this.#heard();
       this.#reader?.frame(isBinary || !Buffer.isBuffer(data) ? noFrame : data);
@@ -99,6 +103,13 @@ export class WsWire implements Wire {
     this.#socket.resume();
     this.#socket.close(closeReasons[why], why);
     this.#cancelGoodbye = this.#clock.at(this.#clock.nowMs() + goodbyeMs, () => this.#socket.terminate());
+  }
+
+  #pinged(data: Buffer): void {
+    this.#heard();
+    const answer = (flushed: () => void) => this.#socket.pong(data, undefined, () => flushed());
+    if (this.#reader?.control) this.#reader.control(answer);
+    else if (this.bufferedBytes <= brokerLimits.outboundBytes) answer(() => {});
   }
 
   #heard(): void {

@@ -34,7 +34,10 @@ export interface BrokerServiceOptions {
   readonly onEvent?: (event: ServiceEvent) => void;
 }
 
-const deskDefaults: DeskLimits = { running: 256, runningOfOne: 64, waitingOfOne: 1_024, bytes: 64 * 1024 * 1024 };
+const deskDefaults: DeskLimits = {
+  ...{ running: 256, runningOfOne: 64, waitingOfOne: 1_024 },
+  ...{ bytes: 64 * 1024 * 1024, bytesOfOne: 16 * 1024 * 1024 },
+};
 /** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. */
 const earlyCancelsMax = 1_024;
 const earlyCancelMs = 5_000;

@@ -94,6 +94,20 @@ describe('one call', () => {
     expect(operator.news).toEqual([{ kind: 'progress', callKey: id, params: Buffer.from('{"progress":1}') }]);
   });
 
+  test('progress that is larger than news may be is left out, and the call goes on', async () => {
+    const { worker, host } = await serviceRig();
+    const ofSize = (bytes: number) => Buffer.from(`{"message":"${'x'.repeat(bytes - 14)}"}`);
+    host.onCall = ({ options }) => {
+      for (const bytes of [64 * 1024, 64 * 1024 + 1]) options.onProgress?.(ofSize(bytes));
+      return '{"content":[]}';
+    };
+    const operator = await worker('o');
+    await operator.call('nova_click', {}, { wantsProgress: true });
+    await settled();
+    expect(operator.news).toMatchObject([{ kind: 'progress', params: ofSize(64 * 1024) }]);
+    expect(operator.news).toHaveLength(1);
+  });
+
   test('a result too large for one message is an error that says so', async () => {
     const { worker, host } = await serviceRig();
     host.onCall = () => `{"content":[{"type":"text","text":"${'x'.repeat(4 * 1024 * 1024)}"}]}`;

@@ -36,6 +36,8 @@ const callersKeyMs = 24 * 3_600_000;
 const clockDoubtMs = 10 * 60_000;
 /** What fits into one message, with room for what is around it. */
 const replyBytesMax = messageBytesMax - 64 * 1024;
+/** News are not owed: what a server says of its progress is a few words, or is left out. */
+const progressBytesMax = 64 * 1024;
 /** What another host runs is looked at again after this. */
 const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
@@ -186,7 +188,12 @@ export class BrokeredCall {
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
         ...(wantsProgress
-          ? { onProgress: (params) => tell(this.#delivery.from.mailbox, ...progressNews(callKey, params)) }
+          ? {
+              onProgress: (params) => {
+                if (params.length > progressBytesMax) return;
+                tell(this.#delivery.from.mailbox, ...progressNews(callKey, params));
+              },
+            }
           : {}),
       });
       if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);

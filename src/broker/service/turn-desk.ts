@@ -10,6 +10,8 @@ export interface DeskLimits {
   readonly waitingOfOne: number;
   /** Of bodies that run or wait, all together. */
   readonly bytes: number;
+  /** Of one worker, unless it has nothing else. */
+  readonly bytesOfOne: number;
 }
 
 interface Job {
@@ -19,6 +21,7 @@ interface Job {
 
 interface Party {
   running: number;
+  bytes: number;
   readonly waiting: Job[];
 }
 
@@ -44,13 +47,15 @@ export class TurnDesk {
 
   /** Starts it now or when its turn comes; false: there is no room, and it is never started. Whoever was started calls `leave`. */
   enter(name: string, bytes: number, start: () => void): boolean {
-    const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
+    const party = this.#parties.get(name) ?? { running: 0, bytes: 0, waiting: [] };
     const isTooMuch = this.#bytes + bytes > this.#limits.bytes && this.#bytes > 0;
-    if (isTooMuch || party.waiting.length >= this.#limits.waitingOfOne) return false;
+    const isTooMuchOfOne = party.bytes + bytes > this.#limits.bytesOfOne && party.bytes > 0;
+    if (isTooMuch || isTooMuchOfOne || party.waiting.length >= this.#limits.waitingOfOne) return false;
     this.#parties.set(name, party);
     party.waiting.push({ bytes, start });
     this.#waiting++;
     this.#bytes += bytes;
+    party.bytes += bytes;
     this.#next();
     return true;
   }
@@ -60,6 +65,7 @@ export class TurnDesk {
     if (!party) return;
     this.#running--;
     this.#bytes -= bytes;
+    party.bytes -= bytes;
     party.running--;
     if (party.running === 0 && party.waiting.length === 0) this.#parties.delete(name);
     this.#next();

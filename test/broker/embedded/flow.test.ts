@@ -123,7 +123,7 @@ test('D-43 a reply that cannot be read is refused by its id, and the host goes o
 });
 
 test('no more than the window is handed out, and as much again as is acknowledged', async () => {
-  const { client, settle, core } = await coreBench({ rate: undefined });
+  const { client, settle, core } = await coreBench({ rate: undefined, hostWindowOfOne: 256 });
   const alice = client().hello('alice');
   for (let n = 0; n < 300; n++) alice.request(`r${n}`);
   const host = client().subscribed('host');

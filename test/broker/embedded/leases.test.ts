@@ -179,7 +179,8 @@ test('AC-BR15 a message that cannot be read any more is told, and those behind i
   const { client, settle, store, events, core } = await coreBench({ keptBytesOfOne: 0 });
   client().hello('alice').request('a').request('b').request('c');
   await settle();
-  const next = await coreBench({}, [worker('alice'), hostCredential], store);
+  const other = worker('other');
+  const next = await coreBench({}, [worker('alice'), other, hostCredential], store);
   store.damaged.add(2);
   const host = next.client().subscribed('host');
   await next.settle();
