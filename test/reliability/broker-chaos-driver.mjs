@@ -287,7 +287,8 @@ async function owedOfNats() {
   return pending;
 }
 let left = await owed();
-for (let i = 0; i < 60 && left > 0; i++) {
+// What a host had in its hands when it was cut off comes again after half a minute.
+for (let i = 0; i < 180 && left > 0; i++) {
   await nap(500);
   left = await owed();
 }

@@ -222,6 +222,11 @@ export class NatsConnection {
     throw (await this.closed) ?? gone();
   }
 
+  /** It is being closed from here, or is. */
+  get isClosing(): boolean {
+    return this.#isClosing;
+  }
+
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#sayAll();

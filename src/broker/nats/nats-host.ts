@@ -93,6 +93,8 @@ export function natsHost(options: NatsHostOptions): NatsHost {
 
   const connection = async (): Promise<NatsConnection> => {
     if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
+    // One that is being closed serves nobody any more, though its end is not heard yet.
+    if ((await connecting?.catch(() => undefined))?.isClosing) connecting = undefined;
     if (connecting === undefined) {
       const opening = connect();
       connecting = opening;
