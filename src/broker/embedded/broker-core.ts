@@ -161,7 +161,11 @@ export class BrokerCore implements SessionCore {
   // What sessions ask.
 
   admit(claim: Claim): Credential | undefined {
-    return this.#isClosed ? undefined : this.#credentials.admit(claim, this.#wallMs());
+    return this.#credentials.admit(claim, this.#wallMs());
+  }
+
+  get isClosing(): boolean {
+    return this.#isClosed;
   }
 
   hasRoomFor(credential: Credential): boolean {

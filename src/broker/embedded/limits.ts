@@ -56,6 +56,8 @@ export interface BrokerLimits {
   readonly redeliverMs: { readonly first: number; readonly max: number };
   /** Past its deadline (a request) or its sending (a reply), after which nobody can want it. */
   readonly staleMs: number;
+  /** Past its deadline nobody waits for a request; where there is no host to say so, it goes. */
+  readonly expiredMs: number;
   readonly pingMs: number;
   readonly pongMs: number;
   /** Bodies kept in memory although they are on disk, all mailboxes together and one alone. */
@@ -87,6 +89,7 @@ export const brokerLimits: BrokerLimits = {
   deliveries: 5,
   redeliverMs: { first: 1_000, max: 60_000 },
   staleMs: 24 * 3_600_000,
+  expiredMs: 60_000,
   pingMs: 20_000,
   pongMs: 10_000,
   keptBytes: 64 * MiB,

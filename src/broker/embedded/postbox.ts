@@ -35,6 +35,7 @@ export interface PostboxParts {
 /** What an envelope adds to a body, at most, besides names. */
 const envelopeBytes = 1_024;
 const readAgainMs = 1_000;
+const roomLookMs = 1_000;
 
 export class Postbox {
   readonly name: string;
@@ -54,6 +55,7 @@ export class Postbox {
   #cameMeanwhile = false;
   #unloads = 0;
   #isFetching = false;
+  #roomLookedForMs = Number.NEGATIVE_INFINITY;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
   /** What was sent up to then was for somebody else. Until all of it is gone. */
@@ -86,8 +88,7 @@ export class Postbox {
     return this.#count === 0 && this.#arriving === 0 && this.#subscriber === undefined;
   }
 
-  /** Resolves when it is on disk. */
-  /** `answers`: the request that goes with it, of whichever mailbox. */
+  /** Resolves when it is on disk. `answers`: the request that goes with it, of whichever mailbox. */
   async accept(mail: NewMail, answers?: number): Promise<void> {
     const { kind, id } = mail;
     const sender = mail.from.mailbox;
@@ -96,6 +97,7 @@ export class Postbox {
     if (isCrowded(this, length, limits)) {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#isLoaded) await this.#load();
+      this.#makeRoom();
       const isHeld = this.#ids.has(sender, kind, id);
       if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
@@ -426,11 +428,24 @@ export class Postbox {
     return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 
+  /** Looked at once in a while: it is asked for with every message that finds the mailbox crowded. */
+  #makeRoom(): void {
+    const nowMs = this.#parts.clock.nowMs();
+    if (nowMs < this.#roomLookedForMs + roomLookMs) return;
+    this.#roomLookedForMs = nowMs;
+    for (const entry of [...this.#mailbox.entries()]) {
+      const unwanted = entry.state.kind === 'held' ? undefined : this.#unwanted(entry, entry.type);
+      if (unwanted) this.#drop(entry, unwanted);
+    }
+  }
+
   #unwanted(mail: Pick<Mail, 'expiresAtMs' | 'sentAtMs' | 'from'>, kind: Mail['kind']): Dropped | undefined {
     if (this.#revokedAtMs !== undefined && mail.sentAtMs <= this.#revokedAtMs) return 'revoked';
     if (kind === 'request' && !this.#parts.isCurrent(mail.from)) return 'revoked';
     const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
-    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
+    const { staleMs, expiredMs } = this.#parts.limits;
+    const keptMs = kind === 'request' ? expiredMs : staleMs;
+    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > keptMs;
     return isStale ? 'stale' : undefined;
   }
 

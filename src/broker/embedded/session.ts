@@ -23,6 +23,8 @@ export interface SessionCore {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   admit(claim: Claim): Credential | undefined;
+  /** It takes nobody any more, whatever its key. */
+  readonly isClosing: boolean;
   /** Whether its holder may have one connection more. */
   hasRoomFor(credential: Credential): boolean;
   /** Shared by all connections of a mailbox. Undefined: as fast as it can. */
@@ -232,6 +234,8 @@ export class Session implements WireReader, Subscriber {
   }
 
   #hello(frame: ReadClientFrame): void {
+    // Not for want of a key: who is told that does not come back.
+    if (this.#core.isClosing) return this.cut('going_away', over('going_away', 'the broker stops'));
     if (frame.kind !== 'hello') return this.#turnAway('bad_hello', 'refused');
     // Of a connection inside this process it was said who it is when it was made.
     const admitted = this.#credential ?? this.#core.admit(frame);

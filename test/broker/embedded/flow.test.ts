@@ -306,3 +306,26 @@ test('a disk that takes nothing refuses by id, and the connection goes on', asyn
   expect(alice.of('delivered')).toMatchObject([{ id: 'b' }]);
   expect(core.status().mailboxes).toMatchObject([{ count: 1 }]);
 });
+
+test('D-42 requests whose time is over make room for others while there is no host', async () => {
+  const { client, clock, settle, events } = await coreBench({ mailboxMessages: 10 });
+  const alice = client().hello('alice');
+  for (let i = 0; i < 10; i++) alice.request(`old-${i}`);
+  await settle();
+  const before = alice.of('delivered').length;
+  clock.advance(60_000 + 60_001);
+  alice.request('new');
+  await settle();
+  expect(alice.of('delivered').length).toBe(before + 1);
+  expect(events.filter(({ kind }) => kind === 'dropped').length).toBe(before);
+});
+
+test('D-52 a broker that stops says so, and not that a key does not count', async () => {
+  const { client, settle, core } = await coreBench();
+  const late = client();
+  const closing = core.close();
+  late.hello('alice');
+  await settle();
+  await closing;
+  expect(late.of('error')).toMatchObject([{ error: { code: 'transport', reason: 'going_away' } }]);
+});
