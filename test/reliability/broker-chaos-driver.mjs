@@ -270,6 +270,7 @@ while (performance.now() < untilMs) {
 isCalling = false;
 await Promise.race([Promise.all(loops), nap(30_000)]);
 /** Nothing is owed: asked of whoever keeps it, once everybody has had time to say so. */
+const owedBy = [];
 async function owed() {
   if (engine === 'nats') return owedOfNats();
   return undefined;
@@ -280,9 +281,15 @@ async function owedOfNats() {
   const connection = await connectNats({ servers: `127.0.0.1:${brokerPort}` });
   const manager = await jetstreamManager(connection);
   let pending = 0;
+  owedBy.length = 0;
   for await (const { config } of manager.streams.list())
-    for await (const { num_pending, num_ack_pending } of manager.consumers.list(config.name))
+    for await (const { name, num_pending, num_ack_pending, num_redelivered } of manager.consumers.list(config.name)) {
+      if (num_pending + num_ack_pending === 0) continue;
+      owedBy.push(
+        `${config.name}/${name}: ${num_pending} wait, ${num_ack_pending} handed out, ${num_redelivered} again`,
+      );
       pending += num_pending + num_ack_pending;
+    }
   await connection.close();
   return pending;
 }
@@ -357,6 +364,7 @@ console.log(
     isAnsweredAfterwards: afterwards.isAnswered,
     states: [...new Set(states)],
     owed: left,
+    owedBy,
     errors,
     exits,
     processesLeft: processes().filter((pid) => pid !== 1 && pid !== process.pid).length,

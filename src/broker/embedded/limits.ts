@@ -56,7 +56,7 @@ export interface BrokerLimits {
   readonly redeliverMs: { readonly first: number; readonly max: number };
   /** Past its deadline (a request) or its sending (a reply), after which nobody can want it. */
   readonly staleMs: number;
-  /** Past its deadline nobody waits for a request; where there is no host to say so, it goes. */
+  /** Past its deadline nobody waits for a request; where there is no host to say so, and no room, it goes. */
   readonly expiredMs: number;
   readonly pingMs: number;
   readonly pongMs: number;

@@ -434,18 +434,23 @@ export class Postbox {
     if (nowMs < this.#roomLookedForMs + roomLookMs) return;
     this.#roomLookedForMs = nowMs;
     for (const entry of [...this.#mailbox.entries()]) {
-      const unwanted = entry.state.kind === 'held' ? undefined : this.#unwanted(entry, entry.type);
+      if (entry.state.kind === 'held') continue;
+      const unwanted = this.#unwanted(entry, entry.type) ?? (this.#isExpired(entry) ? 'stale' : undefined);
       if (unwanted) this.#drop(entry, unwanted);
     }
+  }
+
+  /** Its worker has given up; a host would only say so. */
+  #isExpired({ type, expiresAtMs }: Entry): boolean {
+    const { clock, limits } = this.#parts;
+    return type === 'request' && expiresAtMs !== undefined && clock.date().getTime() - expiresAtMs > limits.expiredMs;
   }
 
   #unwanted(mail: Pick<Mail, 'expiresAtMs' | 'sentAtMs' | 'from'>, kind: Mail['kind']): Dropped | undefined {
     if (this.#revokedAtMs !== undefined && mail.sentAtMs <= this.#revokedAtMs) return 'revoked';
     if (kind === 'request' && !this.#parts.isCurrent(mail.from)) return 'revoked';
     const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
-    const { staleMs, expiredMs } = this.#parts.limits;
-    const keptMs = kind === 'request' ? expiredMs : staleMs;
-    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > keptMs;
+    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
     return isStale ? 'stale' : undefined;
   }
 
