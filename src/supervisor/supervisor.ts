@@ -236,8 +236,9 @@ export class Supervisor<C extends Connection> {
   #take(queued: Queued): void {
     const before = this.#state;
     const event = 'error' in queued ? this.#failure(queued) : queued;
+    const nowMs = this.#clock.nowMs();
     const [after, effects] = step(before, event, {
-      nowMs: this.#clock.nowMs(),
+      nowMs,
       plan: this.#plan,
       random: this.#options.random,
       isFrozen: this.#options.guard.isFrozen,
@@ -245,7 +246,7 @@ export class Supervisor<C extends Connection> {
     });
     this.#state = after;
     for (const effect of effects) this.#perform(effect);
-    if (after !== before) this.#changed(before, after);
+    if (after !== before) this.#changed(before, after, nowMs);
   }
 
   /** An error in the machine's words. What happened to the current run is remembered on the way. */
@@ -303,7 +304,7 @@ export class Supervisor<C extends Connection> {
       lost: (error) => this.lost(number, error),
       closed: () => this.#on({ kind: 'closed', run: number }),
       closeFailed: (error) => {
-        this.#narrator.note({ kind: 'close_failed', run: number, error });
+        this.#narrator.note({ kind: 'close_failed', run: number, error }, this.#clock.nowMs());
         if (!this.#queue) this.#narrator.tell();
       },
     });
@@ -313,8 +314,7 @@ export class Supervisor<C extends Connection> {
 
   // --- after a change
 
-  #changed(before: ServerState, after: ServerState): void {
-    const nowMs = this.#clock.nowMs();
+  #changed(before: ServerState, after: ServerState, nowMs: number): void {
     const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);
     const isProven = this.#narrator.changed(before, after, nowMs, restarts);
     if (after.ledger !== before.ledger) this.#options.history?.remember(after.ledger);
@@ -359,7 +359,7 @@ export class Supervisor<C extends Connection> {
   }
 
   #noteFreeze(freeze: Freeze | undefined): void {
-    if (freeze) this.#narrator.note({ kind: 'freeze', run: this.#state.run, ...freeze });
+    if (freeze) this.#narrator.note({ kind: 'freeze', run: this.#state.run, ...freeze }, this.#clock.nowMs());
   }
 
   #verify({ connection, run }: Acquired<C>): void {

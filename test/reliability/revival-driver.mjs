@@ -161,8 +161,8 @@ const isHidden = ({ leftMs }) => leftMs === 0;
 const chosenMs = ({ lostAtMs, toldAtMs, leftMs }) => toldAtMs + leftMs - lostAtMs;
 const dueAtMs = (restart) =>
   isHidden(restart) ? restart.lostAtMs + restart.interval[0] : restart.toldAtMs + restart.leftMs;
-/** Events are stamped after the decision: a little, or as long as the loop stood still in between. */
-const stampMs = Math.max(1, loopDelay.max / 1e6);
+/** The instant of a loss is read a little before that of the decision which follows it. */
+const stampMs = 1;
 const isOutside = (restart) => {
   const [from, to] = restart.interval;
   if (isHidden(restart)) return chosenMs(restart) < from;
