@@ -12,6 +12,7 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   const keyOf = (server: string) => jointKey(server, originOf(specOf(server)));
   return {
     load: (server) => store.load(keyOf(server)),
+    loadStatuses: (server) => store.loadStatuses?.(keyOf(server)),
     save: (server, records) => store.save(keyOf(server), records),
   };
 }

@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { PinRecord } from '../policy/pin-store.js';
 import type { ListedItem } from '../session/lists.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
 import { type Manifest, manifestBytesMax, manifestsMax } from './manifests-table.js';
@@ -59,6 +60,16 @@ const row = (server: string, failedProbes = 1, fingerprint = 'f'): HistoryRow =>
 });
 const forgiven = (server: string): HistoryRow => ({ server, fingerprint: 'f', record: undefined });
 
+const pinned = (name: string): PinRecord => ({
+  name,
+  approved: { hash: 'h', bodyHash: 'b', raw: '{}', at: '2026-01-01T00:00:00.000Z' },
+  pending: undefined,
+  firstHash: undefined,
+  renamedFrom: undefined,
+  isAmbiguous: false,
+  isListed: true,
+});
+
 const listing = (items: readonly ListedItem[]): Manifest => ({
   facts: undefined,
   lists: new Map([['tools/list', { items, ttlMs: 0, isPublic: false }]]),
@@ -74,22 +85,31 @@ describe('versions of the file', () => {
     expect(toolsOf(manifests.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
-    expect(versionOf()).toBe(3);
+    expect(versionOf()).toBe(4);
   });
 
-  test('a new one begins at version 3', () => {
+  test('a new one begins at version 4', () => {
     open();
-    expect([versionOf(), problems]).toEqual([3, []]);
+    expect([versionOf(), problems]).toEqual([4, []]);
+  });
+
+  test('pins that were written without their statuses are read whole until they are written again', () => {
+    writeVersion(3);
+    const { pins } = open();
+    expect([pins.load('files'), pins.loadStatuses?.('files')]).toEqual([[], undefined]);
+    pins.save('files', [pinned('read')]);
+    expect(pins.loadStatuses?.('files')).toEqual(new Map([['read', 'approved']]));
+    expect(pins.load('files')).toEqual([pinned('read')]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
-    writeVersion(4);
+    writeVersion(5);
     const before = readFileSync(file());
     const { pins, histories } = open();
     histories.save([row('a')]);
     expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
     expect(pins.load('files')).toBeUndefined();
-    expect(versionOf()).toBe(3);
+    expect(versionOf()).toBe(4);
     expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
     const aside = new Database(`${file()}.unusable`);
     expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);

@@ -20,7 +20,7 @@ import { setAside } from './set-aside.js';
 
 const fileName = 'state.db';
 /** Raised with every change of the tables; an unknown one is not touched. */
-const schemaVersion = 3;
+const schemaVersion = 4;
 /** Waiting for another process stops everything here. */
 const busyMs = 250;
 /** The header of an SQLite file: how it begins, and where our version is in it. */
@@ -126,6 +126,8 @@ function prepare(file: string): Database.Database {
   database.pragma('synchronous = FULL');
   // The version is written last: a file that has it has the tables, and to write it again would wait for the disk.
   if (found === schemaVersion) return database;
+  // The only column that was ever added: what is older has the table without it.
+  if (found > 0 && !hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
   // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all.
   database.exec(`
     ${pinsSchema}
@@ -135,6 +137,9 @@ function prepare(file: string): Database.Database {
   `);
   return database;
 }
+
+const hasColumn = (database: Database.Database, table: string, column: string): boolean =>
+  database.prepare(`SELECT 1 FROM pragma_table_info('${table}') WHERE name = ?`).get(column) !== undefined;
 
 /**
  * What can be told without SQLite is: libsql does not let go of a file it has opened, and a new one of the same name would

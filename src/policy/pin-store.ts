@@ -35,6 +35,8 @@ export interface PinRecord {
 export interface PinStore {
   /** Undefined for a server that was never seen, which is not the same as one that had nothing to list. */
   load(server: string): readonly PinRecord[] | undefined;
+  /** The status of each record, where that is kept apart: what was agreed to is long, and seldom asked for. */
+  loadStatuses?(server: string): ReadonlyMap<string, PinStatus> | undefined;
   save(server: string, records: readonly PinRecord[]): void;
 }
 

@@ -262,6 +262,23 @@ test('pins outlive the host, and a list that brings nothing new is not written a
   expect(pinsOf({ store }).pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
+test('a status is told without reading what was agreed to; once that is here, it alone counts', () => {
+  const kept = memoryPinStore();
+  pinsOf({ store: kept }).statuses(first, other);
+  let loads = 0;
+  const load: PinStore['load'] = (name) => {
+    loads++;
+    return kept.load(name);
+  };
+  const loadStatuses = () => new Map<string, PinStatus>([['get_issue', 'changed']]);
+  const { pins, statuses } = pinsOf({ store: { ...kept, load, loadStatuses } });
+  expect([pins.statusOf(server, 'get_issue'), pins.statusOf(server, 'nobody')]).toEqual(['changed', 'new']);
+  expect(loads).toBe(0);
+  expect(statuses(first, other)).toEqual({ get_issue: 'approved', list_issues: 'approved' });
+  pins.forget(server);
+  expect(pins.statusOf(server, 'get_issue')).toBe('changed');
+});
+
 describe('a server that changes its mind', () => {
   const kinds = Object.keys(samples) as PinKind[];
   const bystander = itemOf('tool', '{"name":"bystander","uri":"bystander","uriTemplate":"bystander"}');

@@ -72,6 +72,8 @@ export class Pins {
   readonly #hashes: PinHashes;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
+  /** Of servers whose records nobody needed yet. */
+  readonly #statuses = new Map<string, ReadonlyMap<string, PinStatus>>();
   /** How many tools differ, by server, until its records change; counted when asked for. */
   readonly #differing = new Map<string, number>();
   /** Servers whose records the store has not taken yet. */
@@ -124,7 +126,7 @@ export class Pins {
     }
 
     // In memory first: a store that fails must not leave a changed tool looking clean.
-    this.#byServer.set(server, records);
+    this.#hold(server, records);
     this.#differing.delete(server);
     if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
     const report = this.#report(listed, before, records, !known, onFirstSight);
@@ -143,7 +145,7 @@ export class Pins {
     const next = new Map(records).set(tool, agreed(record, { ...pending, at: now.toISOString() }));
     // To the store first: an approval that is not kept would be gone after a restart.
     this.#store.save(server, [...next.values()]);
-    this.#byServer.set(server, next);
+    this.#hold(server, next);
     this.#differing.delete(server);
     this.#unsaved.delete(server);
   }
@@ -151,6 +153,8 @@ export class Pins {
   /** A name nobody has listed yet is new. */
   statusOf(server: string, tool: string): PinStatus {
     if (this.#isTrusted(server)) return 'approved';
+    const statuses = this.#statusesOf(server);
+    if (statuses) return statuses.get(tool) ?? this.#unpinned(statuses);
     const records = this.#recordsOf(server);
     const record = records?.get(tool);
     return record ? pinStatus(record) : this.#unpinned(records);
@@ -173,6 +177,7 @@ export class Pins {
   /** Another server has taken the name: what is known of it comes from the store. */
   forget(server: string): void {
     this.#byServer.delete(server);
+    this.#statuses.delete(server);
     this.#unsaved.delete(server);
     this.#differing.delete(server);
     this.forgetList(server);
@@ -197,13 +202,27 @@ export class Pins {
     };
   }
 
+  /** As they are in the store; undefined when the records are here, or the store has them in no other form. */
+  #statusesOf(server: string): ReadonlyMap<string, PinStatus> | undefined {
+    if (this.#byServer.has(server)) return undefined;
+    const held = this.#statuses.get(server);
+    if (held) return held;
+    const loaded = this.#store.loadStatuses?.(server);
+    if (loaded) this.#statuses.set(server, loaded);
+    return loaded;
+  }
+
   #recordsOf(server: string): Records | undefined {
     const held = this.#byServer.get(server);
     if (held) return held;
     const loaded = this.#store.load(server);
     if (!loaded) return undefined;
-    const records = new Map(loaded.map((record) => [record.name, record]));
+    return this.#hold(server, new Map(loaded.map((record) => [record.name, record])));
+  }
+
+  #hold(server: string, records: Records): Records {
     this.#byServer.set(server, records);
+    this.#statuses.delete(server);
     return records;
   }
 
@@ -219,7 +238,7 @@ export class Pins {
   }
 
   /** When there is no room to pin a name, a change of it could not be seen. */
-  #unpinned(records: ReadonlyMap<string, PinRecord> | undefined): PinStatus {
+  #unpinned(records: ReadonlyMap<string, unknown> | undefined): PinStatus {
     return records && records.size >= this.#pinsMax ? 'changed' : 'new';
   }
 
