@@ -35,6 +35,8 @@ export interface Delivery {
   readonly body: Buffer;
   /** How often it was handed out, this time included. */
   readonly deliveries: number;
+  /** It was, or may have been, in other hands than those of this process before: they may have begun it. */
+  readonly wasElsewhere: boolean;
   /** On the wall of whoever holds it; undefined: the worker set none. */
   readonly deadlineAt: Date | undefined;
   /** Resolves when the reply is held for the worker; the request is still owed. Rejects with a HostError; the link goes on all the same. */

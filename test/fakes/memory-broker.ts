@@ -43,6 +43,9 @@ interface Held {
   readonly deadlineAt: Date;
   readonly reasons: string[];
   deliveries: number;
+  /** Who had it last. */
+  holder: HostHandlers | undefined;
+  wasElsewhere: boolean;
   /** Out: in the hands of that host. Resting: released, and not due yet. */
   state: 'waiting' | 'out' | 'resting';
 }
@@ -231,7 +234,10 @@ export class MemoryBroker {
     if (this.#requests.has(key)) return;
     const deadlineAt = new Date(this.#clock.date().getTime() + request.ttlMs);
     const seq = ++this.#seq;
-    this.#requests.set(key, { seq, from, request, deadlineAt, reasons: [], deliveries: 0, state: 'waiting' });
+    this.#requests.set(key, {
+      ...{ seq, from, request, deadlineAt, reasons: [], deliveries: 0, state: 'waiting' },
+      ...{ holder: undefined, wasElsewhere: false },
+    });
     this.#pump();
   }
 
@@ -261,7 +267,7 @@ export class MemoryBroker {
 
   #delivery(side: HostSide, key: string, held: Held): Delivery {
     const { end } = side;
-    const { from, request, deadlineAt, deliveries } = held;
+    const { from, request, deadlineAt, deliveries, wasElsewhere } = held;
     let isOver = false;
     const take = (run: () => void) => {
       if (isOver) throw new Error('a delivery was acked or released twice');
@@ -276,6 +282,7 @@ export class MemoryBroker {
       from,
       body: request.body,
       deliveries,
+      wasElsewhere,
       deadlineAt,
       reply: (...parts: readonly JsonText[]) => this.#reply(side, from.mailbox, request.id, joined(...parts)),
       answer: async (...parts: readonly JsonText[]) => {
@@ -345,6 +352,8 @@ export class MemoryBroker {
       if (out >= this.#options.window) return;
       if (held.state !== 'waiting') continue;
       held.state = 'out';
+      if (held.holder !== undefined && held.holder !== side.handlers) held.wasElsewhere = true;
+      held.holder = side.handlers;
       held.deliveries++;
       out++;
       const delivery = this.#delivery(side, key, held);

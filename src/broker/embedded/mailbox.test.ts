@@ -1,19 +1,22 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Entry, entryOf, Mailbox } from './mailbox.js';
+import { type Entry, entryOf, Mailbox, type MailboxReader } from './mailbox.js';
 
 const rules = { deliveries: 5, redeliverMs: { first: 1_000, max: 60_000 } };
-const mail = (seq: number, sender = 'a'): Entry =>
+const mail = (seq: number, sender = 'a', deliveries = 0): Entry =>
   entryOf({
     ...{ seq, to: 'host', from: { mailbox: sender, role: undefined }, id: `m${seq}`, kind: 'request' },
-    ...{ sentAtMs: 0, expiresAtMs: undefined, body: Buffer.alloc(1), deliveries: 0 },
+    ...{ sentAtMs: 0, expiresAtMs: undefined, body: Buffer.alloc(1), deliveries },
   });
+const reader = (epoch: string, window: number, holder?: string): MailboxReader => ({
+  ...{ epoch, holder, window, windowOfOne: window },
+});
 
 test('nothing is handed out without a subscriber, nor past its window', () => {
   const mailbox = new Mailbox(rules);
   for (const seq of [1, 2, 3]) mailbox.add(mail(seq));
   expect(mailbox.next()).toBeUndefined();
-  mailbox.subscribe('one', 2);
+  mailbox.subscribe(reader('one', 2));
   for (let next = mailbox.next(); next; next = mailbox.next()) mailbox.handOut(next);
   expect(mailbox.heldCount).toBe(2);
 });
@@ -21,11 +24,11 @@ test('nothing is handed out without a subscriber, nor past its window', () => {
 test('the end of an epoch that is over changes nothing', () => {
   const mailbox = new Mailbox(rules);
   mailbox.add(mail(1));
-  mailbox.subscribe('one', 1);
+  mailbox.subscribe(reader('one', 1));
   const entry = mailbox.next() as Entry;
   const lease = mailbox.handOut(entry);
   expect(mailbox.unsubscribe('one', 'gone')).toHaveLength(1);
-  mailbox.subscribe('two', 1);
+  mailbox.subscribe(reader('two', 1));
   const again = mailbox.handOut(entry);
   expect(again).not.toBe(lease);
   expect(mailbox.unsubscribe('one', 'late')).toBeUndefined();
@@ -37,11 +40,63 @@ test('the end of an epoch that is over changes nothing', () => {
   expect(mailbox.size).toBe(0);
 });
 
+test.each([
+  ['nobody had it before', [['a', false]]],
+  [
+    'the same one had it before, over another connection',
+    [
+      ['a', false],
+      ['a', false],
+      ['a', false],
+    ],
+  ],
+  [
+    'another one had it, however long ago',
+    [
+      ['a', false],
+      ['b', true],
+      ['b', true],
+      ['a', true],
+    ],
+  ],
+  [
+    'one that does not say who it is may be another',
+    [
+      [undefined, false],
+      [undefined, true],
+      ['a', true],
+    ],
+  ],
+] as const)('B7 whose hands it was in: %s', (_, steps) => {
+  const mailbox = new Mailbox(rules);
+  const entry = mail(1);
+  mailbox.add(entry);
+  steps.forEach(([holder, wasElsewhere], at) => {
+    mailbox.subscribe(reader(`e${at}`, 1, holder));
+    mailbox.handOut(mailbox.next() as Entry);
+    expect(entry.wasElsewhere).toBe(wasElsewhere);
+    mailbox.unsubscribe(`e${at}`, 'lost');
+  });
+});
+
+test('B7 what was handed out before it was read from the disk may have been anywhere', () => {
+  const mailbox = new Mailbox(rules);
+  mailbox.add(mail(1, 'a', 1));
+  mailbox.add(mail(2));
+  mailbox.subscribe(reader('one', 2, 'a'));
+  const handedOut: Entry[] = [];
+  for (let next = mailbox.next(); next; next = mailbox.next()) {
+    mailbox.handOut(next);
+    handedOut.push(next);
+  }
+  expect(handedOut.map(({ wasElsewhere }) => wasElsewhere)).toEqual([true, false]);
+});
+
 test('only what was never handed out can be withdrawn, and only by its sender', () => {
   const mailbox = new Mailbox(rules);
   mailbox.add(mail(1));
   mailbox.add(mail(2));
-  mailbox.subscribe('one', 1);
+  mailbox.subscribe(reader('one', 1));
   mailbox.handOut(mailbox.next() as Entry);
   expect(mailbox.withdraw('a', 'm1')).toBeUndefined();
   expect(mailbox.withdraw('b', 'm2')).toBeUndefined();
@@ -90,7 +145,7 @@ test('B14 whatever happens, each message is held by one, waits, rests, was finis
         if (what === 0) mailbox.add(mail(++seq, `s${at % 3}`));
         if (what === 1) {
           if (epoch) lost(epoch);
-          mailbox.subscribe(`e${++epochs}`, 1 + (at % 4));
+          mailbox.subscribe(reader(`e${++epochs}`, 1 + (at % 4)));
         }
         const next = what === 2 ? mailbox.next() : undefined;
         if (next) {

@@ -11,6 +11,7 @@ import type { Sender } from '../ports.js';
 import type { Mail } from '../store-port.js';
 import type { Held } from './client-frames.js';
 import { FairLines } from './fair-lines.js';
+import type { Subscriber } from './subscriber.js';
 
 export interface Entry {
   readonly seq: number;
@@ -22,6 +23,10 @@ export interface Entry {
   readonly expiresAtMs: number | undefined;
   /** So far. */
   deliveries: number;
+  /** Who had it last, if that one said who it is. */
+  holder: string | undefined;
+  /** It was in the hands of somebody else than whoever has it, or had it last. */
+  wasElsewhere: boolean;
   readonly reasons: string[];
   state: EntryState;
   /** Undefined: on disk only. */
@@ -42,6 +47,8 @@ export interface MailboxRules {
   readonly redeliverMs: { readonly first: number; readonly max: number };
 }
 
+export type MailboxReader = Pick<Subscriber, 'epoch' | 'holder' | 'window' | 'windowOfOne'>;
+
 /** Given back, and what came of it. */
 export type Returned = { readonly entry: Entry; readonly isDead: boolean };
 
@@ -54,7 +61,7 @@ export class Mailbox {
   readonly #heldOf = new Map<string, number>();
   /** Requests, by sender and id. */
   readonly #requests = new Map<string, Entry>();
-  #subscriber: { readonly epoch: string; readonly window: number; readonly windowOfOne: number } | undefined;
+  #subscriber: MailboxReader | undefined;
   #leases = 0;
 
   constructor(rules: MailboxRules) {
@@ -87,9 +94,9 @@ export class Mailbox {
   }
 
   /** Whoever had it before is over, with all it held. */
-  subscribe(epoch: string, window: number, windowOfOne = window): void {
+  subscribe(subscriber: MailboxReader): void {
     if (this.#subscriber) throw new Error('the subscriber before must be ended first');
-    this.#subscriber = { epoch, window, windowOfOne };
+    this.#subscriber = subscriber;
   }
 
   /** Undefined when it was not the subscriber (any more): then nothing changes. */
@@ -116,10 +123,13 @@ export class Mailbox {
 
   /** To the subscriber. */
   handOut(entry: Entry): string {
-    const epoch = this.#subscriber?.epoch;
+    const { epoch, holder } = this.#subscriber ?? {};
     if (epoch === undefined || !this.#lines.take(entry.from.mailbox, entry)) throw new Error('it does not wait');
     const lease = `${epoch}.${++this.#leases}`;
     entry.state = { kind: 'held', lease };
+    // Who does not say who it is may be anybody.
+    if (entry.deliveries > 0 && (holder === undefined || holder !== entry.holder)) entry.wasElsewhere = true;
+    entry.holder = holder;
     entry.deliveries++;
     this.#held.set(entry.seq, entry);
     this.#heldOf.set(entry.from.mailbox, (this.#heldOf.get(entry.from.mailbox) ?? 0) + 1);
@@ -218,6 +228,9 @@ const nameOf = (sender: string, id: string): string => `${sender} ${id}`;
 
 export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
   ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
+  holder: undefined,
+  // Of what was handed out before this process began, nobody remembers to whom.
+  wasElsewhere: deliveries > 0,
   reasons: [],
   state: { kind: 'waiting' },
   body: undefined,

@@ -141,7 +141,7 @@ export class Postbox {
 
   subscribe(subscriber: Subscriber): void {
     this.#subscriber = subscriber;
-    this.#mailbox.subscribe(subscriber.epoch, subscriber.window, subscriber.windowOfOne);
+    this.#mailbox.subscribe(subscriber);
     if (this.#isLoaded) this.pump();
     else this.#load().catch(() => this.#loadLater());
   }
@@ -274,9 +274,9 @@ export class Postbox {
     const lease = this.#mailbox.handOut(entry);
     this.#kept.drop(entry);
     store.handedOut(entry.seq);
-    const { seq, id, type, from, deliveries, expiresAtMs } = entry;
+    const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
-    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, deadlineMs, body }));
+    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
   }
 
   #load(): Promise<void> {

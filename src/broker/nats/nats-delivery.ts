@@ -51,6 +51,7 @@ export class NatsDelivery implements Delivery {
   readonly from: Sender;
   readonly body: Buffer;
   readonly deliveries: number;
+  readonly wasElsewhere: boolean;
   readonly deadlineAt: Date | undefined;
   /** In its stream. */
   readonly seq: number;
@@ -71,6 +72,8 @@ export class NatsDelivery implements Delivery {
     const tokens = this.#ackSubject.split('.');
     const first = tokens.length > 9 ? 6 : 4;
     this.deliveries = Number(tokens[first]);
+    // A server says how often, and not to whom.
+    this.wasElsewhere = this.deliveries > 1;
     this.seq = Number(tokens[first + 1]);
     this.sentAt = new Date(Number(tokens[first + 3]?.slice(0, -6)));
     this.id = message.subject.slice(parts.names.requests.length);

@@ -324,7 +324,7 @@ describe('what is said of a call is what became of it', () => {
     const body = '{"v":1,"op":"call","callKey":"same","deadlineMs":1000,"tool":"nova_click","arguments":{"a":2}}';
     service.deliver({
       ...{ id: 'same', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
-      ...{ deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
+      ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
       answer: async (...parts) => void told.push(joined(...parts).toString()),
     });
     await settled();

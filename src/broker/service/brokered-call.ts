@@ -50,15 +50,12 @@ export class BrokeredCall {
   readonly #request: CallRequest;
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
-  readonly #isOurs: boolean;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
 
-  /** `isOurs`: nobody but this process was ever handed it. */
-  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, isOurs: boolean) {
+  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts) {
     this.#deliveries = [delivery];
-    this.#isOurs = isOurs;
     this.#request = request;
     this.#words = words;
     this.#ports = ports;
@@ -104,12 +101,12 @@ export class BrokeredCall {
 
   async #run(): Promise<void> {
     const { journal, host, isJournalShared } = this.#ports;
-    const { from, id } = this.#delivery;
+    const { from, id, wasElsewhere } = this.#delivery;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
     // Whoever had it before may have run it, and wrote that down where nobody here can read it.
-    if (!isJournalShared && !this.#isOurs && !isRepeatable) return this.#refuse(lost(target));
+    if (!isJournalShared && wasElsewhere && !isRepeatable) return this.#refuse(lost(target));
     const claimed = await journal.claim({
       mailbox: from.mailbox,
       key: id,

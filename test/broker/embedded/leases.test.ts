@@ -1,6 +1,7 @@
 /** What is handed out has one holder at a time, and comes again until it is finished or given up. */
 import { expect, test } from 'vitest';
-import { coreBench, type Frame, hostCredential, worker } from './core-bench.js';
+import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
+import { type CoreBench, coreBench, type Frame, hostCredential, worker } from './core-bench.js';
 
 const first = (frames: readonly Frame[]): Frame => frames[0] as Frame;
 
@@ -31,6 +32,35 @@ test('B7 a late ack or release of a replaced connection is refused and counted, 
   next.ack(held).say({ kind: 'ack', seq: 4711, lease: held.lease });
   await settle();
   expect(core.status()).toMatchObject({ fenced: 4, held: 0 });
+});
+
+test('B7 a host hears whether anybody but itself had a request before, also when the broker forgot that', async () => {
+  const store = new MemoryMailStore();
+  const { client, settle } = await coreBench({}, undefined, store);
+  const handedTo = async (at: CoreBench['client'], instance?: string): Promise<Frame> => {
+    const host = at().hello('host', { instance }).say({ kind: 'subscribe' });
+    await settle();
+    host.reader.ended('closed with 1006');
+    await settle();
+    return first(host.of('message'));
+  };
+  client().hello('alice').request('a');
+  await settle();
+  expect(await handedTo(client, 'one')).not.toHaveProperty('wasElsewhere');
+  expect(await handedTo(client, 'one')).toMatchObject({ deliveries: 2, wasElsewhere: false });
+  const restarted = await coreBench({}, undefined, store);
+  expect(await handedTo(restarted.client, 'one')).toMatchObject({ deliveries: 3, wasElsewhere: true });
+});
+
+test('B7 a host that does not say who it is may be another each time', async () => {
+  const { client, settle } = await coreBench();
+  client().hello('alice').request('a');
+  for (const wasElsewhere of [undefined, true]) {
+    const host = client().subscribed('host');
+    await settle();
+    expect(first(host.of('message')).wasElsewhere).toBe(wasElsewhere);
+    host.reader.ended('closed with 1006');
+  }
 });
 
 test('a worker cannot end what another holds', async () => {

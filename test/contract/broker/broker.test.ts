@@ -90,10 +90,10 @@ for (const { name, open, deliveriesMax, acksOutliveKill } of engines) {
       const first = await TestHost.open(at);
       const alice = await TestWorker.open(at, 'alice');
       await alice.send('a');
-      expect((await first.next(1)).deliveries).toBe(1);
+      expect(await first.next(1)).toMatchObject({ deliveries: 1, wasElsewhere: false });
       await first.link.close();
       const second = await TestHost.open(at, echo);
-      expect(await second.next(1)).toMatchObject({ id: 'a', deliveries: 2 });
+      expect(await second.next(1)).toMatchObject({ id: 'a', deliveries: 2, wasElsewhere: true });
       await alice.reply('a');
     });
 
