@@ -6,7 +6,7 @@
  * over or another's is cut, and what it sent and was not yet run is not run any more.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { errorReply, joined } from '../messages.js';
 import { hostMailbox, type Sender, ttlMsMax } from '../ports.js';
@@ -201,15 +201,19 @@ export class BrokerCore implements SessionCore {
     const box = this.#postbox(to);
     // Who lost the request may still have an answer to it, but does not end it: it is somebody else's by now.
     const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
-    const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
-    if (requests && answers && !isHolder) this.#fence(session, answers.seq);
-    // Who has the mailbox by now is not who asked.
-    const asker = isHolder ? requests?.senderOf(answers.seq) : undefined;
-    if (asker && !this.#isCurrent(asker)) throw notAllowed('whoever asked has no key any more', 'revoked');
+    const request = answers && requests?.answering(answers, session.epoch);
+    if (requests && answers && !request) this.#fence(session, answers.seq);
     try {
+      // Who has the mailbox by now is not who asked.
+      if (request && !this.#isCurrent(request.from)) throw notAllowed('whoever asked has no key any more', 'revoked');
       const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
-      await box.accept(mail, isHolder ? answers.seq : undefined);
-      if (isHolder) requests?.answered(answers.seq);
+      await box.accept(mail, request?.seq);
+      if (request) requests?.answered(request);
+    } catch (error) {
+      // In doubt it may be over, and its worker may hear the answer: then nobody gets it before the next start.
+      const isSurelyNot = isHostError(error) && error.details.execution === 'not_executed';
+      if (request && isSurelyNot) requests?.notAnswered(request);
+      throw error;
     } finally {
       this.#forgetIdle(box);
       this.#forgetIdle(requests);

@@ -40,6 +40,39 @@ test('the end of an epoch that is over changes nothing', () => {
   expect(mailbox.size).toBe(0);
 });
 
+test('what is being answered when its holder goes comes to the next one only when there is no answer', () => {
+  const mailbox = new Mailbox(rules);
+  mailbox.add(mail(1));
+  mailbox.add(mail(2));
+  mailbox.subscribe(reader('one', 2));
+  for (let next = mailbox.next(); next; next = mailbox.next()) {
+    const lease = mailbox.handOut(next);
+    expect(mailbox.ending({ seq: next.seq, lease: 'other' }, 'one')).toBeUndefined();
+    expect(mailbox.ending({ seq: next.seq, lease }, 'one')).toBe(next);
+  }
+  const [first, second] = [mailbox.get(1) as Entry, mailbox.get(2) as Entry];
+  expect(mailbox.unsubscribe('one', 'lost')).toEqual([]);
+  mailbox.subscribe(reader('two', 2));
+  expect([mailbox.next(), mailbox.heldCount, mailbox.size]).toEqual([undefined, 0, 2]);
+  mailbox.forget(first);
+  expect(mailbox.notEnded(first)).toBeUndefined();
+  expect(mailbox.notEnded(second)).toEqual({ entry: second, isDead: false });
+  expect(mailbox.next()).toBe(second);
+  expect([second.deliveries, second.reasons, mailbox.size]).toEqual([1, ['lost'], 1]);
+});
+
+test('what was being answered for the last time it may be handed out is dead when there is no answer', () => {
+  const mailbox = new Mailbox(rules);
+  const entry = mail(1, 'a', rules.deliveries - 1);
+  mailbox.add(entry);
+  mailbox.subscribe(reader('one', 1));
+  const lease = mailbox.handOut(entry);
+  mailbox.ending({ seq: 1, lease }, 'one');
+  expect(mailbox.release({ seq: 1, lease }, 'one', 0, 'not kept', 0)).toBeUndefined();
+  expect(mailbox.notEnded(entry)).toEqual({ entry, isDead: true });
+  expect(mailbox.size).toBe(0);
+});
+
 test.each([
   ['nobody had it before', [['a', false]]],
   [
@@ -161,7 +194,7 @@ test('B14 whatever happens, each message is held by one, waits, rests, was finis
           const back = mailbox.release({ seq: chosen[0], lease: chosen[1].lease }, epoch, at * 100, 'r', nowMs);
           held.delete(chosen[0]);
           stale.push({ seq: chosen[0], ...chosen[1] });
-          if (back?.isDead) over.add(chosen[0]);
+          if (back !== false && back?.isDead) over.add(chosen[0]);
         }
         if (what === 5) {
           nowMs += at * 1_000;

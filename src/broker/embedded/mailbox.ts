@@ -1,5 +1,6 @@
 /**
- * One mailbox as a state machine: what waits, what is handed out to whom, what rests after it was given back, and what is dead.
+ * One mailbox as a state machine: what waits, what is handed out to whom, what rests after it was given back, what is being
+ * answered, and what is dead.
  * Not here: the disk and the connection (postbox.ts), how many messages a mailbox may hold.
  *
  * Invariants: a message has at most one holder, named by an epoch (the connection) and a lease (the handing out), and only
@@ -28,6 +29,8 @@ export interface Entry {
   /** It was in the hands of somebody else than whoever has it, or had it last. */
   wasElsewhere: boolean;
   readonly reasons: string[];
+  /** With the answer that is on its way to the disk it is over: until that is known, nobody else gets it. */
+  isEnding: boolean;
   state: EntryState;
   /** Undefined: on disk only. */
   body: Buffer | undefined;
@@ -38,6 +41,8 @@ export interface Entry {
 type EntryState =
   | { readonly kind: 'waiting' }
   | { readonly kind: 'held'; readonly lease: string }
+  /** Its holder is gone, and its answer on the way to the disk. */
+  | { readonly kind: 'ending' }
   | { readonly kind: 'resting'; readonly dueMs: number };
 
 const waiting: EntryState = { kind: 'waiting' };
@@ -104,7 +109,7 @@ export class Mailbox {
     if (this.#subscriber?.epoch !== epoch) return undefined;
     this.#subscriber = undefined;
     const held = [...this.#held.values()];
-    return held.map((entry) => this.#giveBack(entry, reason, undefined));
+    return held.flatMap((entry) => this.#giveBack(entry, reason, undefined) ?? []);
   }
 
   /**
@@ -143,12 +148,27 @@ export class Mailbox {
     return entry;
   }
 
-  release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | undefined {
+  /** False when whoever says so does not hold it; undefined when it is being answered, and nothing comes of it yet. */
+  release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | false | undefined {
     const entry = this.heldBy(held, epoch);
-    if (!entry) return undefined;
+    if (!entry) return false;
     const { first, max } = this.#rules.redeliverMs;
     const growingMs = doubledMs(first, entry.deliveries - 1, max);
     return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growingMs), max));
+  }
+
+  /** Its holder answers it. Until `forget` or `notEnded` nobody else gets it. */
+  ending(held: Held, epoch: string): Entry | undefined {
+    const entry = this.heldBy(held, epoch);
+    if (entry) entry.isEnding = true;
+    return entry;
+  }
+
+  /** There is no such answer. What its holder gave back meanwhile is given back now: undefined when it still has it. */
+  notEnded(entry: Entry): Returned | undefined {
+    entry.isEnding = false;
+    if (entry.state.kind !== 'ending' || this.#entries.get(entry.seq) !== entry) return undefined;
+    return this.#isDead(entry) ? { entry, isDead: true } : this.#waitAgain(entry, undefined);
   }
 
   /** What never was handed out and nobody wants any more. */
@@ -206,13 +226,23 @@ export class Mailbox {
     return entry?.state.kind === 'held' && entry.state.lease === lease ? entry : undefined;
   }
 
-  #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned {
+  #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned | undefined {
     this.#unhold(entry);
     entry.reasons.push(reason);
-    if (entry.deliveries >= this.#rules.deliveries) {
-      this.#remove(entry);
-      return { entry, isDead: true };
+    if (entry.isEnding) {
+      entry.state = { kind: 'ending' };
+      return undefined;
     }
+    return this.#isDead(entry) ? { entry, isDead: true } : this.#waitAgain(entry, dueMs);
+  }
+
+  #isDead(entry: Entry): boolean {
+    if (entry.deliveries < this.#rules.deliveries) return false;
+    this.#remove(entry);
+    return true;
+  }
+
+  #waitAgain(entry: Entry, dueMs: number | undefined): Returned {
     if (dueMs === undefined) {
       this.#wait(entry);
     } else {
@@ -232,6 +262,7 @@ export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deli
   // Of what was handed out before this process began, nobody remembers to whom.
   wasElsewhere: deliveries > 0,
   reasons: [],
+  isEnding: false,
   state: { kind: 'waiting' },
   body: undefined,
   isKept: false,

@@ -166,24 +166,29 @@ export class Postbox {
     return true;
   }
 
-  /** Whether whoever says so holds it. */
-  isHeld(held: Held, epoch: string): boolean {
-    return this.#mailbox.heldBy(held, epoch) !== undefined;
+  /** Its holder answers it: whose it is, until `answered` or `notAnswered`. Undefined when whoever says so does not hold it. */
+  answering(held: Held, epoch: string): Entry | undefined {
+    return this.#mailbox.ending(held, epoch);
   }
 
-  /** It is not on disk any more: whoever has it by now has something that is over. */
-  answered(seq: number): void {
-    const entry = this.#mailbox.get(seq);
-    if (!entry) return;
+  /** It is not on disk any more. */
+  answered(entry: Entry): void {
+    if (this.#mailbox.get(entry.seq) !== entry) return;
     this.#mailbox.forget(entry);
     this.#gone(entry);
     this.pump();
   }
 
+  notAnswered(entry: Entry): void {
+    const returned = this.#mailbox.notEnded(entry);
+    if (returned) this.#returned(returned, entry.reasons.at(-1) ?? '');
+    this.pump();
+  }
+
   release(held: Held, epoch: string, delayMs: number, reason: string): boolean {
     const returned = this.#mailbox.release(held, epoch, delayMs, reason, this.#parts.clock.nowMs());
-    if (!returned) return false;
-    this.#returned(returned, reason);
+    if (returned === false) return false;
+    if (returned) this.#returned(returned, reason);
     this.#armWake();
     this.pump();
     return true;
@@ -255,10 +260,6 @@ export class Postbox {
       if (entry.state.kind === 'held') this.#subscriber?.send(cancelledFrame(entry.from, entry.id));
       else this.#drop(entry, 'revoked');
     }
-  }
-
-  senderOf(seq: number): Sender | undefined {
-    return this.#mailbox.get(seq)?.from;
   }
 
   #swept(revokedAtMs: number | undefined): void {

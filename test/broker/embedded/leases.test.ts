@@ -1,5 +1,6 @@
 /** What is handed out has one holder at a time, and comes again until it is finished or given up. */
 import { expect, test } from 'vitest';
+import { HostError } from '../../../src/kernel/errors.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 import { type CoreBench, coreBench, type Frame, hostCredential, worker } from './core-bench.js';
 
@@ -61,6 +62,46 @@ test('B7 a host that does not say who it is may be another each time', async () 
     expect(first(host.of('message')).wasElsewhere).toBe(wasElsewhere);
     host.reader.ended('closed with 1006');
   }
+});
+
+/** Whose puts wait until they are let, or refused. */
+class SlowStore extends MemoryMailStore {
+  isSlow = false;
+  goOn = () => {};
+
+  override async put(...asked: Parameters<MemoryMailStore['put']>): ReturnType<MemoryMailStore['put']> {
+    if (this.isSlow) await new Promise<void>((resolve) => (this.goOn = resolve));
+    return super.put(...asked);
+  }
+}
+
+test.each([
+  ['is over with the answer', undefined, []],
+  [
+    'comes to the next one when the answer is refused',
+    new HostError('insufficient_storage', 'full', { execution: 'not_executed' }),
+    ['a'],
+  ],
+  ['comes to nobody while nobody knows', new HostError('transport', 'failed', { execution: 'uncertain' }), []],
+])('B7 a request whose host is cut while its answer is on its way to the disk %s', async (_, failure, comesAgain) => {
+  const store = new SlowStore();
+  const { client, settle } = await coreBench({}, undefined, store);
+  const alice = client().subscribed('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  store.isSlow = true;
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', seq, lease, body: {} });
+  await settle();
+  host.reader.ended('closed with 1006');
+  const next = client().subscribed('host');
+  await settle();
+  expect(next.of('message')).toEqual([]);
+  store.failure = failure;
+  store.goOn();
+  await settle();
+  expect(next.of('message').map(({ id }) => id)).toEqual(comesAgain);
+  expect(alice.of('message')).toHaveLength(failure ? 0 : 1);
 });
 
 test('a worker cannot end what another holds', async () => {
