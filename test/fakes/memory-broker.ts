@@ -8,6 +8,7 @@
  */
 
 import { joined } from '../../src/broker/messages.js';
+import { notOwed } from '../../src/broker/not-owed.js';
 import type {
   Delivery,
   HostHandlers,
@@ -269,7 +270,9 @@ export class MemoryBroker {
     const { end } = side;
     const { from, request, deadlineAt, deliveries, wasElsewhere } = held;
     let isOver = false;
+    let isRefused = false;
     const take = (run: () => void) => {
+      if (isRefused) return;
       if (isOver) throw new Error('a delivery was acked or released twice');
       isOver = true;
       // Nothing of an older link counts: the request was handed to somebody else meanwhile.
@@ -289,16 +292,31 @@ export class MemoryBroker {
         await this.#reply(side, from.mailbox, request.id, joined(...parts));
         take(() => void this.#requests.delete(key));
       },
+      refuse: async (...parts: readonly JsonText[]) => {
+        if (isOver) throw notOwed();
+        await this.#reachable(side);
+        take(() => void this.#requests.delete(key));
+        isRefused = true;
+        this.#holdReply(from.mailbox, request.id, joined(...parts));
+      },
       ack: () => take(() => void this.#requests.delete(key)),
       release: (delayMs, reason) => take(() => this.#release(key, held, delayMs, reason)),
     };
   }
 
-  async #reply({ end }: HostSide, mailbox: string, id: string, body: Buffer): Promise<void> {
+  async #reply(side: HostSide, mailbox: string, id: string, body: Buffer): Promise<void> {
+    await this.#reachable(side);
+    this.#holdReply(mailbox, id, body);
+  }
+
+  async #reachable({ end }: HostSide): Promise<void> {
     if (end.isOver) throw lost('the link is over', 'not_executed');
     if (end.isSilent) return end.until(() => {});
     const refusal = this.#refusedReplies.shift();
     if (refusal) throw refusal;
+  }
+
+  #holdReply(mailbox: string, id: string, body: Buffer): void {
     const isLost = this.#repliesToDrop > 0;
     if (isLost) this.#repliesToDrop--;
     this.#replies.set(`${mailbox}/${id}`, { id, body, isLost, on: undefined });

@@ -8,6 +8,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { newId } from '../../kernel/random.js';
 import type { JsonText } from '../../wire/frame.js';
 import { joined } from '../messages.js';
+import { notOwed } from '../not-owed.js';
 import {
   type Delivery,
   type HostHandlers,
@@ -86,13 +87,19 @@ function take(link: Link, clock: Clock, handlers: HostHandlers, message: Message
       ...{ kind: 'deliver', id, type: 'reply', to: from.mailbox, ttlMs: undefined, answers },
       body: joined(...parts),
     });
+  // The reply is held and the request gone with one commit, or neither: enough for what was not begun, too.
+  const answer = async (...parts: readonly JsonText[]) => {
+    await send(isOwed ? { seq, lease } : undefined, parts);
+    isOwed = false;
+  };
   const delivery: Delivery = {
     ...{ id, from, body, deliveries, wasElsewhere },
     deadlineAt: deadlineMs === undefined ? undefined : new Date(clock.date().getTime() + deadlineMs),
     reply: (...parts: readonly JsonText[]) => send(undefined, parts),
-    async answer(...parts: readonly JsonText[]) {
-      await send(isOwed ? { seq, lease } : undefined, parts);
-      isOwed = false;
+    answer,
+    refuse: async (...parts) => {
+      if (!isOwed) throw notOwed();
+      await answer(...parts);
     },
     ack: () => end(() => ackFrame({ seq, lease })),
     release: (delayMs, reason) => end(() => releaseFrame({ seq, lease }, delayMs, reason)),

@@ -8,6 +8,7 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { joined } from '../messages.js';
+import { notOwed } from '../not-owed.js';
 import { type Delivery, idPattern, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-connection.js';
 import { tooLarge } from './nats-failures.js';
@@ -113,6 +114,14 @@ export class NatsDelivery implements Delivery {
     this.ack();
   };
 
+  readonly refuse = async (...parts: readonly JsonText[]): Promise<void> => {
+    if (this.#isSettled) throw notOwed();
+    // Told only, it could be lost with the connection: the request would come again, and run, after its worker heard that it did not.
+    await this.#parts.connection.ask(this.#ackSubject, '+ACK');
+    this.#over();
+    await this.reply(...parts);
+  };
+
   readonly ack = (): void => this.#settle('+ACK');
 
   readonly release = (delayMs: number, reason: string): void => {
@@ -136,9 +145,14 @@ export class NatsDelivery implements Delivery {
 
   #settle(word: string): void {
     if (this.#isSettled) return;
+    this.#parts.connection.tell(this.#ackSubject, word);
+    this.#over();
+  }
+
+  #over(): void {
+    if (this.#isSettled) return;
     this.#isSettled = true;
-    const { connection, journal, from } = this.#parts;
-    connection.tell(this.#ackSubject, word);
+    const { journal, from } = this.#parts;
     journal.forget(from.mailbox, this.id);
     this.#settled(this);
   }

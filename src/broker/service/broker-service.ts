@@ -240,7 +240,7 @@ export class BrokerService implements HostHandlers {
   /** Answers with an error, without having done anything. */
   #refuse(delivery: Delivery, words: ReplyWords, error: HostError): void {
     this.#counts.refused++;
-    delivery.answer(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
+    delivery.refuse(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
   }
 
   /** A link that is gone brings it again; who can be reached but does not take it must not hold up the others. */
