@@ -107,9 +107,10 @@ export class Postbox {
     const isFirst = !this.#ids.has(sender, kind, id);
     this.#ids.add(sender, kind, id, length);
     try {
-      const { seq, isNew } = await store.put(mail, answers);
+      const { seq, isNew, isAnswered } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
       else this.#uncount(length);
+      if (isAnswered && isFirst) this.#ids.delete(sender, kind, id);
     } catch (error) {
       if (isFirst) this.#ids.delete(sender, kind, id);
       this.#uncount(length);

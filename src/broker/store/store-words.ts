@@ -6,7 +6,7 @@
  */
 import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import type { CallClaim, Claimed } from '../ports.js';
-import type { DeadLetter, Mail, MailboxSize, NewMail, StoreState } from '../store-port.js';
+import type { DeadLetter, Mail, MailboxSize, NewMail, Put, StoreState } from '../store-port.js';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -79,7 +79,7 @@ export interface Refusal {
 
 export type Answer =
   | Refusal
-  | { readonly seq: number; readonly isNew: boolean }
+  | Put
   | { readonly mails: readonly Mail[] }
   | { readonly sizes: readonly MailboxSize[] }
   | { readonly deadLetters: readonly DeadLetter[] }

@@ -104,6 +104,24 @@ test.each([
   expect(alice.of('message')).toHaveLength(failure ? 0 : 1);
 });
 
+test('B7 a worker that sends again before it heard its reply is not run a second time', async () => {
+  const { client, settle, core } = await coreBench();
+  const alice = client().hello('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', seq, lease, body: {} });
+  await settle();
+  alice.request('a').say({ kind: 'subscribe' });
+  await settle();
+  expect([alice.of('delivered').length, host.of('message').length]).toEqual([2, 1]);
+  expect(core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 0 }, { count: 1 }]);
+  // Who asks again after it heard is a new asker.
+  alice.ack(first(alice.of('message'))).request('a');
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'a']);
+});
+
 test('a worker cannot end what another holds', async () => {
   const { client, settle, core } = await coreBench();
   const host = client().subscribed('host');
