@@ -45,6 +45,9 @@ type EntryState =
   | { readonly kind: 'ending' }
   | { readonly kind: 'resting'; readonly dueMs: number };
 
+/** Somebody has it, or has answered it. */
+export const isInHands = ({ state }: Entry): boolean => state.kind === 'held' || state.kind === 'ending';
+
 const waiting: EntryState = { kind: 'waiting' };
 
 export interface MailboxRules {

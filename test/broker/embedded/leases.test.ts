@@ -122,6 +122,18 @@ test('B7 a worker that sends again before it heard its reply is not run a second
   expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'a']);
 });
 
+test('a mailbox that could not take the word that its request was given up is not remembered for it', async () => {
+  const { client, settle, core, store } = await coreBench({ deliveries: 1 });
+  const alice = client().hello('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  alice.reader.ended('closed with 1006');
+  store.failure = new HostError('insufficient_storage', 'full', { execution: 'not_executed' });
+  host.reader.ended('closed with 1006');
+  await settle();
+  expect(core.status()).toMatchObject({ mailboxes: [], deadLetters: 1 });
+});
+
 test('a worker cannot end what another holds', async () => {
   const { client, settle, core } = await coreBench();
   const host = client().subscribed('host');
