@@ -64,6 +64,8 @@ export interface MailStore {
   put(mail: NewMail, answers?: number): Promise<Put>;
   /** In order, above `afterSeq`, at most so many and so large; at least one where there is one. What is damaged is set aside and told. */
   read(mailbox: string, afterSeq: number, limits: { count: number; bytes: number }): Promise<readonly Mail[]>;
+  /** A request that is held. */
+  find(to: string, sender: string, id: string): Promise<Mail | undefined>;
   /** Counts a handing out; written with the next commit, which nobody waits for. So are the next two. */
   handedOut(seq: number): void;
   remove(seq: number): void;

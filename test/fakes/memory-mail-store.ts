@@ -65,6 +65,12 @@ export class MemoryMailStore implements MailStore {
     return page;
   }
 
+  async find(to: string, mailbox: string, id: string): Promise<Mail | undefined> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const seq = this.#held.get(keyOf({ to, from: { mailbox, role: undefined }, id, kind: 'request' }));
+    return seq === undefined ? undefined : this.#mail.get(seq);
+  }
+
   handedOut(seq: number): void {
     const mail = this.#mail.get(seq);
     if (mail) this.#mail.set(seq, { ...mail, deliveries: mail.deliveries + 1 });

@@ -10,7 +10,7 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { hostMailbox, type Sender, ttlMsMax } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
-import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
+import { errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
@@ -283,8 +283,7 @@ export class BrokerCore implements SessionCore {
     if (session.isHost || !session.credential.sendsTo.includes(to))
       return session.refuse(errorFrame(notAllowed('this key may not cancel there')));
     const box = this.#boxes.get(to);
-    if (!box || box.withdraw(session.who.mailbox, id)) return this.#boxes.forgetIdle(box);
-    box.subscriber?.send(cancelledFrame(session.who, id));
+    if (box) void box.cancel(session.who, id).finally(() => this.#boxes.forgetIdle(box));
   }
 
   #fence(session: Session, seq: number): void {

@@ -28,6 +28,10 @@ export interface DiskReadingParts {
   progressed(): void;
   /** Everything was read: so many, and so large. */
   counted(count: number, bytes: number): void;
+  /** Whether whoever sent it does not want it any more. */
+  isCancelled(mail: Mail): boolean;
+  /** Cancelled, and in nobody's hands so far. It is not in the mailbox. */
+  foundCancelled(entry: Entry): void;
   /** Handed out too often before this process began. It is not in the mailbox. */
   foundDead(entry: Entry): void;
   /** Its body is not on the disk (any more). It was taken out of the mailbox. */
@@ -147,7 +151,7 @@ export class DiskReading {
   }
 
   #found(mail: Mail): void {
-    const { limits, mailbox, kept, ids, isWanted, foundDead } = this.#parts;
+    const { limits, mailbox, kept, ids, isWanted, isCancelled, foundCancelled, foundDead } = this.#parts;
     ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     if (mailbox.get(mail.seq)) return;
     const entry = entryOf(mail);
@@ -155,6 +159,8 @@ export class DiskReading {
       entry.reasons.push(`handed out ${entry.deliveries} times before the broker started again`);
       return foundDead(entry);
     }
+    entry.isCancelled = mail.kind === 'request' && isCancelled(mail);
+    if (entry.isCancelled && entry.deliveries === 0) return foundCancelled(entry);
     if (isWanted()) kept.keep(entry, mail.body);
     mailbox.add(entry);
   }

@@ -29,6 +29,8 @@ export interface Entry {
   /** It was in the hands of somebody else than whoever has it, or had it last. */
   wasElsewhere: boolean;
   readonly reasons: string[];
+  /** Whoever sent it does not want it any more, and whoever gets it hears so first. */
+  isCancelled: boolean;
   /** With the answer that is on its way to the disk it is over: until that is known, nobody else gets it. */
   isEnding: boolean;
   state: EntryState;
@@ -174,12 +176,8 @@ export class Mailbox {
     return this.#isDead(entry) ? { entry, isDead: true } : this.#waitAgain(entry, undefined);
   }
 
-  /** What never was handed out and nobody wants any more. */
-  withdraw(sender: string, id: string): Entry | undefined {
-    const entry = this.#requests.get(nameOf(sender, id));
-    if (!entry || entry.deliveries > 0) return undefined;
-    this.forget(entry);
-    return entry;
+  request(sender: string, id: string): Entry | undefined {
+    return this.#requests.get(nameOf(sender, id));
   }
 
   forget(entry: Entry): void {
@@ -265,6 +263,7 @@ export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deli
   // Of what was handed out before this process began, nobody remembers to whom.
   wasElsewhere: deliveries > 0,
   reasons: [],
+  isCancelled: false,
   isEnding: false,
   state: { kind: 'waiting' },
   body: undefined,

@@ -13,6 +13,7 @@ import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
+import { DiskCancels } from './disk-cancels.js';
 import { DiskReading } from './disk-reading.js';
 import type { BrokerEvent, Dropped } from './events.js';
 import { HeldIds } from './held-ids.js';
@@ -47,8 +48,9 @@ export class Postbox {
   /** On disk or on its way there. */
   readonly #ids = new HeldIds();
   readonly #disk: DiskReading;
+  readonly #cancels: DiskCancels;
   /** By which is judged what nobody can want. */
-  readonly #present: Present;
+  readonly #present: Present & { revokedAtMs: number | undefined };
   #count: number;
   #bytes: number;
   #arriving = 0;
@@ -56,8 +58,6 @@ export class Postbox {
   #roomLookedForMs = Number.NEGATIVE_INFINITY;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
-  /** What was sent up to then was for somebody else. Until all of it is gone. */
-  #revokedAtMs: number | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
     this.name = name;
@@ -72,6 +72,8 @@ export class Postbox {
       isWanted: () => this.#subscriber !== undefined,
       progressed: () => this.pump(),
       counted: (count, bytes) => this.#recount(count, bytes),
+      isCancelled: (mail) => this.#cancels.take(mail),
+      foundCancelled: (entry) => this.#withdraw(entry),
       foundDead: (entry) => this.#bury(entry),
       unreadable: (entry) => {
         this.#gone(entry);
@@ -79,15 +81,10 @@ export class Postbox {
       },
       problem: (error) => tell({ kind: 'problem', error }),
     });
-    const revokedAtMs = () => this.#revokedAtMs;
+    this.#cancels = new DiskCancels({ name, store, disk: this.#disk });
     this.#present = {
-      get nowMs() {
-        return clock.date().getTime();
-      },
-      get revokedAtMs() {
-        return revokedAtMs();
-      },
-      ...{ staleMs: limits.staleMs, isCurrent },
+      ...{ revokedAtMs: undefined, staleMs: limits.staleMs, isCurrent },
+      wallMs: () => clock.date().getTime(),
     };
   }
 
@@ -121,6 +118,7 @@ export class Postbox {
       const isHeld = this.#ids.has(sender, kind, id);
       if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
+    if (kind === 'request') this.#cancels.take(mail);
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
@@ -129,7 +127,7 @@ export class Postbox {
     try {
       const { seq, isNew, isAnswered } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
-      else this.#uncount(length);
+      else this.#notNew(mail);
       if (isAnswered && isFirst) this.#ids.delete(sender, kind, id);
     } catch (error) {
       if (isFirst) this.#ids.delete(sender, kind, id);
@@ -215,13 +213,38 @@ export class Postbox {
     return true;
   }
 
-  /** Whether it was still waiting, and is gone now. */
-  withdraw(sender: string, id: string): boolean {
-    const entry = this.#ids.has(sender, 'request', id) ? this.#mailbox.withdraw(sender, id) : undefined;
-    if (!entry) return false;
+  /**
+   * Whoever sent it does not wait any more. What was in nobody's hands is gone; of what was, whoever has it hears so now, and
+   * whoever gets it, before it gets it. Resolves when that is so.
+   */
+  async cancel(from: Sender, id: string): Promise<void> {
+    const sender = from.mailbox;
+    let entry = this.#mailbox.request(sender, id);
+    if (entry?.deliveries === 0) return this.#withdraw(entry);
+    // It may be run all the same, over a connection that is gone, or be on its way.
+    this.#subscriber?.send(cancelledFrame(from, id));
+    if (!entry && !this.#disk.isLoaded) {
+      const mail = await this.#cancels.find(sender, id);
+      // Dead is told when it is found.
+      if (!mail || mail.deliveries >= this.#parts.limits.deliveries) return;
+      entry = entryOf(mail);
+      if (entry.deliveries === 0) return this.#withdraw(entry);
+      this.#mailbox.add(entry);
+    }
+    if (entry) entry.isCancelled = true;
+  }
+
+  #withdraw(entry: Entry): void {
+    this.#mailbox.forget(entry);
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
-    return true;
+  }
+
+  /** Who sends it again wants it again. */
+  #notNew({ kind, from, id, body }: NewMail): void {
+    this.#uncount(body.length);
+    const entry = kind === 'request' ? this.#mailbox.request(from.mailbox, id) : undefined;
+    if (entry) entry.isCancelled = false;
   }
 
   /** Hands out what there is, as long as it is taken. */
@@ -244,9 +267,8 @@ export class Postbox {
   /** Drops what nobody can want any more. From the oldest, and no further than the first that is young. */
   async sweep(): Promise<void> {
     const { store, limits } = this.#parts;
-    const wallMs = this.#parts.clock.date().getTime();
-    const revokedAtMs = this.#revokedAtMs;
-    const youngMs = Math.max(wallMs - limits.staleMs, revokedAtMs ?? 0);
+    const { revokedAtMs } = this.#present;
+    const youngMs = Math.max(this.#present.wallMs() - limits.staleMs, revokedAtMs ?? 0);
     if (this.#disk.isLoaded) {
       this.#dropUnwanted(this.#present);
       return this.#swept(revokedAtMs);
@@ -268,7 +290,7 @@ export class Postbox {
 
   /** The mailbox is somebody else's now, or nobody's: what is in it is for neither. Gone before it is handed out, and soon. */
   revoke(): Promise<void> {
-    this.#revokedAtMs = this.#parts.clock.date().getTime();
+    this.#present.revokedAtMs = this.#present.wallMs();
     return this.sweep();
   }
 
@@ -280,7 +302,7 @@ export class Postbox {
   }
 
   #swept(revokedAtMs: number | undefined): void {
-    if (this.#revokedAtMs === revokedAtMs) this.#revokedAtMs = undefined;
+    if (this.#present.revokedAtMs === revokedAtMs) this.#present.revokedAtMs = undefined;
   }
 
   close(): void {
@@ -292,12 +314,14 @@ export class Postbox {
     const lease = this.#mailbox.handOut(entry);
     this.#kept.drop(entry);
     store.handedOut(entry.seq);
+    if (entry.isCancelled) subscriber.send(cancelledFrame(entry.from, entry.id));
     const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
     subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
   }
 
   #recount(count: number, bytes: number): void {
+    this.#cancels.clear();
     if (this.#arriving > 0) return;
     this.#count = count;
     this.#bytes = bytes;

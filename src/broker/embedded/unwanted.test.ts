@@ -5,7 +5,7 @@ const ann = { mailbox: 'ann', role: 'reader' };
 const day = 86_400_000;
 const sent = (more: Partial<Sent> = {}): Sent => ({ from: ann, sentAtMs: 1_000, expiresAtMs: 2_000, ...more });
 const at = (nowMs: number, more: Partial<Present> = {}): Present => ({
-  ...{ nowMs, revokedAtMs: undefined, staleMs: day, isCurrent: () => true },
+  ...{ wallMs: () => nowMs, revokedAtMs: undefined, staleMs: day, isCurrent: () => true },
   ...more,
 });
 

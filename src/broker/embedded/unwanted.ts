@@ -13,9 +13,8 @@ export interface Sent {
 }
 
 export interface Present {
-  /** On the wall. */
-  readonly nowMs: number;
-  /** What was sent up to then was for somebody else; undefined: the mailbox is whose it was. */
+  wallMs(): number;
+  /** What was sent up to then was for somebody else, until all of it is gone; undefined: the mailbox is whose it was. */
   readonly revokedAtMs: number | undefined;
   /** Past its end (a request) or its sending (a reply). */
   readonly staleMs: number;
@@ -28,12 +27,12 @@ export interface Present {
 export function unwantedFor(
   { from, sentAtMs, expiresAtMs }: Sent,
   kind: 'request' | 'reply',
-  { nowMs, revokedAtMs, staleMs, expiredMs, isCurrent }: Present,
+  { wallMs, revokedAtMs, staleMs, expiredMs, isCurrent }: Present,
 ): Dropped | undefined {
   if (revokedAtMs !== undefined && sentAtMs <= revokedAtMs) return 'revoked';
   if (kind === 'request' && !isCurrent(from)) return 'revoked';
   const endMs = expiresAtMs ?? (kind === 'reply' ? sentAtMs : undefined);
   if (endMs === undefined) return undefined;
   const patienceMs = kind === 'request' && expiredMs !== undefined ? Math.min(expiredMs, staleMs) : staleMs;
-  return nowMs - endMs > patienceMs ? 'stale' : undefined;
+  return wallMs() - endMs > patienceMs ? 'stale' : undefined;
 }

@@ -255,6 +255,7 @@ function mailOf(asker: StoreAsker): MailStore {
     put: (mail, answers) => ask<Put>({ op: 'put', mail, answers }, mail.body.length),
     read: async (mailbox, afterSeq, { count, bytes }) =>
       (await ask<{ mails: Mail[] }>({ op: 'read', mailbox, afterSeq, count, bytes })).mails,
+    find: async (to, sender, id) => (await ask<{ mails: Mail[] }>({ op: 'request', to, sender, id })).mails[0],
     handedOut: (seq) => asker.tell({ op: 'handedOut', seq }),
     remove: (seq) => asker.tell({ op: 'remove', seq }),
     bury: (seq, reasons) => asker.tell({ op: 'bury', seq, reasons }),

@@ -99,6 +99,17 @@ describe('mail', () => {
     expect(run(file, { op: 'remove', seq: 2 }, put('a'))).toEqual([{ seq: 5, isNew: true }]);
   });
 
+  test('a request is found by who sent it under which id, with how often it was handed out', () => {
+    const file = open(newFolder());
+    run(file, put('a'), put('b'), put('c', { kind: 'reply' }), { op: 'handedOut', seq: 2 });
+    const asked = (id: string, sender = 'w1') =>
+      run<{ mails: Mail[] }>(file, { op: 'request', to: 'host', sender, id })[0]?.mails;
+    expect(asked('b')).toMatchObject([{ seq: 2, id: 'b', kind: 'request', deliveries: 1 }]);
+    expect([asked('c'), asked('b', 'w2'), asked('nothing')]).toEqual([[], [], []]);
+    run(file, { op: 'remove', seq: 2 });
+    expect(asked('b')).toEqual([]);
+  });
+
   test('is read within bounds, and at least one of it', () => {
     const file = open(newFolder());
     run(file, ...['a', 'b', 'c'].map((id) => put(id, { body: Buffer.alloc(100) })));

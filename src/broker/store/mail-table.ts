@@ -174,6 +174,13 @@ export class MailTable {
     return mails;
   }
 
+  /** As `read`, of one request. */
+  request(dest: string, sender: string, id: string, nowMs: number | undefined): Mail | undefined {
+    const mail = this.#index.get(this.#index.seqOf(keyOf(dest, sender, id, 0)) ?? 0);
+    const row = mail && this.#rowOf(mail.seq, nowMs);
+    return mail && row && mailOf(row, mail.deliveries);
+  }
+
   handedOut(seq: number): void {
     const mail = this.#index.get(seq);
     if (mail === undefined) return;

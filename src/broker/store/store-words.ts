@@ -59,6 +59,7 @@ export const storeLimits: StoreLimits = {
 export type Operation =
   | { readonly op: 'put'; readonly mail: NewMail; readonly answers?: number | undefined }
   | { readonly op: 'read'; readonly mailbox: string; readonly afterSeq: number; readonly count: number; bytes: number }
+  | { readonly op: 'request'; readonly to: string; readonly sender: string; readonly id: string }
   | { readonly op: 'handedOut' | 'remove' | 'revive' | 'dropDead'; readonly seq: number }
   | { readonly op: 'bury'; readonly seq: number; readonly reasons: readonly string[] }
   | { readonly op: 'sizes' | 'deadLetters' | 'flush' }
