@@ -8,6 +8,7 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { joined } from '../messages.js';
+import { notOwed } from '../not-owed.js';
 import { type Delivery, idPattern, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-connection.js';
 import { tooLarge } from './nats-failures.js';
@@ -51,6 +52,7 @@ export class NatsDelivery implements Delivery {
   readonly from: Sender;
   readonly body: Buffer;
   readonly deliveries: number;
+  readonly wasElsewhere: boolean;
   readonly deadlineAt: Date | undefined;
   /** In its stream. */
   readonly seq: number;
@@ -71,6 +73,8 @@ export class NatsDelivery implements Delivery {
     const tokens = this.#ackSubject.split('.');
     const first = tokens.length > 9 ? 6 : 4;
     this.deliveries = Number(tokens[first]);
+    // A server says how often, and not to whom.
+    this.wasElsewhere = this.deliveries > 1;
     this.seq = Number(tokens[first + 1]);
     this.sentAt = new Date(Number(tokens[first + 3]?.slice(0, -6)));
     this.id = message.subject.slice(parts.names.requests.length);
@@ -110,6 +114,14 @@ export class NatsDelivery implements Delivery {
     this.ack();
   };
 
+  readonly refuse = async (...parts: readonly JsonText[]): Promise<void> => {
+    if (this.#isSettled) throw notOwed();
+    // Told only, it could be lost with the connection: the request would come again, and run, after its worker heard that it did not.
+    await this.#parts.connection.ask(this.#ackSubject, '+ACK');
+    this.#over();
+    await this.reply(...parts);
+  };
+
   readonly ack = (): void => this.#settle('+ACK');
 
   readonly release = (delayMs: number, reason: string): void => {
@@ -133,9 +145,14 @@ export class NatsDelivery implements Delivery {
 
   #settle(word: string): void {
     if (this.#isSettled) return;
+    this.#parts.connection.tell(this.#ackSubject, word);
+    this.#over();
+  }
+
+  #over(): void {
+    if (this.#isSettled) return;
     this.#isSettled = true;
-    const { connection, journal, from } = this.#parts;
-    connection.tell(this.#ackSubject, word);
+    const { journal, from } = this.#parts;
     journal.forget(from.mailbox, this.id);
     this.#settled(this);
   }
