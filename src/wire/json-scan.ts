@@ -151,7 +151,7 @@ function skipScalar(bytes: Uint8Array, from: number, end: number): number {
 }
 
 /** Reads `"key" :` and returns the index of whatever follows the colon. */
-function skipKey(bytes: Uint8Array, from: number, end: number): number {
+export function skipKey(bytes: Uint8Array, from: number, end: number): number {
   if (from >= end || bytes[from] !== QUOTE) return -1;
   const after = skipString(bytes, from + 1, end);
   if (after < 0) return -1;
@@ -271,7 +271,7 @@ export function eachMember(
 }
 
 /** From the index after the colon back to the key's closing quote. */
-function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
+export function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
   let i = afterColon - 2;
   while (bytes[i] !== QUOTE) i--;
   return i;
