@@ -26,6 +26,10 @@ STRING_BYTE[BACKSLASH] = 0;
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
+/** What comes after a digit that is a number of its own. */
+const ENDS_NUMBER = new Uint8Array(256);
+for (const byte of Buffer.from(',]}')) ENDS_NUMBER[byte] = 1;
+
 const isHex = (byte: number) =>
   (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x46) || (byte >= 0x61 && byte <= 0x66);
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
@@ -197,6 +201,9 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
         }
         continue;
       }
+    } else if (byte <= 0x39 && byte >= 0x30 && i + 1 < end && ENDS_NUMBER[bytes[i + 1] as number] === 1) {
+      // A text may be all single digits.
+      i++;
     } else {
       i = skipScalar(bytes, i, end);
     }
