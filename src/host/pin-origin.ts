@@ -13,6 +13,8 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   return {
     load: (server) => store.load(keyOf(server)),
     save: (server, records) => store.save(keyOf(server), records),
+    saveSoon: (server, records, onFailed) =>
+      store.saveSoon ? store.saveSoon(keyOf(server), records, onFailed) : store.save(keyOf(server), records),
   };
 }
 

@@ -14,6 +14,7 @@ import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
+import { LaterWrites } from './later-writes.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
 import { setAside } from './set-aside.js';
@@ -38,11 +39,17 @@ export class StateFile {
   readonly pins: PinStore;
   readonly manifests: Manifests;
   readonly histories: Histories;
+  readonly #later = new LaterWrites();
 
   private constructor(database: Database.Database) {
-    this.pins = pinsTable(database);
-    this.manifests = manifestsTable(database);
+    this.pins = pinsTable(database, this.#later);
+    this.manifests = manifestsTable(database, this.#later);
     this.histories = historiesTable(database);
+  }
+
+  /** Writes what waits for a turn of its own. */
+  flush(): void {
+    this.#later.flush();
   }
 
   /** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */

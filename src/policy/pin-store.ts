@@ -36,6 +36,8 @@ export interface PinStore {
   /** Undefined for a server that was never seen, which is not the same as one that had nothing to list. */
   load(server: string): readonly PinRecord[] | undefined;
   save(server: string, records: readonly PinRecord[]): void;
+  /** As `save`, but many may be written some turns later; they count at once. `onFailed`: they could not be, after all. */
+  saveSoon?(server: string, records: readonly PinRecord[], onFailed: (error: unknown) => void): void;
 }
 
 /** Servers that pins are kept for. Past it the one that was first seen longest ago is seen for the first time again. */

@@ -246,12 +246,18 @@ export class Pins {
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    try {
-      this.#store.save(server, [...records.values()]);
-      this.#unsaved.delete(server);
-    } catch (error) {
-      // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    const failed = (error: unknown) => {
+      if (this.#byServer.has(server)) this.#unsaved.add(server);
       this.#onStoreError(error);
+    };
+    this.#unsaved.delete(server);
+    const rows = [...records.values()];
+    try {
+      if (this.#store.saveSoon) this.#store.saveSoon(server, rows, failed);
+      else this.#store.save(server, rows);
+    } catch (error) {
+      failed(error);
     }
   }
 }
