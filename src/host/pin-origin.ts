@@ -14,6 +14,8 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
     load: (server) => store.load(keyOf(server)),
     loadStatuses: (server) => store.loadStatuses?.(keyOf(server)),
     save: (server, records) => store.save(keyOf(server), records),
+    saveSoon: (server, records, onFailed) =>
+      store.saveSoon ? store.saveSoon(keyOf(server), records, onFailed) : store.save(keyOf(server), records),
   };
 }
 

@@ -251,6 +251,22 @@ describe('approval', () => {
   });
 });
 
+test('X18 what the store writes later counts at once, and is handed in again with the next list if it could not be', () => {
+  const handed: { count: number; failed: (error: unknown) => void }[] = [];
+  const told: unknown[] = [];
+  const saveSoon: PinStore['saveSoon'] = (_name, records, failed) => handed.push({ count: records.length, failed });
+  const store: PinStore = { load: () => undefined, save: () => expect.unreachable(), saveSoon };
+  const { list, pins } = pinsOf({ store, onStoreError: (error) => told.push(error) });
+  list(first);
+  expect([handed.length, pins.statusOf(server, 'get_issue')]).toEqual([1, 'approved']);
+  list(first);
+  expect(handed.length).toBe(1);
+  handed[0]?.failed(new Error('disk full'));
+  expect(told).toMatchObject([{ message: 'disk full' }]);
+  list(first);
+  expect(handed.map(({ count }) => count)).toEqual([1, 1]);
+});
+
 test('pins outlive the host, and a list that brings nothing new is not written again', () => {
   const store = memoryPinStore();
   pinsOf({ store }).list(first);

@@ -116,13 +116,16 @@ export class Pins {
       else records.set(record.name, item ? relisted(record, item, at) : vanished(record));
     }
     const { onFirstSight } = this.#policyOf(server);
-    const bodies = known ? bodiesOf(records) : new Map<string, string>();
     const isApproved = onFirstSight === 'off' || (!known && onFirstSight === 'warn');
-    const added = [...listed].filter(([name]) => !records.has(name));
-    this.#makeRoom(records, added.length);
-    for (const [name, item] of added) {
-      if (records.size >= this.#pinsMax) break;
-      records.set(name, firstSeen(name, item, bodies, isApproved, at));
+    const added: [name: string, item: Listed][] = [];
+    for (const [name, item] of listed) if (!records.has(name)) added.push([name, item]);
+    if (added.length > 0) {
+      const bodies = known ? bodiesOf(records) : new Map<string, string>();
+      this.#makeRoom(records, added.length);
+      for (const [name, item] of added) {
+        if (records.size >= this.#pinsMax) break;
+        records.set(name, firstSeen(name, item, bodies, isApproved, at));
+      }
     }
 
     // In memory first: a store that fails must not leave a changed tool looking clean.
@@ -251,26 +254,33 @@ export class Pins {
   ): PinReport {
     const tools = new Map<string, PinStatus>();
     const changes: PinChange[] = [];
-    for (const tool of new Set([...listed.keys(), ...records.keys()])) {
-      const record = records.get(tool);
+    const judge = (tool: string, record: PinRecord | undefined): void => {
       const status = record ? pinStatus(record) : this.#unpinned(records);
       tools.set(tool, status);
-      if (status === 'approved' && !(isFirstSight && onFirstSight === 'warn')) continue;
+      if (status === 'approved' && !(isFirstSight && onFirstSight === 'warn')) return;
       const old = before.get(tool);
       const isFresh = !old || pinStatus(old) !== status || old.pending?.hash !== record?.pending?.hash;
       changes.push({ tool, status, isFresh, record });
-    }
+    };
+    for (const tool of listed.keys()) judge(tool, records.get(tool));
+    for (const [tool, record] of records) if (!listed.has(tool)) judge(tool, record);
     return { isFirstSight, tools, changes };
   }
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    try {
-      this.#store.save(server, [...records.values()]);
-      this.#unsaved.delete(server);
-    } catch (error) {
-      // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    const failed = (error: unknown) => {
+      if (this.#byServer.has(server)) this.#unsaved.add(server);
       this.#onStoreError(error);
+    };
+    this.#unsaved.delete(server);
+    const rows = [...records.values()];
+    try {
+      if (this.#store.saveSoon) this.#store.saveSoon(server, rows, failed);
+      else this.#store.save(server, rows);
+    } catch (error) {
+      failed(error);
     }
   }
 }
