@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Entry, entryOf, Mailbox, type MailboxReader } from './mailbox.js';
+import { type Entry, entryOf, Mailbox, type MailboxReader, returnsMax } from './mailbox.js';
 
 const rules = { deliveries: 5, redeliverMs: { first: 1_000, max: 60_000 } };
 const mail = (seq: number, sender = 'a', deliveries = 0): Entry =>
@@ -123,6 +123,23 @@ test('B7 what was handed out before it was read from the disk may have been anyw
     handedOut.push(next);
   }
   expect(handedOut.map(({ wasElsewhere }) => wasElsewhere)).toEqual([true, false]);
+});
+
+test('B10 who loses its connection over a long call is handed it again, not anew, unless that never ends', () => {
+  const mailbox = new Mailbox(rules);
+  mailbox.add(mail(1));
+  let links = 0;
+  /** Handed out over a connection that is lost; true when that was the last time. */
+  const lost = (holder: string | undefined): boolean => {
+    const epoch = `e${links++}`;
+    mailbox.subscribe(reader(epoch, 1, holder));
+    mailbox.handOut(mailbox.next() as Entry);
+    return mailbox.unsubscribe(epoch, 'lost')?.[0]?.isDead === true;
+  };
+  const entry = mailbox.get(1) as Entry;
+  for (let i = 0; i <= returnsMax; i++) expect([lost('host'), entry.deliveries]).toEqual([false, 1]);
+  expect([lost('host'), lost('other'), lost(undefined), entry.deliveries]).toEqual([false, false, false, 4]);
+  expect(lost('host')).toBe(true);
 });
 
 test('a request is found by its name, not by looking at all that waits', () => {

@@ -26,6 +26,10 @@ export interface Entry {
   deliveries: number;
   /** Who had it last, if that one said who it is. */
   holder: string | undefined;
+  /** Its holder lost its connection over it. */
+  wasCut: boolean;
+  /** How often a holder that lost its connection had it again over the next one. */
+  returns: number;
   /** It was in the hands of somebody else than whoever has it, or had it last. */
   wasElsewhere: boolean;
   readonly reasons: string[];
@@ -51,6 +55,9 @@ type EntryState =
 export const isInHands = ({ state }: Entry): boolean => state.kind === 'held' || state.kind === 'ending';
 
 const waiting: EntryState = { kind: 'waiting' };
+
+/** More often, and it is taken for what cuts the connection. */
+export const returnsMax = 32;
 
 export interface MailboxRules {
   readonly deliveries: number;
@@ -114,7 +121,10 @@ export class Mailbox {
     if (this.#subscriber?.epoch !== epoch) return undefined;
     this.#subscriber = undefined;
     const held = [...this.#held.values()];
-    return held.flatMap((entry) => this.#giveBack(entry, reason, undefined) ?? []);
+    return held.flatMap((entry) => {
+      entry.wasCut = true;
+      return this.#giveBack(entry, reason, undefined) ?? [];
+    });
   }
 
   /**
@@ -139,8 +149,11 @@ export class Mailbox {
     entry.state = { kind: 'held', lease };
     // Who does not say who it is may be anybody.
     if (entry.deliveries > 0 && (holder === undefined || holder !== entry.holder)) entry.wasElsewhere = true;
+    // The same process goes on with it, over another connection: nobody was handed it anew.
+    const isBack = entry.wasCut && holder !== undefined && holder === entry.holder && entry.returns++ < returnsMax;
+    if (!isBack) entry.deliveries++;
     entry.holder = holder;
-    entry.deliveries++;
+    entry.wasCut = false;
     this.#held.set(entry.seq, entry);
     this.#heldOf.set(entry.from.mailbox, (this.#heldOf.get(entry.from.mailbox) ?? 0) + 1);
     return lease;
@@ -260,6 +273,8 @@ const nameOf = (sender: string, id: string): string => `${sender} ${id}`;
 export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
   ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
   holder: undefined,
+  wasCut: false,
+  returns: 0,
   // Of what was handed out before this process began, nobody remembers to whom.
   wasElsewhere: deliveries > 0,
   reasons: [],

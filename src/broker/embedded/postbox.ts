@@ -311,9 +311,11 @@ export class Postbox {
 
   #handOut(entry: Entry, body: Buffer, subscriber: Subscriber): void {
     const { store, clock } = this.#parts;
+    const before = entry.deliveries;
     const lease = this.#mailbox.handOut(entry);
     this.#kept.drop(entry);
-    store.handedOut(entry.seq);
+    // Not for whoever has it again over another connection.
+    if (entry.deliveries > before) store.handedOut(entry.seq);
     if (entry.isCancelled) subscriber.send(cancelledFrame(entry.from, entry.id));
     const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
