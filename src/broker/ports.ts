@@ -18,6 +18,9 @@ export const messageBytesMax = 4 * 1024 * 1024;
 /** Nobody waits longer for an answer, and no request is held longer. */
 export const ttlMsMax = 24 * 3_600_000;
 
+/** A journal remembers a key for so long after it was claimed, at least: clocks are in doubt by as much. */
+export const keyKeptMsMin = 10 * 60_000;
+
 /** Of ids on the wire, which are subjects and rows elsewhere. */
 export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
 

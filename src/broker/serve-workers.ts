@@ -14,6 +14,7 @@ import type { Keys } from '../config/keys.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { credentialsOf, natsCredentialsOf } from './broker-keys.js';
+import { carefulLetters } from './careful-letters.js';
 import type { DeadLetters } from './dead-letters.js';
 import type { BrokerEvent, BrokerStatus } from './embedded/events.js';
 import { limitsOf, listenOf, storeFolder, withFilesBelow } from './engine-settings.js';
@@ -118,7 +119,10 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
       journal: store.journal,
       rekey: (now) => broker.rekey(ofWorkers(now)),
       status: () => broker.status(),
-      deadLetters: broker.deadLetters,
+      deadLetters: carefulLetters({
+        ...{ letters: broker.deadLetters, journal: store.journal, clock },
+        calls: () => broker.core.deadCalls(),
+      }),
       async close() {
         await broker.close();
         await store.close();
@@ -165,11 +169,14 @@ async function openNats(url: string, { settings, keys, clock }: EngineOptions): 
   return {
     ...{ isJournalShared: true, url: undefined, open: host.open, journal: host.journal, status: () => undefined },
     rekey: (now) => host.replaceCredentials(natsCredentialsOf(now)),
-    deadLetters: {
-      list: () => host.deadLetters(),
-      revive: (seq) => host.reviveDead(seq),
-      drop: (seq) => host.dropDead(seq),
-    },
+    deadLetters: carefulLetters({
+      letters: {
+        list: () => host.deadLetters(),
+        revive: (seq) => host.reviveDead(seq),
+        drop: (seq) => host.dropDead(seq),
+      },
+      ...{ calls: () => host.deadLetters(), journal: host.journal, clock },
+    }),
     close: () => host.close(),
   };
 }

@@ -9,6 +9,7 @@ import './plain-zod.js';
 
 import path from 'node:path';
 import { credentialsOf } from '../broker/broker-keys.js';
+import { carefulLetters } from '../broker/careful-letters.js';
 import { openBroker } from '../broker/embedded/broker.js';
 import { limitsOf, listenOf, storeFolder, withFilesBelow } from '../broker/engine-settings.js';
 import { openBrokerStore } from '../broker/store/broker-store.js';
@@ -73,7 +74,12 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
     },
   });
   ends.push(() => opened.close());
-  operations = letterOperations(() => opened.deadLetters);
+  // What ran is in the journals of hosts, which are elsewhere.
+  const letters = carefulLetters({
+    ...{ letters: opened.deadLetters, journal: undefined, clock: systemClock },
+    calls: () => opened.core.deadCalls(),
+  });
+  operations = letterOperations(() => letters);
   ends.push(
     watchConfig({
       file,

@@ -98,9 +98,9 @@ const specs = {
   },
   letters: {
     name: 'letters',
-    usage: '[list [--json] | replay NUMBER | drop NUMBER]',
+    usage: '[list [--json] | replay NUMBER [--force] | drop NUMBER]',
     summary: 'Show messages of the broker that could not be delivered; send one again, or drop it.',
-    options: { ...json, ...dataDir },
+    options: { force: 'of replay: also when nobody remembers whether it has run', ...json, ...dataDir },
     positionals: [0, 2],
   },
   key: {

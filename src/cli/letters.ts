@@ -57,7 +57,7 @@ function act(words: Words, op: string, text: string | undefined, done: string): 
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
   if (seq === undefined) throw usage('the number of the letter is missing, or is none');
   return withRunning(words, async (client) => {
-    const { isDone } = (await client.ask(op, { seq })) as { isDone: boolean };
+    const { isDone } = (await client.ask(op, { seq, force: words.has('force') })) as { isDone: boolean };
     printText(isDone ? `letter ${seq} ${done}` : `there is no letter ${seq}`);
     return isDone ? EXIT.done : EXIT.failed;
   });

@@ -8,6 +8,7 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
+import type { LetterCall } from '../careful-letters.js';
 import { hostMailbox, type Sender, ttlMsMax } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
 import { errorFrame, joinedFrame } from './broker-frames.js';
@@ -110,6 +111,12 @@ export class BrokerCore implements SessionCore {
 
   deadLetters(): Promise<readonly DeadLetter[]> {
     return this.#store.deadLetters();
+  }
+
+  /** Of which calls those are that are requests. */
+  async deadCalls(): Promise<readonly LetterCall[]> {
+    const requests = (await this.#store.deadLetters()).filter(({ kind }) => kind === 'request');
+    return requests.map(({ seq, from, id, sentAtMs }) => ({ seq, mailbox: from.mailbox, id, sentAtMs }));
   }
 
   /** Back into its mailbox, once. False when there is no such dead letter (any more). */

@@ -20,6 +20,7 @@ export interface Broker {
   readonly url: string | undefined;
   rekey(credentials: readonly Credential[]): void;
   status(): BrokerStatus;
+  /** As they are: whether one may run again is for others to ask (careful-letters.ts). */
   readonly deadLetters: DeadLetters;
   close(): Promise<void>;
 }

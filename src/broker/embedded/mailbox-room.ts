@@ -1,5 +1,5 @@
 /**
- * Whether a mailbox takes one more message.
+ * How full a mailbox is, and whether it takes one more message.
  * Invariant: the last tenth of a mailbox of requests is for those who have little in it, so that one who floods shuts out nobody
  * but itself.
  */
@@ -8,6 +8,51 @@ import { HostError } from '../../kernel/errors.js';
 export interface Filling {
   readonly count: number;
   readonly bytes: number;
+}
+
+/** How full one mailbox is: of what it holds and of what is on its way there. */
+export class Fill implements Filling {
+  readonly #limits: RoomLimits;
+  #count: number;
+  #bytes: number;
+  #wasFull = false;
+
+  constructor({ count, bytes }: Filling, limits: RoomLimits) {
+    this.#count = count;
+    this.#bytes = bytes;
+    this.#limits = limits;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  add(bytes: number): void {
+    this.#count++;
+    this.#bytes += bytes;
+  }
+
+  remove(bytes: number): void {
+    this.#count--;
+    this.#bytes -= bytes;
+    if (this.#wasFull) this.#wasFull = isCrowded(this, 0, this.#limits);
+  }
+
+  /** As it turned out. */
+  set(count: number, bytes: number): void {
+    this.#count = count;
+    this.#bytes = bytes;
+  }
+
+  /** Whether that it is full is news: once until there is room again. */
+  isNewlyFull(): boolean {
+    const isNews = !this.#wasFull;
+    this.#wasFull = true;
+    return isNews;
+  }
 }
 
 export interface RoomLimits {

@@ -20,7 +20,7 @@ import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
 import { type Entry, entryOf, isInHands, Mailbox, type Returned } from './mailbox.js';
-import { hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
+import { Fill, hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
 import type { Subscriber } from './subscriber.js';
 import { type Present, unwantedFor } from './unwanted.js';
 
@@ -51,12 +51,10 @@ export class Postbox {
   readonly #cancels: DiskCancels;
   /** By which is judged what nobody can want. */
   readonly #present: Present & { revokedAtMs: number | undefined };
-  #count: number;
-  #bytes: number;
+  readonly #fill: Fill;
   #arriving = 0;
   #subscriber: Subscriber | undefined;
   #roomLookedForMs = Number.NEGATIVE_INFINITY;
-  #wasFull = false;
   #cancelWake: Cancel | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
@@ -64,8 +62,7 @@ export class Postbox {
     this.#parts = parts;
     this.#mailbox = new Mailbox(parts.limits);
     this.#kept = new KeptBodies(parts.kept, parts.limits.keptBytesOfOne);
-    this.#count = size.count;
-    this.#bytes = size.bytes;
+    this.#fill = new Fill(size, parts.limits);
     const { store, clock, limits, tell, isCurrent } = parts;
     this.#disk = new DiskReading(size.count === 0, {
       ...{ name, store, clock, limits, mailbox: this.#mailbox, kept: this.#kept, ids: this.#ids },
@@ -89,10 +86,10 @@ export class Postbox {
   }
 
   get count(): number {
-    return this.#count;
+    return this.#fill.count;
   }
   get bytes(): number {
-    return this.#bytes;
+    return this.#fill.bytes;
   }
   get held(): number {
     return this.#mailbox.heldCount;
@@ -102,7 +99,7 @@ export class Postbox {
   }
   /** Nothing would be lost if nobody remembered it. */
   get isIdle(): boolean {
-    return this.#count === 0 && this.#arriving === 0 && this.#subscriber === undefined;
+    return this.#fill.count === 0 && this.#arriving === 0 && this.#subscriber === undefined;
   }
 
   /** Resolves when it is on disk. `answers`: the request that goes with it, of whichever mailbox. */
@@ -111,17 +108,16 @@ export class Postbox {
     const sender = mail.from.mailbox;
     const { length } = mail.body;
     const { limits, store } = this.#parts;
-    if (isCrowded(this, length, limits)) {
+    if (isCrowded(this.#fill, length, limits)) {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#disk.isLoaded) await this.#disk.load();
       this.#makeRoom();
       const isHeld = this.#ids.has(sender, kind, id);
-      if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
+      if (!isHeld && !hasRoom(this.#fill, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
     if (kind === 'request') this.#cancels.take(mail);
     this.#arriving++;
-    this.#count++;
-    this.#bytes += length;
+    this.#fill.add(length);
     const isFirst = !this.#ids.has(sender, kind, id);
     this.#ids.add(sender, kind, id, length);
     try {
@@ -131,7 +127,7 @@ export class Postbox {
       if (isAnswered && isFirst) this.#ids.delete(sender, kind, id);
     } catch (error) {
       if (isFirst) this.#ids.delete(sender, kind, id);
-      this.#uncount(length);
+      this.#fill.remove(length);
       throw error;
     } finally {
       this.#arriving--;
@@ -140,15 +136,14 @@ export class Postbox {
 
   /** A dead one that lives again. */
   revived(mail: Mail): void {
-    this.#count++;
-    this.#bytes += mail.body.length;
+    this.#fill.add(mail.body.length);
     this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
     this.#came(mail.seq, mail);
   }
 
   #came(seq: number, mail: NewMail): void {
     // Of a crowded one it must be known whose it is full of.
-    const isKnown = this.#subscriber || this.#disk.isReading || isHalfFull(this, this.#parts.limits);
+    const isKnown = this.#subscriber || this.#disk.isReading || isHalfFull(this.#fill, this.#parts.limits);
     if (!isKnown) this.#unload();
     else if (this.#disk.isAbove(seq)) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
@@ -242,7 +237,7 @@ export class Postbox {
 
   /** Who sends it again wants it again. */
   #notNew({ kind, from, id, body }: NewMail): void {
-    this.#uncount(body.length);
+    this.#fill.remove(body.length);
     const entry = kind === 'request' ? this.#mailbox.request(from.mailbox, id) : undefined;
     if (entry) entry.isCancelled = false;
   }
@@ -324,17 +319,15 @@ export class Postbox {
 
   #recount(count: number, bytes: number): void {
     this.#cancels.clear();
-    if (this.#arriving > 0) return;
-    this.#count = count;
-    this.#bytes = bytes;
+    if (this.#arriving === 0) this.#fill.set(count, bytes);
   }
 
   /**
    * Without anybody to hand it to, what was never handed out is only counted. Of a mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
    */
   #unload(): void {
-    if (this.#count === 0) return;
-    if (this.#disk.isLoaded && isHalfFull(this, this.#parts.limits)) this.#disk.dropBodies();
+    if (this.#fill.count === 0) return;
+    if (this.#disk.isLoaded && isHalfFull(this.#fill, this.#parts.limits)) this.#disk.dropBodies();
     else this.#disk.unload();
   }
 
@@ -363,19 +356,12 @@ export class Postbox {
   #gone(entry: Entry): void {
     this.#kept.drop(entry);
     this.#ids.delete(entry.from.mailbox, entry.type, entry.id);
-    this.#uncount(entry.bytes);
-  }
-
-  #uncount(bytes: number): void {
-    this.#count--;
-    this.#bytes -= bytes;
-    if (this.#wasFull) this.#wasFull = isCrowded(this, 0, this.#parts.limits);
+    this.#fill.remove(entry.bytes);
   }
 
   #full(): HostError {
-    const { count, bytes } = this;
-    if (!this.#wasFull) this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count, bytes });
-    this.#wasFull = true;
+    const { count, bytes } = this.#fill;
+    if (this.#fill.isNewlyFull()) this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count, bytes });
     return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
   }
 

@@ -14,7 +14,7 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, type Trace } from '../messages.js';
-import { type CallJournal, type Claimed, type Delivery, messageBytesMax } from '../ports.js';
+import { type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -33,7 +33,6 @@ export interface CallPorts {
 
 /** A caller's own key may come again within a day; one made for a single call, not after its deadline and some doubt about clocks. */
 const callersKeyMs = 24 * 3_600_000;
-const clockDoubtMs = 10 * 60_000;
 /** What fits into one message, with room for what is around it. */
 const replyBytesMax = messageBytesMax - 64 * 1024;
 /** News are not owed: what a server says of its progress is a few words, or is left out. */
@@ -286,7 +285,7 @@ export class BrokeredCall {
   }
 
   #rememberUntil(): Date {
-    const keepMs = Math.max(this.#leftMs() + clockDoubtMs, this.#request.isCallersKey ? callersKeyMs : 0);
+    const keepMs = Math.max(this.#leftMs() + keyKeptMsMin, this.#request.isCallersKey ? callersKeyMs : 0);
     return new Date(this.#ports.clock.date().getTime() + keepMs);
   }
 

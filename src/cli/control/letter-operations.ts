@@ -6,7 +6,7 @@ import { madeOnce } from '../../kernel/made-once.js';
 import type { Operations } from './control-server.js';
 
 /** Most hosts are never asked about letters. */
-const oneLetter = madeOnce(() => z.object({ seq: z.int().min(0) }));
+const oneLetter = madeOnce(() => z.object({ seq: z.int().min(0), force: z.boolean().default(false) }));
 
 /** `of` is asked each time: a broker may not be there yet, or not at all. */
 export function letterOperations(of: () => DeadLetters | undefined): Operations {
@@ -18,9 +18,9 @@ export function letterOperations(of: () => DeadLetters | undefined): Operations 
       hint: 'ask the Hostler that runs the broker; with NATS, any host of it',
     });
   };
-  const seqOf = (request: unknown): number => {
-    const read = oneLetter().safeParse(request);
-    if (read.success) return read.data.seq;
+  const read = (request: unknown): z.output<ReturnType<typeof oneLetter>> => {
+    const parsed = oneLetter().safeParse(request);
+    if (parsed.success) return parsed.data;
     throw new HostError('invalid_request', 'the number of the letter is missing', {
       field: 'seq',
       hint: 'hostler letters shows the numbers',
@@ -32,7 +32,10 @@ export function letterOperations(of: () => DeadLetters | undefined): Operations 
       for (const letter of all) tell(letter);
       return { letters: all.length };
     },
-    replayLetter: async (request) => ({ isDone: await letters().revive(seqOf(request)) }),
-    dropLetter: async (request) => ({ isDone: await letters().drop(seqOf(request)) }),
+    replayLetter: async (request) => {
+      const { seq, force } = read(request);
+      return { isDone: await letters().revive(seq, { isForced: force }) };
+    },
+    dropLetter: async (request) => ({ isDone: await letters().drop(read(request).seq) }),
   };
 }

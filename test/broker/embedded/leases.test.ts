@@ -206,6 +206,8 @@ test('B10 five deliveries, then a dead letter with every reason; the queue goes 
   await settle();
   expect(host.of('message').map(({ deliveries }) => deliveries)).toEqual([4, 5]);
   const [letter] = await core.deadLetters();
+  const call = { seq: letter?.seq, mailbox: 'alice', id: letter?.id, sentAtMs: letter?.sentAtMs };
+  expect(await core.deadCalls()).toEqual([call]);
   const lost = 'connection lost: closed with 1006';
   expect(letter).toMatchObject({ id: 'poison', reasons: [lost, lost, lost, 'first release', 'second release'] });
   expect(events.filter(({ kind }) => kind === 'dead_letter')).toHaveLength(1);

@@ -2,8 +2,9 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
+import { openHostLink } from '../../../src/broker/embedded/host-link.js';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
-import type { WorkerLink } from '../../../src/broker/ports.js';
+import type { Delivery, WorkerLink } from '../../../src/broker/ports.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { eventually } from '../../eventually.js';
@@ -175,6 +176,23 @@ test('D-51 a connection that swallows everything is given up on both sides withi
   await eventually('the request again', () => seen.length === 2);
   expect(clock.nowMs() - fromMs).toBeLessThan(40_000);
   await next.close();
+});
+
+test('B7 links of one process have one name, and those of another have another', async () => {
+  const bench = await up();
+  const seen: boolean[] = [];
+  const handlers = { deliver: ({ wasElsewhere }: Delivery) => void seen.push(wasElsewhere), cancelled() {} };
+  const alice = await bench.worker('alice')(quiet, never);
+  await alice.send(request('a'));
+  const [own, other] = [bench.host(), bench.host()];
+  for (const open of [own, own, other]) {
+    const before = seen.length;
+    const link = await open(handlers, never);
+    await eventually('the request', () => seen.length > before);
+    await link.close();
+  }
+  expect(seen).toEqual([false, false, true]);
+  expect(() => openHostLink({ url: bench.url, clock: systemClock, key: 'k', instance: 'a b' })).toThrow('instance');
 });
 
 test('a cancel never overtakes its request', async () => {
