@@ -66,7 +66,15 @@ async function begin(
   // First of all: whoever has the socket has the directory.
   const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
   ends.push(() => control.close());
-  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock: systemClock, onProblem: problem });
+  const store = await openBrokerStore({
+    folder: storeFolder(dataDir),
+    clock: systemClock,
+    onProblem: ({ message, hint }) => {
+      // What was promised to be kept is not.
+      log.say('error', `broker: ${message}`);
+      if (hint !== undefined) log.say('error', `broker: ${hint}`);
+    },
+  });
   ends.push(() => store.close());
   const listen = listenOf(settings.broker);
   const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };

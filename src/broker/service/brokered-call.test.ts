@@ -198,6 +198,22 @@ describe('at most once', () => {
     expect([host.calls.length, operator.replyTo(id)?.kind]).toEqual([2, 'result']);
   });
 
+  test('D-40 the journal is told when a call was first sent, by how much of its time is left and not by when its turn comes', async () => {
+    const { worker, journal, clock } = await serviceRig();
+    const told: (number | undefined)[] = [];
+    const claim = journal.claim.bind(journal);
+    journal.claim = (asked) => {
+      told.push(asked.firstSentAt?.getTime());
+      return claim(asked);
+    };
+    const operator = await worker('o');
+    const nowMs = clock.date().getTime();
+    await operator.call('nova_click', {}, { callKey: 'first' });
+    await operator.call('nova_click', {}, { callKey: 'again', sentMsAgo: 4_000 });
+    await settled();
+    expect(told).toEqual([undefined, nowMs - 4_000]);
+  });
+
   test('B11 the same key with other arguments is refused', async () => {
     const { worker, host } = await serviceRig();
     const operator = await worker('o');
