@@ -28,6 +28,8 @@ export interface CallRequest {
   readonly callKey: string;
   /** What was left of the caller's time when it was sent. */
   readonly deadlineMs: number;
+  /** How long before this it was first sent; undefined: this is the first time. */
+  readonly sentMsAgo?: number | undefined;
   readonly server: string | undefined;
   readonly tool: string;
   /** One JSON object. */
@@ -73,12 +75,14 @@ export type News =
 export const manifestRequest = (): Buffer => Buffer.from(`{"v":${wireVersion},"op":"manifest"}`);
 
 export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly args: JsonText }): Buffer {
-  const { callKey, deadlineMs, server, tool, args, manifestRevision, trace, wantsProgress, isCallersKey } = call;
+  const { callKey, deadlineMs, sentMsAgo, server, tool, args, manifestRevision, trace, wantsProgress, isCallersKey } =
+    call;
   const head = JSON.stringify({
     v: wireVersion,
     op: 'call',
     callKey,
     deadlineMs: Math.ceil(deadlineMs),
+    sentMsAgo: sentMsAgo && Math.ceil(sentMsAgo),
     server,
     tool,
     manifestRevision,
@@ -93,10 +97,10 @@ export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly 
 export function readRequest(body: Buffer): Request {
   const found = uniqueMembers(body, [
     ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
-    ...['progress', 'callersKey'],
+    ...['progress', 'callersKey', 'sentMsAgo'],
   ]);
   if (found === undefined) throw bad('the request', 'is not one JSON object, or has a member twice');
-  const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey] = found;
+  const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey, sentMsAgo] = found;
   requireVersion(v);
   switch (op && stringOf(op)) {
     case 'manifest':
@@ -114,6 +118,7 @@ export function readRequest(body: Buffer): Request {
     op: 'call',
     callKey: key,
     deadlineMs: wholeNumber('deadlineMs', deadlineMs, ttlMsMax),
+    sentMsAgo: sentMsAgo && wholeNumber('sentMsAgo', sentMsAgo, ttlMsMax),
     server: server && text('server', server, nameCharsMax),
     tool: text('tool', tool, nameCharsMax),
     args,

@@ -125,6 +125,8 @@ export interface CallClaim {
   readonly rememberUntil: Date;
   /** Its tool may be run again when a host died over it. */
   readonly isRepeatable: boolean;
+  /** When somebody may first have run it; undefined: nobody was handed it before. */
+  readonly firstSentAt?: Date | undefined;
 }
 
 export type Claimed =
@@ -143,8 +145,12 @@ export type Claimed =
 /** Decides, over restarts and between hosts, who runs a call. Its functions reject with a HostError when they cannot promise that. */
 export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
-  /** What became of a key, without wanting it; undefined: nobody claimed it. */
-  find(mailbox: string, key: string): Promise<Exclude<Claimed, { kind: 'mine' | 'conflict' }> | undefined>;
+  /** What became of a key, without wanting it; undefined: nobody claimed it. `firstSentAt` as in a claim. */
+  find(
+    mailbox: string,
+    key: string,
+    firstSentAt?: Date,
+  ): Promise<Exclude<Claimed, { kind: 'mine' | 'conflict' }> | undefined>;
   /** Resolves when the reply will be found by whoever claims the key again. */
   finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
 }

@@ -6,7 +6,7 @@ import type { BrokerEvent, TurnedAway } from '../broker/embedded/events.js';
 import type { ServiceEvent } from '../broker/service/service-events.js';
 import type { LogLevel } from '../config/listen-settings.js';
 import type { Clock } from '../kernel/clock.js';
-import { isHostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import { span } from './text-table.js';
 
 type Line = readonly [LogLevel, string];
@@ -59,7 +59,7 @@ export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined 
     case 'rekeyed':
       return event.cut === 0 ? undefined : ['info', `broker: ${event.cut} cut off, their keys do not count any more`];
     case 'problem':
-      return ['error', `broker: ${isHostError(event.error) ? event.error.message : 'something went wrong'}`];
+      return ['error', `broker: ${isHostError(event.error) ? wholeOf(event.error) : 'something went wrong'}`];
     case 'replaced':
     case 'fenced':
     case 'redelivered':
@@ -73,3 +73,5 @@ export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined 
 }
 
 const reasonOf = (error: { readonly message: string } | undefined): string => (error ? `: ${error.message}` : '');
+
+const wholeOf = ({ message, hint }: HostError): string => (hint === undefined ? message : `${message}; ${hint}`);

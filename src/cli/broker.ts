@@ -28,7 +28,7 @@ import { prepareDataDir } from './data-dir.js';
 import { EXIT } from './exit-codes.js';
 import { printJson } from './print.js';
 import { dataDirOf } from './running.js';
-import { logLine } from './stderr-log.js';
+import { LevelLog } from './stderr-log.js';
 import { onStopSignal } from './stop-signals.js';
 import { findConfig, portOf } from './up-options.js';
 import { version } from './version.js';
@@ -38,26 +38,44 @@ export async function broker(words: Words): Promise<number> {
   const file = words.text('config') ?? findConfig(process.env, process.cwd());
   const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
   const ends: (() => unknown)[] = [];
+  const log = new LevelLog();
   const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
   try {
-    await begin(file, dataDir, words, ends);
+    await begin(file, dataDir, words, log, ends);
     await stopped;
     return EXIT.done;
   } finally {
-    for (let end = ends.pop(); end; end = ends.pop()) await Promise.resolve(end()).catch(problem);
+    for (let end = ends.pop(); end; end = ends.pop())
+      await Promise.resolve(end()).catch((error: unknown) => tell(log, error));
   }
 }
 
-async function begin(file: string, dataDir: string, words: Words, ends: (() => unknown)[]): Promise<void> {
+async function begin(
+  file: string,
+  dataDir: string,
+  words: Words,
+  log: LevelLog,
+  ends: (() => unknown)[],
+): Promise<void> {
+  const problem = (error: unknown) => tell(log, error);
   const since = contentOf(file);
   const settings = readSettings(file);
+  log.level = settings.log.level;
   prepareDataDir(dataDir);
   let operations = {};
   const facts = async () => ({ version, pid: process.pid, dataDir, config: file });
   // First of all: whoever has the socket has the directory.
   const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
   ends.push(() => control.close());
-  const store = await openBrokerStore({ folder: storeFolder(dataDir), clock: systemClock, onProblem: problem });
+  const store = await openBrokerStore({
+    folder: storeFolder(dataDir),
+    clock: systemClock,
+    onProblem: ({ message, hint }) => {
+      // What was promised to be kept is not.
+      log.say('error', `broker: ${message}`);
+      if (hint !== undefined) log.say('error', `broker: ${hint}`);
+    },
+  });
   ends.push(() => store.close());
   const listen = listenOf(settings.broker);
   const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };
@@ -70,7 +88,7 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
     listen: { ...listen, host, port },
     onEvent: (event) => {
       const line = lineOf(event);
-      if (line) logLine(...line);
+      if (line) log.say(...line);
     },
   });
   ends.push(() => opened.close());
@@ -88,10 +106,12 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
       onProblem: problem,
       onChange: () => {
         try {
-          opened.rekey(credentialsOf(parseKeys(readSettings(file).keys, problem)));
-          logLine('info', 'the keys of the configuration count from now on');
+          const changed = readSettings(file);
+          log.level = changed.log.level;
+          opened.rekey(credentialsOf(parseKeys(changed.keys, problem)));
+          log.say('info', 'the keys of the configuration count from now on');
         } catch (error) {
-          logLine('error', 'the configuration changed and cannot be used; nothing else changed');
+          log.say('error', 'the configuration changed and cannot be used; nothing else changed');
           problem(error);
         }
       },
@@ -103,18 +123,18 @@ async function begin(file: string, dataDir: string, words: Words, ends: (() => u
 
 function readSettings(file: string) {
   const { config } = readConfigFile(file, process.env);
-  const { keys, broker: settings } = parseServing(config);
+  const { keys, log, broker: settings } = parseServing(config);
   if (settings?.url !== undefined)
     throw new HostError('invalid_spec', 'broker.url: names another broker, and this command is one', {
       field: 'broker.url',
       reason: 'config',
       hint: 'take it out of this configuration; it belongs to that of the host',
     });
-  return { keys, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
+  return { keys, log, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
 }
 
-function problem(error: unknown): void {
-  if (!isHostError(error)) return logLine('error', error instanceof Error ? error.message : String(error));
-  logLine('warn', error.message);
-  if (error.hint !== undefined) logLine('warn', error.hint);
+function tell(log: LevelLog, error: unknown): void {
+  if (!isHostError(error)) return log.say('error', error instanceof Error ? error.message : String(error));
+  log.say('warn', error.message);
+  if (error.hint !== undefined) log.say('warn', error.hint);
 }

@@ -4,8 +4,10 @@
  *
  * Invariant: whatever is wrong comes with what to do about it.
  */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
+import path from 'node:path';
+import { storeFolder } from '../broker/engine-settings.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
@@ -42,6 +44,7 @@ export async function examine({ config, dataDir, env }: DoctorOptions): Promise<
   for (const server of servers) findings.push(await serverFinding(server, env));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
+  findings.push(...setAsideFindings(dataDir));
   const running = await socketFinding(dataDir, findings);
   if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({})));
   return findings;
@@ -121,6 +124,33 @@ function dataDirFinding(dataDir: string): Finding {
   } catch (error) {
     if (!isHostError(error)) throw error;
     return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+/** What could not be read, and what that means until somebody has looked at it. */
+function setAsideFindings(dataDir: string): Finding[] {
+  const places = [
+    [dataDir, 'state', 'tools were seen for the first time again'],
+    [
+      storeFolder(dataDir),
+      'broker store',
+      'calls that were sent before it was are not run again but answered as uncertain',
+    ],
+  ] as const;
+  return places.flatMap(([folder, check, meaning]): Finding[] => {
+    const [first] = asideIn(folder);
+    if (first === undefined) return [];
+    const hint = `see to its disk, and remove ${path.join(folder, first)} when nobody needs it any more`;
+    return [{ check, level: 'note', what: `could not be read and was set aside: ${meaning}`, hint }];
+  });
+}
+
+/** The names of what was set aside there, without their logs. */
+function asideIn(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => /\.db\.unusable(?:-\d+)?$/.test(name));
+  } catch {
+    return [];
   }
 }
 

@@ -59,16 +59,15 @@ async function add(words: Words, file: string, name: string): Promise<number> {
     mailbox,
     destinations: isHost && mailbox !== hostMailbox ? [everyMailbox] : undefined,
   };
-  // As it will be read: what is wrong with it is said before anything is written.
-  parseKeys({ [name]: entry }, (problem) => {
-    throw problem;
-  });
+  // As it will be read: what would be wrong with it is said before anything is written.
+  mustFit(file, name, entry);
   const out = words.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
   try {
     editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)), (config) => {
       // Another command may have been quicker.
       if (holds(config, name)) throw taken(name);
+      mustFit(file, name, entry);
     });
   } catch (error) {
     // A key that opens nothing.
@@ -80,6 +79,22 @@ async function add(words: Words, file: string, name: string): Promise<number> {
     `key '${name}' was added to ${file}${out === undefined ? '; it is not shown again' : `, and written to ${out}`}\n`,
   );
   return EXIT.done;
+}
+
+/** Throws what the entry would make wrong in the whole of the keys: also with another, which it would lock out. */
+function mustFit(file: string, name: string, entry: object): void {
+  const { keys = {} } = readConfigFile(file, process.env).config as { keys?: object };
+  const known = new Set(problemsOf(keys).map(({ message }) => message));
+  const own = `keys.${neutraliseLine(name, shownChars)}`;
+  const made = problemsOf({ ...keys, [name]: entry }).filter(({ message }) => !known.has(message));
+  const [first] = made;
+  if (first) throw made.find(({ details }) => String(details.field).startsWith(own)) ?? first;
+}
+
+function problemsOf(keys: unknown): HostError[] {
+  const problems: HostError[] = [];
+  parseKeys(keys, (problem) => problems.push(problem));
+  return problems;
 }
 
 function list(words: Words, file: string): number {

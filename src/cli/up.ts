@@ -14,7 +14,7 @@ import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
-import { type ListenSettings, type LogLevel, logLevels } from '../config/listen-settings.js';
+import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -34,7 +34,7 @@ import { firstLine, firstScreen } from './first-screen.js';
 import { findSame, joinRunning } from './join-running.js';
 import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
-import { logLine } from './stderr-log.js';
+import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { stopSignals } from './stop-signals.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
@@ -77,7 +77,7 @@ class Run {
   /** What ends each thing that was begun, the newest last. */
   readonly #ends: (() => unknown)[] = [];
   #operations: Operations = {};
-  #level: LogLevel = 'info';
+  readonly #log = new LevelLog((text) => this.#redactor.redact(text));
   #host: Host | undefined;
   #gateway: Gateway | undefined;
   #workers: ServedWorkers | undefined;
@@ -113,7 +113,7 @@ class Run {
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
     this.#settings = settings;
-    this.#level = settings.log.level;
+    this.#log.level = settings.log.level;
     prepareDataDir(dataDir);
     // First of all: whoever has the socket has the directory.
     const control = await openControl(controlPath(dataDir), () => this.#running());
@@ -282,7 +282,7 @@ class Run {
         this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
       this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
-      this.#level = settings.log.level;
+      this.#log.level = settings.log.level;
       this.#say('info', 'the configuration changed and counts from now on');
       const { host, port } = this.#listen ?? listen;
       if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
@@ -315,8 +315,7 @@ class Run {
   };
 
   #say(level: LogLevel, text: string): void {
-    if (logLevels.indexOf(level) > logLevels.indexOf(this.#level)) return;
-    logLine(level, text, this.#redactor.redact);
+    this.#log.say(level, text);
   }
 }
 

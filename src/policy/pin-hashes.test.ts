@@ -88,6 +88,14 @@ describe('ahead of a list', () => {
     expect(hashes.ahead('s', many(129, 1))).toBeInstanceOf(Promise);
   });
 
+  test('X18 so many that comparing them is a turn of its own are judged in the next one', async () => {
+    const { hashes, made, list } = setUp();
+    list(...many(1_001, 1));
+    expect(hashes.ahead('s', many(1_000, 1))).toBeUndefined();
+    await expect(hashes.ahead('s', many(1_001, 1))).resolves.toBeUndefined();
+    expect(made.length).toBe(1_001);
+  });
+
   test('what is known from the list before is not done again', async () => {
     const { hashes, made, list } = setUp();
     list(...many(64, 32 * 1024));

@@ -22,6 +22,8 @@ interface Hashed {
 
 /** What is hashed in one turn of the event loop: a few milliseconds of work. */
 const sliceBytes = 64 * 1024;
+/** Items that are compared and judged in one turn. */
+const itemsMax = 1_000;
 /** What an item costs beside its bytes. */
 const itemBytes = 512;
 
@@ -42,7 +44,9 @@ export class PinHashes {
   ahead(server: string, items: readonly PinItem[]): Promise<void> | undefined {
     const missing = items.filter(({ key, raw }) => key !== '' && !this.#known(server, key, raw));
     const cost = missing.reduce((sum, { raw }) => sum + costOf(raw), 0);
-    return cost > sliceBytes ? this.#inSlices(missing) : undefined;
+    if (cost > sliceBytes) return this.#inSlices(missing);
+    // To have compared so many is enough for one turn.
+    return items.length > itemsMax ? nextTurn() : undefined;
   }
 
   /** Of every name in the list; no hash for one that stands there twice: which of the two is meant, nobody can say. */

@@ -124,8 +124,11 @@ async function slicedPage(
   { itemBytes }: ListLimits,
   refuse: (reason: keyof typeof refusals) => never,
 ): Promise<Page> {
-  // It came in with this turn, and was looked at then.
-  if (page.length > turnBytes) await nextTurn();
+  if (page.length > turnBytes) {
+    // It came in with this turn, and was looked at then. What comes next still belongs to it: others come after that.
+    await nextTurn();
+    await nextTurn();
+  }
   // No list may have more elements, of whatever kind.
   const limits = {
     sliceBytes: turnBytes,

@@ -35,6 +35,9 @@ const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 
+/** What an element costs beside its bytes, however small it is. */
+const elementBytes = 16;
+
 /** Yields between two slices. Returns what was found, or why the page is refused. */
 export function* walkPage(
   bytes: Buffer,
@@ -132,7 +135,9 @@ class PageWalk {
     return true;
   }
 
+  /** Asked after each element and member. */
   #isSliceOver(): boolean {
+    this.#sliceStart -= elementBytes;
     if (this.#at - this.#sliceStart < this.#limits.sliceBytes) return false;
     this.#sliceStart = this.#at;
     return true;

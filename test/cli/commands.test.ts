@@ -1,6 +1,8 @@
 /**
  * The commands that speak to a running Hostler, as processes: what they print, and what they exit with.
  */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { StatusRow } from '../../src/host/status.js';
 import { eventually } from '../eventually.js';
@@ -161,6 +163,19 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\nbroken {2}server missing: .*\n {8}install it, /);
     expect(stdout).toMatch(/\nok {6}control socket: a Hostler is running \(pid \d+\)\n/);
     expect(stdout).toMatch(/\nsomething is broken\n$/);
+  });
+
+  test('shows what could not be read and was set aside', async () => {
+    const other = new Workplace();
+    other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
+    mkdirSync(path.join(other.dataDir, 'broker'), { recursive: true, mode: 0o700 });
+    for (const name of ['state.db.unusable', 'broker/broker.db.unusable', 'broker/broker.db.unusable-wal'])
+      writeFileSync(path.join(other.dataDir, name), '');
+    const { code, stdout } = await other.hostler('doctor', '--config', other.config);
+    await other.remove();
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\nnote {4}state: could not be read and was set aside: .*\n {8}.*state\.db\.unusable /);
+    expect(stdout).toMatch(/\nnote {4}broker store: could not .* uncertain\n {8}.*broker\.db\.unusable /);
   });
 
   test('is content where nothing is', async () => {

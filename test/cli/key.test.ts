@@ -84,6 +84,24 @@ describe('add', () => {
     expect(text()).toBe(before);
   });
 
+  test('what would lock another key out as well is told, and nothing is written', async () => {
+    await key('add', 'ann', '--worker', '--role', 'reader');
+    const before = text();
+    const file = path.join(place.folder, 'second.key');
+    const { code, stderr } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--key-file', file);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('keys.bob.mailbox: is also that of another key')]);
+    expect([text(), existsSync(file)]).toEqual([before, false]);
+    // With the same rights it is how a key is changed without a gap.
+    const { code: again } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--role', 'reader');
+    expect([again, Object.keys(keys() ?? {})]).toEqual([0, ['ann', 'bob']]);
+  });
+
+  test('what was wrong with others before keeps nobody from adding one', async () => {
+    place.configure({ mcpServers: {}, keys: { odd: { hash: 'none' } } });
+    expect((await key('add', 'ann')).code).toBe(0);
+    expect(Object.keys(keys() ?? {})).toEqual(['odd', 'ann']);
+  });
+
   test('of several at once none is lost, and of two with one name one is told', async () => {
     const names = ['a', 'b', 'a'];
     const ended = await Promise.all(names.map((name) => key('add', name)));

@@ -9,7 +9,7 @@
 use strict;
 use warnings;
 use Fcntl;
-$| = 1;
+require(($0 =~ m{^(.*/)})[0] . 'legacy-pipe.pl');
 my %ignores = map { $_ => 1 } split ' ', $ENV{IGNORE} // '';
 $SIG{TERM} = 'IGNORE' if $ignores{term};
 if ($ENV{GRANDCHILD}) { my $pid = fork; if (defined $pid && !$pid) { $SIG{HUP} = 'IGNORE'; sleep 1 while 1 } }
@@ -18,25 +18,15 @@ my $buffer = '';
 while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
   while ($buffer =~ s/^(.*)\n//) {
     my $line = $1;
-    next unless $line =~ /"id":(\d+),"method":"([^"]+)"/;
-    my ($id, $method) = ($1, $2);
-    my $body = '"error":{"code":-32601,"message":"Method not found"}';
-    if ($method eq 'initialize') {
-      $body = '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"ledger","version":"1"}}';
-    } elsif ($method eq 'ping') {
-      $body = '"result":{}';
-    } elsif ($method eq 'tools/list' && $ENV{TOOLS}) {
-      $body = qq("result":{"tools":$ENV{TOOLS}});
-    } elsif ($method eq 'tools/call') {
-      my ($nonce) = $line =~ /"nonce":"([^"]+)"/;
-      syswrite $ledger, "$nonce\n";
-      exit 1 if $ENV{DIES};
-      my $hint = $ENV{HINT} ? ",$ENV{HINT}" : '';
-      $body = qq("result":{"content":[{"type":"text","text":"$nonce"}]$hint});
+    my ($id, $method) = request($line) or next;
+    if ($method ne 'tools/call') {
+      answer($id, usual_answer('ledger', $method));
+      next;
     }
-    my $answer = qq({"jsonrpc":"2.0","id":$id,$body}\n);
-    my $at = 0;
-    $at += syswrite(STDOUT, $answer, length($answer) - $at, $at) // exit 1 while $at < length $answer;
+    my $nonce = nonce_of($line);
+    syswrite $ledger, "$nonce\n";
+    exit 1 if $ENV{DIES};
+    answer($id, text_result($nonce, $ENV{HINT} ? ",$ENV{HINT}" : ''));
   }
 }
 sleep 1 while $ignores{eof};

@@ -7,16 +7,11 @@ use strict;
 use warnings;
 use Fcntl;
 use Time::HiRes qw(time);
-$| = 1;
+require(($0 =~ m{^(.*/)})[0] . 'legacy-pipe.pl');
 sysopen my $ledger, $ENV{LEDGER}, O_WRONLY | O_APPEND | O_CREAT or die "no ledger: $!";
 sub note { syswrite $ledger, sprintf("%s %s %.1f\n", $_[0], $_[1], time * 1000) }
 my %sleeping; # id => [due, nonce]
 my $buffer = '';
-sub answer {
-  my $text = shift;
-  my $at = 0;
-  $at += syswrite(STDOUT, $text, length($text) - $at, $at) // exit 1 while $at < length $text;
-}
 for (;;) {
   my ($next) = sort { $a <=> $b } map { $_->[0] } values %sleeping;
   my $wait = defined $next ? $next - time : undef;
@@ -32,28 +27,20 @@ for (;;) {
       note('cancelled', $gone->[1]) if $gone;
       next;
     }
-    next unless $line =~ /"id":(\d+),"method":"([^"]+)"/;
-    my ($id, $method) = ($1, $2);
-    my $body = '"error":{"code":-32601,"message":"Method not found"}';
-    if ($method eq 'initialize') {
-      $body = '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sleepy","version":"1"}}';
-    } elsif ($method eq 'ping') {
-      $body = '"result":{}';
-    } elsif ($method eq 'tools/list') {
-      $body = qq("result":{"tools":$ENV{TOOLS}});
-    } elsif ($method eq 'tools/call') {
-      my ($nonce) = $line =~ /"nonce":"([^"]+)"/;
-      my ($ms) = $line =~ /"sleepMs":(\d+)/;
-      note('start', $nonce);
-      $sleeping{$id} = [time + ($ms // 0) / 1000, $nonce];
+    my ($id, $method) = request($line) or next;
+    if ($method ne 'tools/call') {
+      answer($id, usual_answer('sleepy', $method));
       next;
     }
-    answer(qq({"jsonrpc":"2.0","id":$id,$body}\n));
+    my $nonce = nonce_of($line);
+    my ($ms) = $line =~ /"sleepMs":(\d+)/;
+    note('start', $nonce);
+    $sleeping{$id} = [time + ($ms // 0) / 1000, $nonce];
   }
   my $now = time;
   for my $id (grep { $sleeping{$_}[0] <= $now } keys %sleeping) {
     my $nonce = (delete $sleeping{$id})->[1];
     note('end', $nonce);
-    answer(qq({"jsonrpc":"2.0","id":$id,"result":{"content":[{"type":"text","text":"$nonce"}]}}\n));
+    answer($id, text_result($nonce));
   }
 }

@@ -127,6 +127,27 @@ describe('one call', () => {
   });
 });
 
+/** A call whose host dies over it, and the next host that is handed the request. */
+async function takenUpByTheNext({
+  worker,
+  host,
+  hold,
+  broker,
+  journal,
+  clock,
+}: Awaited<ReturnType<typeof serviceRig>>) {
+  hold();
+  const operator = await worker('o');
+  const id = await operator.call('nova_click');
+  await settled();
+  broker.cut('host');
+  journal.restart();
+  const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
+  next.attach(await broker.openHost(next, never));
+  await settled();
+  return { operator, id };
+}
+
 describe('at most once', () => {
   test('D-40 a request that comes again while it runs gets the one outcome', async () => {
     const { worker, host, held, hold, broker, connect, service } = await serviceRig();
@@ -161,35 +182,37 @@ describe('at most once', () => {
   });
 
   test('D-40 one whose host died over it is answered as uncertain and not run', async () => {
-    const { worker, host, hold, broker, journal, clock } = await serviceRig();
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    journal.restart();
-    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
-    next.attach(await broker.openHost(next, never));
-    await settled();
+    const rig = await serviceRig();
+    const { host, broker } = rig;
+    const { operator, id } = await takenUpByTheNext(rig);
     expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain' } });
     expect([host.calls.length, broker.owed]).toEqual([1, 0]);
   });
 
   test('D-40 a tool that may be repeated is run again by the next host', async () => {
-    const { worker, host, hold, held, broker, journal, clock } = await serviceRig();
+    const rig = await serviceRig();
+    const { host, held } = rig;
     host.repeatable.add('nova/nova_click');
-    hold();
-    const operator = await worker('o');
-    const id = await operator.call('nova_click');
-    await settled();
-    broker.cut('host');
-    journal.restart();
-    const next = new BrokerService({ host, journal, clock, isRolelessAllowed: () => true });
-    next.attach(await broker.openHost(next, never));
-    await settled();
+    const { operator, id } = await takenUpByTheNext(rig);
     held[1]?.done();
     await settled();
     expect([host.calls.length, operator.replyTo(id)?.kind]).toEqual([2, 'result']);
+  });
+
+  test('D-40 the journal is told when a call was first sent, by how much of its time is left and not by when its turn comes', async () => {
+    const { worker, journal, clock } = await serviceRig();
+    const told: (number | undefined)[] = [];
+    const claim = journal.claim.bind(journal);
+    journal.claim = (asked) => {
+      told.push(asked.firstSentAt?.getTime());
+      return claim(asked);
+    };
+    const operator = await worker('o');
+    const nowMs = clock.date().getTime();
+    await operator.call('nova_click', {}, { callKey: 'first' });
+    await operator.call('nova_click', {}, { callKey: 'again', sentMsAgo: 4_000 });
+    await settled();
+    expect(told).toEqual([undefined, nowMs - 4_000]);
   });
 
   test('B11 the same key with other arguments is refused', async () => {

@@ -115,6 +115,7 @@ export class BrokeredCall {
       hash: hashOf(target, this.#request.args),
       rememberUntil: this.#rememberUntil(),
       isRepeatable,
+      firstSentAt: this.#firstSentAt(),
     });
     if (claimed.kind === 'mine') return this.#execute(target);
     if (claimed.kind === 'conflict') throw conflict(target);
@@ -124,7 +125,7 @@ export class BrokeredCall {
   /** What is said of it is what became of it; only what nobody ever began is refused. */
   async #refuse(error: HostError): Promise<void> {
     const { from, id } = this.#delivery;
-    const found = await this.#ports.journal.find(from.mailbox, id).catch(() => {
+    const found = await this.#ports.journal.find(from.mailbox, id, this.#firstSentAt()).catch(() => {
       throw error.with({ execution: 'uncertain' });
     });
     if (!found) throw error;
@@ -287,6 +288,15 @@ export class BrokeredCall {
   #rememberUntil(): Date {
     const keepMs = Math.max(this.#leftMs() + keyKeptMsMin, this.#request.isCallersKey ? callersKeyMs : 0);
     return new Date(this.#ports.clock.date().getTime() + keepMs);
+  }
+
+  /** By when it is over and how long it had, since it may have waited here; undefined when nobody can have run it before. */
+  #firstSentAt(): Date | undefined {
+    const [{ deadlineAt, deliveries }] = this.#deliveries;
+    const { deadlineMs, sentMsAgo } = this.#request;
+    if (sentMsAgo === undefined && deliveries <= 1) return undefined;
+    const sentAtMs = (deadlineAt ?? this.#ports.clock.date()).getTime() - (deadlineAt ? deadlineMs : 0);
+    return new Date(sentAtMs - (sentMsAgo ?? 0));
   }
 
   #repeated(found: Found): void {

@@ -4,7 +4,8 @@
  *
  * Invariants: a key is given to one who runs it, and to nobody else while its row is there; a row goes only after its time, and
  * never while this process runs its call; at the bound new keys are refused and none is forgotten for them; the first reply stays.
- * One mailbox has a bound of its own, well below that of all: who fills it is refused, and nobody else.
+ * One mailbox has a bound of its own, well below that of all: who fills it is refused, and nobody else. A journal that began in
+ * the place of one that is gone does not speak for what was sent before: that may have run.
  */
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
@@ -19,6 +20,11 @@ export const callsSchema = `
   CREATE UNIQUE INDEX IF NOT EXISTS calls_key ON calls (mailbox, call_key);
   CREATE INDEX IF NOT EXISTS calls_until ON calls (remember_until);
 `;
+
+/** Only there in a journal that began in the place of another: when it did. */
+const beganSchema = 'CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL)';
+/** Between two clocks, and on the way. */
+const beganDoubtMs = 1_000;
 
 /** What a row takes beside its texts and its reply, about. */
 const rowBytes = 256;
@@ -50,6 +56,7 @@ export class CallsTable {
   readonly #all: Held = { count: 0, bytes: 0 };
   /** Of mailboxes that hold any, so no more than there are keys. */
   readonly #byMailbox = new Map<string, Held>();
+  #beganMs = Number.NEGATIVE_INFINITY;
   readonly #insert: Database.Statement;
   readonly #find: Database.Statement;
   readonly #update: Database.Statement;
@@ -73,7 +80,13 @@ export class CallsTable {
     this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
   }
 
+  /** What came before is not known any more. Kept, so that the next process knows it too. */
+  beginAnew(nowMs: number): void {
+    this.#database.exec(`BEGIN; ${beganSchema}; INSERT INTO journal_began VALUES (${Math.ceil(nowMs)}); COMMIT;`);
+  }
+
   load(): void {
+    this.#beganMs = this.#readBegan();
     const held = this.#database
       .prepare(`SELECT mailbox, count(*) AS count, sum(${sizeOf}) AS bytes FROM calls GROUP BY mailbox`)
       .all([]) as (Held & { mailbox: string })[];
@@ -84,8 +97,11 @@ export class CallsTable {
 
   claim(claim: CallClaim, mayGrow: boolean, nowMs: number): Claimed {
     // Most are new: those are not looked for first.
-    if (mayGrow && this.#hasRoom(claim.mailbox) && this.#begin(claim)) return { kind: 'mine' };
+    const isBeforeUs = this.#isBefore(claim.firstSentAt);
+    const mayBegin = mayGrow && (!isBeforeUs || claim.isRepeatable);
+    if (mayBegin && this.#hasRoom(claim.mailbox) && this.#begin(claim)) return { kind: 'mine' };
     const found = this.#rowOf(claim.mailbox, claim.key);
+    if (found === undefined && isBeforeUs && !claim.isRepeatable) return { kind: 'lost' };
     if (found === undefined) return this.#beginInsteadOfOthers(claim, mayGrow, nowMs);
     if (found === 'damaged') return { kind: 'lost' };
     if (found.hash !== claim.hash) return { kind: 'conflict' };
@@ -99,9 +115,9 @@ export class CallsTable {
     return { kind: 'mine' };
   }
 
-  find(mailbox: string, key: string): Found | undefined {
+  find(mailbox: string, key: string, firstSentAt?: Date): Found | undefined {
     const found = this.#rowOf(mailbox, key);
-    if (found === undefined) return undefined;
+    if (found === undefined) return this.#isBefore(firstSentAt) ? { kind: 'lost' } : undefined;
     if (found === 'damaged') return { kind: 'lost' };
     if (found.reply !== null) return { kind: 'done', reply: found.reply };
     return { kind: found.boot === this.#boot ? 'running' : 'lost' };
@@ -147,6 +163,19 @@ export class CallsTable {
         `mailbox '${claim.mailbox}' has its share of the journal of calls: ${callCountOfOne} keys or ${callBytesOfOne} bytes`,
       );
     throw fullError('journal_limit', `the journal of calls is full: ${callCount} keys or ${callBytes} bytes`);
+  }
+
+  #isBefore(firstSentAt: Date | undefined): boolean {
+    return firstSentAt !== undefined && firstSentAt.getTime() < this.#beganMs + beganDoubtMs;
+  }
+
+  #readBegan(): number {
+    const named = "SELECT 1 FROM sqlite_master WHERE name = 'journal_began'";
+    if (this.#database.prepare(named).get([]) === undefined) return Number.NEGATIVE_INFINITY;
+    const { at } = this.#database.prepare('SELECT max(at_ms) AS at FROM journal_began').get([]) as {
+      at: number | null;
+    };
+    return at ?? Number.NEGATIVE_INFINITY;
   }
 
   /** False when there is such a key. */

@@ -54,9 +54,10 @@ export class MailFile {
     this.#limits = limits;
     this.#reserve = new ReserveFile(path.join(folder, 'broker.reserve'), limits.reserveBytes);
     const boot = randomBytes(6).readUIntBE(0, 6);
-    const opened = openStoreFile(folder, mailSchema + callsSchema, onProblem, (database) => {
+    const opened = openStoreFile(folder, mailSchema + callsSchema, onProblem, (database, isReplaced) => {
       const mail = new MailTable(database, limits, onProblem);
       const calls = new CallsTable(database, limits, boot, onProblem);
+      if (isReplaced) calls.beginAnew(nowMs);
       calls.load();
       return { database, mail, calls, damaged: mail.load() };
     });
@@ -219,7 +220,7 @@ export class MailFile {
         this.#logged += 512;
         return { claimed: this.#calls.claim(operation.claim, mayGrow, nowMs) };
       case 'find': {
-        const claimed = this.#calls.find(operation.mailbox, operation.key);
+        const claimed = this.#calls.find(operation.mailbox, operation.key, operation.firstSentAt);
         return claimed ? { claimed } : { done: true };
       }
       case 'finish':

@@ -33,16 +33,16 @@ const checkedBytesMax = 128 * 1024 * 1024;
 
 /**
  * Throws when it cannot be used. A damaged file is moved out of the way and told by `onProblem`; what `use` finds when it reads
- * the tables counts as well.
+ * the tables counts as well. `isReplaced`: the file was made in the place of one that is gone.
  */
 export function openStoreFile<T>(
   folder: string,
   schema: string,
   onProblem: (error: HostError) => void,
-  use: (database: Database.Database) => T,
+  use: (database: Database.Database, isReplaced: boolean) => T,
 ): T {
   const file = path.join(folder, fileName);
-  const open = (hasFailed: boolean) => use(prepare(file, schema, hasFailed));
+  const open = (hasFailed: boolean, isReplaced = false) => use(prepare(file, schema, hasFailed), isReplaced);
   try {
     return open(bringBack(folder));
   } catch (error) {
@@ -56,11 +56,11 @@ export function openStoreFile<T>(
       new HostError('invalid_spec', `the store in ${fileName} could not be read and was set aside`, {
         field: 'stateDir',
         reason: 'unusable_store',
-        hint: `messages and keys of calls in it are not served; ${aside} holds what was there`,
+        hint: `messages in it are not served, and calls that were sent before are not run again but answered as uncertain; ${aside} holds what was there`,
         cause: error,
       }),
     );
-    return open(false);
+    return open(false, true);
   }
 }
 

@@ -64,7 +64,7 @@ export type Operation =
   | { readonly op: 'bury'; readonly seq: number; readonly reasons: readonly string[] }
   | { readonly op: 'sizes' | 'deadLetters' | 'flush' }
   | { readonly op: 'claim'; readonly claim: CallClaim }
-  | { readonly op: 'find'; readonly mailbox: string; readonly key: string }
+  | { readonly op: 'find'; readonly mailbox: string; readonly key: string; readonly firstSentAt?: Date | undefined }
   | { readonly op: 'finish'; readonly mailbox: string; readonly key: string; readonly reply: Buffer }
   /** Of the keeper's own: forgets what may be forgotten, and sees whether there is room again. */
   | { readonly op: 'tidy' };

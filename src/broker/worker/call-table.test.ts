@@ -123,6 +123,24 @@ describe('a call', () => {
     expect(JSON.parse(links[1].sent[0]?.body.toString() as string)).toMatchObject({ callKey: 'k', deadlineMs: 7_500 });
   });
 
+  test('says how long ago it was first sent, of sendings that may have arrived', async () => {
+    const saidOn = ({ sent }: ScriptedLink) => {
+      const { sentMsAgo } = JSON.parse(sent[0]?.body.toString() as string) as { sentMsAgo?: number };
+      return sentMsAgo;
+    };
+    const links = [new ScriptedLink(), new ScriptedLink(), new ScriptedLink()] as const;
+    start('k', 10_000);
+    table.use(links[0]);
+    links[0].receipts[0]?.reject(new HostError('transport', 'closed', { execution: 'not_executed' }));
+    await clock.advanceAsync(1_000);
+    for (const link of links.slice(1)) {
+      table.use(undefined);
+      table.use(link);
+      await clock.advanceAsync(2_500);
+    }
+    expect(links.map(saidOn)).toEqual([undefined, undefined, 2_500]);
+  });
+
   test('that may be held is not given up because a later sending was refused', async () => {
     const links = [new ScriptedLink(), new ScriptedLink()] as const;
     table.use(links[0]);

@@ -57,6 +57,8 @@ interface Pending {
   readonly waiters: Map<CallWaiter, Cancel>;
   /** A sending of it may have arrived. */
   mayBeHeld: boolean;
+  /** Of the first that may have. */
+  firstSentAtMs: number;
   /** The newest of them. */
   sentOn: WorkerLink | undefined;
   cancelResend: Cancel;
@@ -182,6 +184,7 @@ export class CallTable {
       call,
       waiters: new Map(),
       mayBeHeld: false,
+      firstSentAtMs: 0,
       sentOn: undefined,
       cancelResend: () => {},
       cancelLinkWait: () => {},
@@ -206,10 +209,12 @@ export class CallTable {
     const deadlineMs = Math.ceil(this.#deadlineAtMs(pending) - clock.nowMs());
     if (deadlineMs <= 0) return;
     const couldBeHeld = pending.mayBeHeld;
+    if (!couldBeHeld) pending.firstSentAtMs = clock.nowMs();
+    const sentMsAgo = couldBeHeld ? clock.nowMs() - pending.firstSentAtMs : undefined;
     pending.mayBeHeld = true;
     pending.sentOn = link;
     link
-      .send({ id: call.callKey, body: dialect.callRequest({ ...call, deadlineMs }), ttlMs: deadlineMs })
+      .send({ id: call.callKey, body: dialect.callRequest({ ...call, deadlineMs, sentMsAgo }), ttlMs: deadlineMs })
       .catch((error) => {
         if (this.#pending.get(call.callKey) !== pending) return;
         this.#unsent(pending, link, couldBeHeld, error);

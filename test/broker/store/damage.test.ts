@@ -118,6 +118,31 @@ test('D-40: a row of the journal that is damaged is never run again: it counts a
   await second.close();
 });
 
+test('D-40: a journal in the place of one that is gone runs nothing that was sent before it began, also in the next process', async () => {
+  const claim = (key: string, firstSentAt?: Date, isRepeatable = false) => ({
+    ...{ mailbox: 'w1', key, hash: 'h', isRepeatable, firstSentAt },
+    rememberUntil: new Date(Date.now() + 1e7),
+  });
+  const first = await open();
+  const sentAt = new Date();
+  expect(await first.journal.claim(claim('ran', sentAt))).toEqual({ kind: 'mine' });
+  await first.close();
+  writeFileSync(file, 'not a database at all');
+  const later = new Date(Date.now() + 60_000);
+  for (const turn of ['second', 'third']) {
+    const store = await open();
+    expect(await store.journal.claim(claim('ran', sentAt))).toEqual({ kind: 'lost' });
+    expect(await store.journal.find('w1', 'ran', sentAt)).toEqual({ kind: 'lost' });
+    // Whoever asks without having sent it before is not in doubt.
+    expect(await store.journal.find('w1', 'ran')).toBeUndefined();
+    expect(await store.journal.claim(claim(`new-${turn}`))).toEqual({ kind: 'mine' });
+    expect(await store.journal.claim(claim(`later-${turn}`, later))).toEqual({ kind: 'mine' });
+    expect(await store.journal.claim(claim(`again-${turn}`, sentAt, true))).toEqual({ kind: 'mine' });
+    await store.close();
+  }
+  expect(problems).toEqual(['unusable_store']);
+});
+
 test.each([
   ['is no such file', () => writeFileSync(file, 'not a database at all')],
   ['lost its pages', () => writeFileSync(file, readFileSync(file).fill(0xff, 4096))],
