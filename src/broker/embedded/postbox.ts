@@ -13,6 +13,7 @@ import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
+import { CountedSending } from './counted-sending.js';
 import { DiskCancels } from './disk-cancels.js';
 import { DiskReading } from './disk-reading.js';
 import type { BrokerEvent, Dropped } from './events.js';
@@ -45,6 +46,7 @@ export class Postbox {
   readonly #parts: PostboxParts;
   readonly #mailbox: Mailbox;
   readonly #kept: KeptBodies;
+  readonly #counted: CountedSending;
   /** On disk or on its way there. */
   readonly #ids = new HeldIds();
   readonly #disk: DiskReading;
@@ -62,6 +64,7 @@ export class Postbox {
     this.#parts = parts;
     this.#mailbox = new Mailbox(parts.limits);
     this.#kept = new KeptBodies(parts.kept, parts.limits.keptBytesOfOne);
+    this.#counted = new CountedSending(parts.store);
     this.#fill = new Fill(size, parts.limits);
     const { store, clock, limits, tell, isCurrent } = parts;
     this.#disk = new DiskReading(size.count === 0, {
@@ -310,11 +313,18 @@ export class Postbox {
     const lease = this.#mailbox.handOut(entry);
     this.#kept.drop(entry);
     // Not for whoever has it again over another connection.
-    if (entry.deliveries > before) store.handedOut(entry.seq);
-    if (entry.isCancelled) subscriber.send(cancelledFrame(entry.from, entry.id));
+    const isCounted = entry.deliveries > before;
+    if (isCounted) store.handedOut(entry.seq);
     const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
-    const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
-    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
+    const send = (): void => {
+      if (entry.isCancelled) subscriber.send(cancelledFrame(from, id));
+      const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
+      subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
+    };
+    if (!isCounted || !subscriber.isApart) return send();
+    this.#counted.add(() => {
+      if (this.#mailbox.heldBy({ seq, lease }, subscriber.epoch)) send();
+    });
   }
 
   #recount(count: number, bytes: number): void {

@@ -102,6 +102,9 @@ export class Session implements WireReader, Subscriber {
   get holder(): string | undefined {
     return this.#holder;
   }
+  get isApart(): boolean {
+    return this.isHost && !this.isLocal;
+  }
   get window(): number {
     return this.isHost ? this.#core.limits.hostWindow : this.#core.limits.window;
   }

@@ -3,6 +3,8 @@ export interface Subscriber {
   readonly epoch: string;
   /** Who it is, over all its connections; undefined: it does not say. */
   readonly holder: string | undefined;
+  /** In a process of its own, with a journal that nobody else reads. */
+  readonly isApart: boolean;
   readonly window: number;
   /** Of one sender in it. */
   readonly windowOfOne: number;

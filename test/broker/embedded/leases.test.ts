@@ -56,6 +56,35 @@ test('B7 a host hears whether anybody but itself had a request before, also when
   expect(await handedTo(restarted.client, 'one')).toMatchObject({ deliveries: 2, wasElsewhere: true });
 });
 
+test('B7 a host with a journal of its own is handed what the disk knows to be handed out', async () => {
+  const store = new MemoryMailStore();
+  const waiting: (() => void)[] = [];
+  store.flush = () => new Promise((resolve) => waiting.push(resolve));
+  const commit = () => {
+    for (const resolve of waiting.splice(0)) resolve();
+  };
+  const { client, settle, core } = await coreBench({}, undefined, store);
+  const host = client().hello('host', { instance: 'one' }).say({ kind: 'subscribe' });
+  const alice = client().hello('alice');
+  for (const id of ['a', 'b', 'c']) alice.request(id);
+  await settle();
+  expect([core.status().held, host.of('message').length]).toEqual([3, 0]);
+  alice.say({ kind: 'cancel', id: 'b', to: 'host' });
+  await settle();
+  commit();
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+  const cancelAt = host.wire.frames.findLastIndex(({ kind, id }) => kind === 'cancel' && id === 'b');
+  expect(host.wire.frames[cancelAt + 1]).toMatchObject({ kind: 'message', id: 'b' });
+  // Cut before the disk knew: whoever comes next has it, and the one that is gone never hears of it.
+  alice.request('d');
+  await settle();
+  host.reader.ended('closed with 1006');
+  commit();
+  await settle();
+  expect(host.of('message')).toHaveLength(3);
+});
+
 test('B7 a host that does not say who it is may be another each time', async () => {
   const { client, settle } = await coreBench();
   client().hello('alice').request('a');
