@@ -43,6 +43,12 @@ const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
+/**
+ * Of its caller's time a call does not have: what its reply needs to be there in time. The way here took time too, which nobody
+ * counted: each who holds a request stamps its end anew. A caller with very little has a part of it left.
+ */
+const wayMsMax = 10;
+const wayPart = 1 / 4;
 /** Of one request at a time; the others are of links that are gone. */
 const deliveriesMax = 8;
 
@@ -184,7 +190,7 @@ export class BrokeredCall {
       this.#requireTime();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal: this.#principal(),
-        deadlineMs: this.#leftMs(),
+        deadlineMs: this.#runMs(),
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
         ...(wantsProgress
@@ -257,6 +263,11 @@ export class BrokeredCall {
     return deadlineAt === undefined
       ? deadlineMs
       : Math.min(deadlineMs, deadlineAt.getTime() - this.#ports.clock.date().getTime());
+  }
+
+  #runMs(): number {
+    const leftMs = this.#leftMs();
+    return leftMs - Math.min(wayMsMax, leftMs * wayPart);
   }
 
   #requireTime(): void {

@@ -203,7 +203,8 @@ export class CallTable {
     const { call } = pending;
     pending.cancelResend();
     pending.cancelLinkWait();
-    const deadlineMs = Math.ceil(this.#deadlineAtMs(pending) - clock.nowMs());
+    // What is rounded up would be time that its caller does not have.
+    const deadlineMs = Math.floor(this.#deadlineAtMs(pending) - clock.nowMs());
     if (deadlineMs <= 0) return;
     const couldBeHeld = pending.mayBeHeld;
     pending.mayBeHeld = true;
