@@ -19,6 +19,7 @@ import { type ReplyWords, wordsOf } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
 import type { ServiceEvent, ServiceStatus } from './service-events.js';
 import { type DeskLimits, TurnDesk } from './turn-desk.js';
+import { WayMeter } from './way-meter.js';
 
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
@@ -53,6 +54,7 @@ export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
   readonly #desk: TurnDesk;
   readonly #manifests: Manifests;
+  readonly #ways: WayMeter;
   readonly #calls = new Map<string, BrokeredCall>();
   readonly #earlyCancels = new Map<string, number>();
   /** How often each was handed out here, of those that may not be in the journal yet. */
@@ -69,6 +71,7 @@ export class BrokerService implements HostHandlers {
   constructor(options: BrokerServiceOptions) {
     this.#options = options;
     this.#desk = new TurnDesk({ ...deskDefaults, ...options.limits });
+    this.#ways = new WayMeter(options.clock);
     const isRolelessAllowed = options.isRolelessAllowed ?? (() => false);
     this.#manifests = new Manifests({
       host: options.host,
@@ -186,7 +189,8 @@ export class BrokerService implements HostHandlers {
     }
     const isOurs = delivery.deliveries === 1 || this.#seen.get(key) === delivery.deliveries - 1;
     setBounded(this.#seen, key, delivery.deliveries, seenMax);
-    const call = new BrokeredCall(delivery, request, words, this.#ports, isOurs);
+    const delayMs = request.sent ? this.#ways.delayMs(from.mailbox, request.sent) : 0;
+    const call = new BrokeredCall(delivery, request, words, this.#ports, { isOurs, delayMs });
     if (this.#wasCancelled(key)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {

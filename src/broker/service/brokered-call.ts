@@ -57,14 +57,23 @@ export class BrokeredCall {
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
   readonly #isOurs: boolean;
+  /** By the clock of the host. */
+  readonly #endsAtMs: number;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
 
-  /** `isOurs`: nobody but this process was ever handed it. */
-  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, isOurs: boolean) {
+  /** `isOurs`: nobody but this process was ever handed it. `delayMs`: of its time, what it lost on its way. */
+  constructor(
+    delivery: Delivery,
+    request: CallRequest,
+    words: ReplyWords,
+    ports: CallPorts,
+    { isOurs, delayMs }: { readonly isOurs: boolean; readonly delayMs: number },
+  ) {
     this.#deliveries = [delivery];
     this.#isOurs = isOurs;
+    this.#endsAtMs = ports.clock.nowMs() + request.deadlineMs - delayMs;
     this.#request = request;
     this.#words = words;
     this.#ports = ports;
@@ -259,10 +268,9 @@ export class BrokeredCall {
 
   #leftMs(): number {
     const { deadlineAt } = this.#deliveries[0];
-    const { deadlineMs } = this.#request;
-    return deadlineAt === undefined
-      ? deadlineMs
-      : Math.min(deadlineMs, deadlineAt.getTime() - this.#ports.clock.date().getTime());
+    const { clock } = this.#ports;
+    const leftMs = this.#endsAtMs - clock.nowMs();
+    return deadlineAt === undefined ? leftMs : Math.min(leftMs, deadlineAt.getTime() - clock.date().getTime());
   }
 
   #runMs(): number {
