@@ -22,6 +22,7 @@ export const wireVersion = 1;
 export const nameCharsMax = 256;
 const revisionCharsMax = 128;
 const traceCharsMax = 512;
+const clockCharsMax = 64;
 
 export interface CallRequest {
   readonly op: 'call';
@@ -40,6 +41,14 @@ export interface CallRequest {
   readonly wantsProgress: boolean;
   /** The key is the caller's own, which may come again within a day. */
   readonly isCallersKey: boolean;
+  /** Absent: of a worker that does not say. */
+  readonly sent?: Sent | undefined;
+}
+
+/** When it was sent, by a monotonic clock of its sender that counts from anywhere; the name tells one such clock from another. */
+export interface Sent {
+  readonly clock: string;
+  readonly atMs: number;
 }
 
 /** W3C trace context. */
@@ -75,8 +84,8 @@ export type News =
 export const manifestRequest = (): Buffer => Buffer.from(`{"v":${wireVersion},"op":"manifest"}`);
 
 export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly args: JsonText }): Buffer {
-  const { callKey, deadlineMs, sentMsAgo, server, tool, args, manifestRevision, trace, wantsProgress, isCallersKey } =
-    call;
+  const { callKey, deadlineMs, sentMsAgo, server, tool, args, manifestRevision, trace, wantsProgress } = call;
+  const { isCallersKey, sent } = call;
   const head = JSON.stringify({
     v: wireVersion,
     op: 'call',
@@ -89,6 +98,7 @@ export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly 
     trace,
     progress: wantsProgress || undefined,
     callersKey: isCallersKey || undefined,
+    sent,
   });
   return joined(`${head.slice(0, -1)},"arguments":`, args, '}');
 }
@@ -97,10 +107,11 @@ export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly 
 export function readRequest(body: Buffer): Request {
   const found = uniqueMembers(body, [
     ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
-    ...['progress', 'callersKey', 'sentMsAgo'],
+    ...['progress', 'callersKey', 'sentMsAgo', 'sent'],
   ]);
   if (found === undefined) throw bad('the request', 'is not one JSON object, or has a member twice');
-  const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey, sentMsAgo] = found;
+  const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey, sentMsAgo, sent] =
+    found;
   requireVersion(v);
   switch (op && stringOf(op)) {
     case 'manifest':
@@ -126,6 +137,7 @@ export function readRequest(body: Buffer): Request {
     trace: trace && readTrace(trace),
     wantsProgress: isTrue(progress),
     isCallersKey: isTrue(callersKey),
+    sent: sent && readSent(sent),
   };
 }
 
@@ -245,6 +257,14 @@ function readTrace(bytes: Buffer): Trace | undefined {
   if (traceparent === undefined || !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(traceparent))
     return undefined;
   return { traceparent, tracestate: (tracestate?.length ?? 0) <= traceCharsMax ? tracestate : undefined };
+}
+
+function readSent(bytes: Buffer): Sent {
+  const [clock, atMs] = uniqueMembers(bytes, ['clock', 'atMs']) ?? [];
+  return {
+    clock: text('sent.clock', clock, clockCharsMax),
+    atMs: wholeNumber('sent.atMs', atMs, Number.MAX_SAFE_INTEGER),
+  };
 }
 
 const isTrue = (value: Buffer | undefined): boolean => value?.toString() === 'true';

@@ -49,6 +49,8 @@ export interface ChannelListener {
    * `origin` is the request in whose own response stream the message came, where the transport can tell (HTTP).
    */
   message(envelope: Envelope, origin: OutboundFrame | undefined): void;
+  /** Frames that waited are about to be handed to the system: whoever would give one up by now gives it up unsent. */
+  beforeWrite?(): void;
   /** This one request will get no answer; the channel lives on. */
   failed(frame: OutboundFrame, error: HostError): void;
   /** Legacy HTTP: the server no longer knows our session, and nobody has asked anything yet that would show it. */

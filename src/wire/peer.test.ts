@@ -98,6 +98,26 @@ describe('deadlines', () => {
     expect(channel.sent).toHaveLength(0);
   });
 
+  test('K9 that passed while a request waited to be written keep it from being written, however late the timer is', async () => {
+    const { clock, channel, ask } = connect();
+    channel.held = true;
+    const nowMs = clock.nowMs();
+    const calls = [1, 5, 100].map((inMs) => failureOf(ask('a', { deadlineAtMs: nowMs + inMs })));
+    // One step after the first wake-up the timer looks again; that is too late for the second.
+    clock.advance(6);
+    expect(channel.sent).toHaveLength(2);
+    channel.beforeWrite();
+    channel.flush();
+    expect(channel.messages.map(({ id }) => id)).toEqual([3]);
+    expect((await (calls[1] as (typeof calls)[0])).toJSON()).toMatchObject({
+      ...{ code: 'timeout', phase: 'queued', execution: 'not_executed' },
+    });
+    // The one that is left still ends by itself.
+    clock.advance(100);
+    expect((await (calls[2] as (typeof calls)[0])).code).toBe('timeout');
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test('that have passed already, or are no number, refuse the request', async () => {
     const { channel, ask } = connect();
     for (const deadlineAtMs of [1_000, Number.NaN]) {

@@ -215,6 +215,11 @@ export class Peer implements ChannelListener {
     }
   }
 
+  /** A timer may be late: what waited past its deadline must not go out. */
+  beforeWrite(): void {
+    this.#deadlines.expireDue();
+  }
+
   failed(frame: OutboundFrame, error: HostError): void {
     const pending = frame.id === undefined ? undefined : this.#pending.byId.get(frame.id);
     if (pending?.frame !== frame) return;

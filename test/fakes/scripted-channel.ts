@@ -44,6 +44,11 @@ export class ScriptedChannel implements Channel {
     for (const frame of this.sent) if (frame.phase === 'queued') this.#write(frame);
   }
 
+  /** What a channel says before it writes what waited. */
+  beforeWrite(): void {
+    this.#listener?.beforeWrite?.();
+  }
+
   /** The next one of those that wait. */
   flushOne(): void {
     const next = this.sent.find(({ phase }) => phase === 'queued');

@@ -98,6 +98,11 @@ export class ScriptedHost {
     this.#link?.tell(mailbox, ...progressNews(key, Buffer.from(JSON.stringify(params))));
   }
 
+  /** What it ran so far. */
+  forget(): void {
+    this.#journal.clear();
+  }
+
   async close(): Promise<void> {
     await this.#link?.close();
   }

@@ -43,8 +43,9 @@ const write = (name, value) => {
 const started = [];
 const delayFile = (name) => path.join(folder, `${name}.delay`);
 async function start(...words) {
-  const child = spawn(process.execPath, ['--import', here('./loop-delay.mjs'), main, ...words, '--json'], {
-    env: { ...process.env, LOOP_DELAY: delayFile(words[0]) },
+  const imports = ['--import', here('./loop-delay.mjs'), '--import', here('./hand-over.mjs')];
+  const child = spawn(process.execPath, [...imports, main, ...words, '--json'], {
+    env: { ...process.env, LOOP_DELAY: delayFile(words[0]), HANDED_OVER: path.join(folder, `${words[0]}.handed`) },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const it = { child, said: '', stderr: '' };
@@ -140,6 +141,14 @@ for (const line of readFileSync(ledger, 'utf8').split('\n').filter(Boolean)) {
   if (Number(atMs) > stoppedAtMs) continue;
   seen[what].set(nonce, Number(atMs));
 }
+/** When the host handed it to the server. */
+const handed = new Map(
+  readFileSync(path.join(folder, 'up.handed'), 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => line.split(' '))
+    .map(([nonce, atMs]) => [nonce, Number(atMs)]),
+);
 const all = [...calls];
 const figuresOf = (list) => {
   const sorted = [...list].sort((a, b) => a - b);
@@ -148,10 +157,11 @@ const figuresOf = (list) => {
   return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
 };
 /** Past its deadline, by the walls of two processes. */
-const startedLateMs = all.flatMap(([nonce, { deadlineAtMs }]) => {
-  const atMs = seen.start.get(nonce);
-  return atMs === undefined || atMs <= deadlineAtMs ? [] : [atMs - deadlineAtMs];
-});
+const lateBy = (began) =>
+  all.flatMap(([nonce, { deadlineAtMs }]) => {
+    const atMs = began.get(nonce);
+    return atMs === undefined || atMs <= deadlineAtMs ? [] : [atMs - deadlineAtMs];
+  });
 /** How late the server itself was woken for what it had to do. */
 const serverDelayMs = Math.max(
   0,
@@ -184,7 +194,10 @@ console.log(
     wrong: all.filter(([, { isWrong }]) => isWrong).length,
     started: all.filter(([nonce]) => seen.start.has(nonce)).length,
     startedTwice,
-    startedLateMs: figuresOf(startedLateMs),
+    // When the host let go of it, and when the server looked at it.
+    handedLateMs: figuresOf(lateBy(handed)),
+    startedLateMs: figuresOf(lateBy(seen.start)),
+    handedOver: all.filter(([nonce]) => handed.has(nonce)).length,
     startedThoughPromisedNot: all.filter(([nonce, { outcome }]) => outcome === 'not_executed' && seen.start.has(nonce))
       .length,
     overDeadlineMs: figuresOf(all.map(([, { overMs }]) => overMs)),

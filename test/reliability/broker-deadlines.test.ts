@@ -8,6 +8,8 @@ import { runInNamespace } from './in-namespace.js';
 const calls = Number(process.env.DEADLINE_CALLS ?? 300);
 /** What the worker may add to a deadline. */
 const addedMs = 50;
+/** What the host takes off a deadline for the way. */
+const keptBackMs = 10;
 
 interface Spread {
   readonly count: number;
@@ -17,6 +19,8 @@ interface Spread {
 interface Figures {
   readonly answered: number;
   readonly started: number;
+  readonly handedOver: number;
+  readonly handedLateMs: Spread;
   readonly startedLateMs: Spread;
   readonly overDeadlineMs: Spread;
   readonly unwanted: number;
@@ -32,11 +36,14 @@ test(`K9 ${calls} calls with deadlines: none begins after its own, each is over 
     ...{ calls, notTold: 0, wrong: 0, startedTwice: 0, startedThoughPromisedNot: 0, inFlight: 0 },
     ...{ neverCancelled: 0, errors: [], exits: [0, 0] },
   });
-  const { stoodStillMs, startedLateMs, overDeadlineMs, cancelMs } = figures;
+  const { stoodStillMs, handedLateMs, startedLateMs, overDeadlineMs, cancelMs } = figures;
   // On a machine that others use too, a process may stand still for as long as it was seen to; what is on its way to it meanwhile
   // carries what was left of its time, and not when that was.
   const onTheWayMs = Object.values(stoodStillMs).reduce((sum, ms) => sum + ms);
+  // What the host keeps back of each call's time makes up for a part of that.
+  expect(handedLateMs.max).toBeLessThanOrEqual(Math.max(onTheWayMs - stoodStillMs.server - keptBackMs, 0));
   expect(startedLateMs.max).toBeLessThanOrEqual(onTheWayMs);
+  expect(figures.handedOver).toBeGreaterThanOrEqual(figures.started);
   expect(overDeadlineMs.max).toBeLessThanOrEqual(addedMs + stoodStillMs.worker);
   expect(cancelMs.max).toBeLessThanOrEqual(2 * addedMs + onTheWayMs);
   // There was something to see.

@@ -19,6 +19,7 @@ import { type ReplyWords, wordsOf } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
 import type { ServiceEvent, ServiceStatus } from './service-events.js';
 import { type DeskLimits, TurnDesk } from './turn-desk.js';
+import { WayMeter } from './way-meter.js';
 
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
@@ -52,6 +53,7 @@ export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
   readonly #desk: TurnDesk;
   readonly #manifests: Manifests;
+  readonly #ways: WayMeter;
   readonly #calls = new Map<string, BrokeredCall>();
   readonly #earlyCancels = new Map<string, number>();
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
@@ -66,6 +68,7 @@ export class BrokerService implements HostHandlers {
   constructor(options: BrokerServiceOptions) {
     this.#options = options;
     this.#desk = new TurnDesk({ ...deskDefaults, ...options.limits });
+    this.#ways = new WayMeter(options.clock);
     const isRolelessAllowed = options.isRolelessAllowed ?? (() => false);
     this.#manifests = new Manifests({
       host: options.host,
@@ -181,7 +184,8 @@ export class BrokerService implements HostHandlers {
       known.comesAgain(delivery);
       return;
     }
-    const call = new BrokeredCall(delivery, request, words, this.#ports);
+    const delayMs = request.sent ? this.#ways.delayMs(from.mailbox, request.sent) : 0;
+    const call = new BrokeredCall(delivery, request, words, this.#ports, delayMs);
     if (this.#wasCancelled(key)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {

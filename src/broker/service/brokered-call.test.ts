@@ -275,15 +275,51 @@ describe('at most once', () => {
     expect(events).toContainEqual(expect.objectContaining({ kind: 'expired', callKey: id }));
   });
 
-  test('D-42 what is left of the time is what the call gets', async () => {
+  test('D-42 what is left of the time is what the call gets, but for the way back', async () => {
     const { worker, host, broker, clock, connect } = await serviceRig();
     const operator = await worker('o');
     broker.cut('host');
     await operator.call('nova_click', {}, { deadlineMs: 5_000 });
+    await operator.call('nova_click', {}, { deadlineMs: 3_020 });
     await clock.advanceAsync(3_000);
     await connect();
     await settled();
-    expect(host.calls[0]?.options.deadlineMs).toBe(2_000);
+    // Of very little, a quarter.
+    expect(host.calls.map(({ options }) => options.deadlineMs)).toEqual([2_000 - 10, 20 - 5]);
+  });
+});
+
+describe('the way of a request', () => {
+  const sent = (atMs: number) => ({ sent: { clock: 'c', atMs } });
+
+  test('K9 what it lost there is not given to it again by who stamps its end', async () => {
+    const { worker, host, clock } = await serviceRig();
+    const operator = await worker('o');
+    await clock.advanceAsync(1_000);
+    await operator.call('nova_click', {}, { deadlineMs: 500, ...sent(1_000) });
+    await operator.call('nova_click', {}, { deadlineMs: 500, ...sent(800) });
+    const late = await operator.call('nova_click', {}, { deadlineMs: 500, ...sent(400) });
+    await settled();
+    expect(host.calls.map(({ options }) => options.deadlineMs)).toEqual([490, 290]);
+    expect(operator.errorOf(late)).toMatchObject({ code: 'expired', details: { execution: 'not_executed' } });
+  });
+
+  test.each([
+    '{}',
+    '7',
+    '{"clock":"c"}',
+    '{"clock":"","atMs":1}',
+    '{"clock":"c","atMs":-1}',
+    '{"clock":"c","atMs":1.5}',
+  ])('that cannot be read (%s) is refused by name', async (text) => {
+    const { worker, host } = await serviceRig();
+    const operator = await worker('o');
+    const body = `{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{},"sent":${text}}`;
+    await operator.link?.send({ id: 'k', body: Buffer.from(body), ttlMs: 1_000 });
+    await settled();
+    expect(operator.errorOf('k')).toMatchObject({ code: 'invalid_request', details: { execution: 'not_executed' } });
+    expect(operator.errorOf('k').message).toMatch(/^sent\./);
+    expect(host.calls).toEqual([]);
   });
 });
 

@@ -42,6 +42,12 @@ const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
+/**
+ * Of its caller's time a call does not have: what its reply needs to be there in time. The way here took time too, which nobody
+ * counted: each who holds a request stamps its end anew. A caller with very little has a part of it left.
+ */
+const wayMsMax = 10;
+const wayPart = 1 / 4;
 /** Of one request at a time; the others are of links that are gone. */
 const deliveriesMax = 8;
 
@@ -49,14 +55,18 @@ export class BrokeredCall {
   readonly #request: CallRequest;
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
+  /** By the clock of the host. */
+  readonly #endsAtMs: number;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
   /** Said already, to all that had asked by then. */
   #outcome: { readonly parts: readonly JsonText[]; readonly how: 'answer' | 'refuse' } | undefined;
 
-  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts) {
+  /** `delayMs`: of its time, what it lost on its way. */
+  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, delayMs: number) {
     this.#deliveries = [delivery];
+    this.#endsAtMs = ports.clock.nowMs() + request.deadlineMs - delayMs;
     this.#request = request;
     this.#words = words;
     this.#ports = ports;
@@ -184,7 +194,7 @@ export class BrokeredCall {
       this.#requireTime();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal: this.#principal(),
-        deadlineMs: this.#leftMs(),
+        deadlineMs: this.#runMs(),
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
         ...(wantsProgress
@@ -271,10 +281,14 @@ export class BrokeredCall {
 
   #leftMs(): number {
     const { deadlineAt } = this.#deliveries[0];
-    const { deadlineMs } = this.#request;
-    return deadlineAt === undefined
-      ? deadlineMs
-      : Math.min(deadlineMs, deadlineAt.getTime() - this.#ports.clock.date().getTime());
+    const { clock } = this.#ports;
+    const leftMs = this.#endsAtMs - clock.nowMs();
+    return deadlineAt === undefined ? leftMs : Math.min(leftMs, deadlineAt.getTime() - clock.date().getTime());
+  }
+
+  #runMs(): number {
+    const leftMs = this.#leftMs();
+    return leftMs - Math.min(wayMsMax, leftMs * wayPart);
   }
 
   #requireTime(): void {

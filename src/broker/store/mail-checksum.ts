@@ -21,9 +21,12 @@ export interface SummedHead {
   readonly body_sum: number;
 }
 
-export const headSum = (head: SummedHead): number =>
+export const headSum = (head: SummedHead): number => headSumWith(head, jointKey(head.dest, head.sender, head.id));
+
+/** The same for who has the joint key of its names already. */
+export const headSumWith = (head: Omit<SummedHead, 'dest' | 'sender' | 'id'>, names: string): number =>
   crc32(
-    `${head.seq} ${head.kind} ${head.sent_at} ${head.expires_at} ${head.body_sum} ${head.role === null ? '-' : jointKey(head.role)} ${jointKey(head.dest, head.sender, head.id)}`,
+    `${head.seq} ${head.kind} ${head.sent_at} ${head.expires_at} ${head.body_sum} ${head.role === null ? '-' : jointKey(head.role)} ${names}`,
   );
 
 export interface SummedCall {

@@ -2,6 +2,7 @@
 import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Mail } from '../store-port.js';
 import { MailFile } from './mail-file.js';
@@ -224,6 +225,32 @@ test('everything of one group is kept or nothing, whatever is copied when', () =
     run(file, ...Array.from({ length: 7 }, (_, at) => put(`${group}-${at}`)), { op: 'remove', seq: group * 7 + 1 });
     expect(mailsIn(open(killed(folder)))).toHaveLength((group + 1) * 6);
   }
+});
+
+test('AC-BR15: more than is read at a time is all there after a kill, and what no text can hold is set aside alone', () => {
+  const folder = newFolder();
+  const ids = Array.from({ length: 2_500 }, (_, n) => `id-${n}`);
+  run(open(folder), ...ids.map((id) => put(id, { to: `box-${ids.indexOf(id) % 3}` })));
+  const whole = open(killed(folder));
+  expect(run<{ sizes: object[] }>(whole, { op: 'sizes' })[0]?.sizes).toMatchObject([
+    { mailbox: 'box-0', count: 834 },
+    { mailbox: 'box-1', count: 833 },
+    { mailbox: 'box-2', count: 833 },
+  ]);
+  expect(run(whole, put('id-2499', { to: 'box-0' }))).toEqual([{ seq: 2_500, isNew: false }]);
+  whole.close();
+  const damaged = killed(folder);
+  const database = new Database(path.join(damaged, 'broker.db'));
+  // Bytes where there was a text, in the second page of three.
+  database.exec("UPDATE mail SET id = x'ff00' WHERE seq = 1500");
+  database.close();
+  const file = open(killed(damaged));
+  expect(mailsIn(file, 'box-2', 0, 10_000)).toHaveLength(832);
+  expect(mailsIn(file, 'box-0', 0, 10_000)).toHaveLength(834);
+  expect(mailsIn(file, 'box-1', 0, 10_000).map(({ seq }) => seq)).toEqual(
+    ids.flatMap((_, n) => (n % 3 === 1 ? [n + 1] : [])),
+  );
+  expect(problems).toEqual(['damaged_mail']);
 });
 
 test('B5: what a failed process left is taken over from a log that was written anew', () => {

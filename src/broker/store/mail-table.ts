@@ -10,7 +10,7 @@ import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { jointKey } from '../../policy/joint-key.js';
 import type { DeadLetter, Mail, MailboxSize, NewMail, Put } from '../store-port.js';
-import { bodySum, headSum, type SummedHead } from './mail-checksum.js';
+import { bodySum, headSum, headSumWith, type SummedHead } from './mail-checksum.js';
 import { MailIndex } from './mail-index.js';
 import { fullError, type StoreLimits } from './store-words.js';
 
@@ -30,6 +30,12 @@ interface HeadRow extends SummedHead {
   readonly head_sum: number;
   readonly bytes: number;
 }
+
+/** The same in the order of `selectHead`. */
+type HeadList = readonly [
+  ...[seq: number, dest: string, sender: string, role: string | null, id: string, kind: number, sentAt: number],
+  ...[expiresAt: number | null, bodySum: number, headSum: number, bytes: number],
+];
 
 interface BodyRow extends SummedHead {
   readonly head_sum: number;
@@ -52,12 +58,18 @@ const reasonsMax = 16;
 const reasonCharsMax = 512;
 
 const kinds = ['request', 'reply'] as const;
+const keyWith = (names: string, kind: number): string => names + (kind === 0 ? requestMark : replyMark);
+const [requestMark, replyMark] = [jointKey('q'), jointKey('a')];
 const keyOf = (dest: string, sender: string, id: string, kind: number): string =>
-  jointKey(dest, sender, id, kind === 0 ? 'q' : 'a');
+  keyWith(jointKey(dest, sender, id), kind);
 
+const headColumns = [
+  ...['seq', 'dest', 'sender', 'role', 'id', 'kind', 'sent_at', 'expires_at', 'body_sum', 'head_sum', 'bytes'],
+];
 /** Without the body, which may be megabytes. */
-const selectHead =
-  'SELECT seq, dest, sender, role, id, kind, sent_at, expires_at, body_sum, head_sum, length(body) AS bytes FROM mail';
+const selectHead = `SELECT ${headColumns.slice(0, -1).join()}, length(body) AS bytes FROM mail`;
+/** Read at a time. */
+const headsPage = 1_000;
 
 const statements = {
   head: `${selectHead} WHERE seq = ?`,
@@ -113,20 +125,49 @@ export class MailTable {
     for (const row of rows<DeadRow>('SELECT seq, died_at, reasons FROM dead')) letters.set(row.seq, row);
     const damaged: number[] = [];
     const dead: [HeadRow, DeadRow][] = [];
-    for (const row of rows<HeadRow>(`${selectHead} ORDER BY seq`)) {
-      this.#lastSeq = Math.max(this.#lastSeq, row.seq);
-      const letter = letters.get(row.seq);
-      if (headSum(row) !== row.head_sum) damaged.push(row.seq);
-      else if (letter !== undefined) dead.push([row, letter]);
-      else {
-        const { seq, dest, sender, id, kind, bytes } = row;
-        const key = keyOf(dest, sender, id, kind);
+    for (const head of this.#heads()) {
+      const [seq, dest, sender, role, id, kind, sent_at, expires_at, body_sum, head_sum, bytes] = head;
+      if (seq > this.#lastSeq) this.#lastSeq = seq;
+      // Of both its sum and its key.
+      const names = jointKey(dest, sender, id);
+      const letter = letters.get(seq);
+      if (headSumWith({ seq, kind, sent_at, expires_at, body_sum, role }, names) !== head_sum) damaged.push(seq);
+      else if (letter !== undefined) {
+        dead.push([{ seq, dest, sender, role, id, kind, sent_at, expires_at, body_sum, head_sum, bytes }, letter]);
+      } else {
+        const key = keyWith(names, kind);
         this.#index.add({ seq, mailbox: dest, key, bytes, deliveries: counts.get(seq) ?? 0 });
       }
     }
     dead.sort(([a, x], [b, y]) => x.died_at - y.died_at || a.seq - b.seq);
     for (const [row, letter] of dead) this.#addDead(row, row.bytes, letter.died_at, reasonsOf(letter.reasons));
     return damaged;
+  }
+
+  /**
+   * All of them, in order. A start waits for this: a page as one text of JSON comes over in a third of the time that its rows
+   * take one by one. What a text cannot hold, as a damaged row may have it, is read by rows.
+   */
+  *#heads(): Generator<HeadList> {
+    const page = `${selectHead} WHERE seq > ? ORDER BY seq LIMIT ${headsPage}`;
+    const asRows = this.#database.prepare(page).raw();
+    const asText = this.#database
+      .prepare(`SELECT json_group_array(json_array(${headColumns.join()})) FROM (${page})`)
+      .raw();
+    const pageAfter = (seq: number): HeadList[] => {
+      try {
+        const [[text]] = asText.all([seq]) as [[string]];
+        return JSON.parse(text) as HeadList[];
+      } catch {
+        return asRows.all([seq]) as HeadList[];
+      }
+    };
+    for (
+      let heads = pageAfter(Number.MIN_SAFE_INTEGER);
+      heads.length > 0;
+      heads = pageAfter((heads.at(-1) as HeadList)[0])
+    )
+      yield* heads;
   }
 
   sizes(): MailboxSize[] {

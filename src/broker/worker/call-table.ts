@@ -8,6 +8,7 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
 import { toBuffer } from '../../wire/json-check.js';
 import type { Reply } from '../messages.js';
 import type { WorkerLink } from '../ports.js';
@@ -29,7 +30,7 @@ const cancelsMax = 1_024;
 /** After a receipt that did not come, or a refusal of what may be held already. */
 const resendMs = 1_000;
 
-export interface NewCall extends Omit<CallWords, 'deadlineMs'> {
+export interface NewCall extends Omit<CallWords, 'deadlineMs' | 'sent'> {
   /** Of the arguments. */
   readonly bytes: number;
 }
@@ -71,6 +72,8 @@ export class CallTable {
   /** Key → until when its request may still be run. */
   readonly #cancels = new Map<string, number>();
   #link: WorkerLink | undefined;
+  /** Another one for each link: while there is none, this machine may sleep and its clock with it. */
+  #clockName = newId();
   #reserved = 0;
   #reservedBytes = 0;
   #dropped = 0;
@@ -128,6 +131,7 @@ export class CallTable {
     if (this.#link === link) return;
     this.#link = link;
     if (!link) return;
+    this.#clockName = newId();
     const nowMs = this.#parts.clock.nowMs();
     for (const [key, untilMs] of this.#cancels) if (untilMs > nowMs) link.cancel(key);
     this.#cancels.clear();
@@ -206,15 +210,21 @@ export class CallTable {
     const { call } = pending;
     pending.cancelResend();
     pending.cancelLinkWait();
-    const deadlineMs = Math.ceil(this.#deadlineAtMs(pending) - clock.nowMs());
+    // What is rounded up would be time that its caller does not have.
+    const deadlineMs = Math.floor(this.#deadlineAtMs(pending) - clock.nowMs());
     if (deadlineMs <= 0) return;
+    const sent = { clock: this.#clockName, atMs: Math.floor(clock.nowMs()) };
     const couldBeHeld = pending.mayBeHeld;
     if (!couldBeHeld) pending.firstSentAtMs = clock.nowMs();
     const sentMsAgo = couldBeHeld ? clock.nowMs() - pending.firstSentAtMs : undefined;
     pending.mayBeHeld = true;
     pending.sentOn = link;
     link
-      .send({ id: call.callKey, body: dialect.callRequest({ ...call, deadlineMs, sentMsAgo }), ttlMs: deadlineMs })
+      .send({
+        id: call.callKey,
+        body: dialect.callRequest({ ...call, deadlineMs, sentMsAgo, sent }),
+        ttlMs: deadlineMs,
+      })
       .catch((error) => {
         if (this.#pending.get(call.callKey) !== pending) return;
         this.#unsent(pending, link, couldBeHeld, error);

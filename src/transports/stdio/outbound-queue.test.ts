@@ -111,6 +111,35 @@ test('while a write is on its way, frames wait where they can be withdrawn', asy
   expect(stream.writes).toEqual(['[1]\n', '[3]\n']);
 });
 
+test('K9 what waited can be withdrawn in the very moment before it is written', async () => {
+  const stream = new HeldStream();
+  const asked: number[] = [];
+  let late: OutboundFrame | undefined;
+  const queue: OutboundQueue = new OutboundQueue({
+    ...{ server: 'files', stream, onBroken: () => {} },
+    beforeWrite: () => {
+      asked.push(stream.writes.length);
+      if (late) queue.withdraw(late);
+    },
+  });
+  const [first, second, third] = [frame('1'), frame('2'), frame('3')];
+  late = first;
+  queue.send(first);
+  await tick();
+  expect(stream.writes).toEqual([]);
+  queue.send(second);
+  await tick();
+  late = third;
+  queue.send(third);
+  // While the stream takes nothing there is nothing to ask.
+  await tick();
+  expect(asked).toEqual([0, 0]);
+  await stream.release();
+  expect(asked).toEqual([0, 0, 1]);
+  expect(stream.writes).toEqual(['[2]\n']);
+  expect([first.phase, third.phase, queue.bytes]).toEqual(['queued', 'queued', 0]);
+});
+
 test('as many frames as may leave together leave at once, without waiting for the end of the tick', () => {
   const { stream, queue } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) queue.send(frame('x'));

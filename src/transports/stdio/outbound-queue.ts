@@ -18,6 +18,8 @@ import { overloaded } from '../../wire/wire-errors.js';
 interface OutboundQueueOptions {
   readonly server: string;
   readonly stream: Writable;
+  /** Frames that waited are about to be written, and may be withdrawn now. */
+  readonly beforeWrite?: () => void;
   /** The stream refused a write; called at most once. Frames stay as they are until `abandon`. */
   readonly onBroken: (error: Error) => void;
 }
@@ -34,6 +36,7 @@ const BLANK = 0x20;
 export class OutboundQueue {
   readonly #server: string;
   readonly #stream: Writable;
+  readonly #beforeWrite: (() => void) | undefined;
   readonly #onBroken: (error: Error) => void;
   /** A list, because a set that is filled and emptied without end leaves copies behind (wire/id-table.ts). */
   #queued: OutboundFrame[] = [];
@@ -54,6 +57,7 @@ export class OutboundQueue {
   constructor(options: OutboundQueueOptions) {
     this.#server = options.server;
     this.#stream = options.stream;
+    this.#beforeWrite = options.beforeWrite;
     this.#onBroken = options.onBroken;
   }
 
@@ -112,11 +116,21 @@ export class OutboundQueue {
 
   readonly #flushTick = (): void => {
     this.#scheduled = false;
-    this.#flush();
+    this.#flushWaited();
   };
 
+  /** What is sent and written in one tick was looked at in it; this was not. */
+  #flushWaited(): void {
+    if (this.#beforeWrite && this.#mayWrite) this.#beforeWrite();
+    this.#flush();
+  }
+
+  get #mayWrite(): boolean {
+    return this.#open && this.#waiting > 0 && this.#stream.writableLength === 0;
+  }
+
   #flush(): void {
-    if (!this.#open || this.#waiting === 0 || this.#stream.writableLength > 0) return;
+    if (!this.#mayWrite) return;
     const batch: OutboundFrame[] = [];
     let bytes = 0;
     let allText = true;
@@ -175,7 +189,7 @@ export class OutboundQueue {
       if (frame.phase === 'writing') frame.phase = 'written';
     }
     // Not by way of nextTick: what waited for this write has waited long enough to be a batch.
-    this.#flush();
+    this.#flushWaited();
   };
 }
 

@@ -146,6 +146,7 @@ export class StdioChannel implements Channel {
     this.#queue = new OutboundQueue({
       server: spec.server,
       stream: child.stdin,
+      beforeWrite: () => this.#listener?.beforeWrite?.(),
       onBroken: () => this.#stdinBroke(),
     });
     this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes) => this.#lineTooLong(bytes));

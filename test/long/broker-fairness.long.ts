@@ -1,0 +1,37 @@
+/**
+ * K8 as rates: nine workers at their own pace, with one that floods beside them and without. Judged with the broker's own rate for
+ * one mailbox; printed besides: without that rate, and workers that begin their next call at once, for which every millisecond of
+ * somebody else's work on this machine counts.
+ */
+import { expect, test } from 'vitest';
+import { runInNamespace } from '../reliability/in-namespace.js';
+
+const rounds = Number(process.env.FAIRNESS_ROUNDS ?? 3);
+const halfMs = Number(process.env.FAIRNESS_HALF_MS ?? 4_000);
+
+interface Rates {
+  readonly perSecond: number;
+  readonly floodPerSecond: number;
+}
+interface Figures {
+  readonly paced: { readonly keptPercent: readonly number[]; readonly solo: Rates; readonly flooded: Rates };
+}
+
+const figuresOf = (rate: 'bounded' | 'unbounded'): Promise<Figures> =>
+  runInNamespace<Figures>(`K8 ${rate}`, './broker-fairness-driver.mjs', rounds, String(halfMs), rate);
+
+test('K8 one worker floods: each of nine others keeps nine tenths of what it has without', async () => {
+  const figures = await figuresOf('bounded');
+  expect(figures).toMatchObject({ failures: 0, exit: 0 });
+  const { keptPercent, flooded } = figures.paced;
+  expect(keptPercent).toHaveLength(9);
+  for (const percent of keptPercent) expect(percent).toBeGreaterThanOrEqual(90);
+  // There was a flood: more than all of them together.
+  expect(flooded.floodPerSecond).toBeGreaterThan(flooded.perSecond);
+});
+
+test('K8 the same without a rate for one mailbox: nobody fails, and what each keeps is printed', async () => {
+  const figures = await figuresOf('unbounded');
+  expect(figures).toMatchObject({ failures: 0, exit: 0 });
+  expect(figures.paced.flooded.floodPerSecond).toBeGreaterThan(figures.paced.flooded.perSecond);
+});

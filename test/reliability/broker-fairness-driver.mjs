@@ -1,0 +1,174 @@
+/**
+ * Runs alone in a PID namespace: nine workers that call at their own pace, and one that floods from a process of its own, at a
+ * `hostler up` with its broker in it. Rounds without the flood and with it take turns. Prints one JSON line. Arguments: rounds, seed,
+ * folder, how long half a round takes in ms, `bounded` or `unbounded`: whether the broker keeps to its own rate for one mailbox.
+ *
+ * Two kinds of calm workers: paced ones begin a call at each beat, or when the one before is over; eager ones begin the next at once.
+ * Each makes one call at a time.
+ */
+import { spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { connect } from '../../dist/broker/worker/index.js';
+
+const [rounds, , folder, halfMs, rate] = process.argv
+  .slice(2)
+  .map((word) => (/^\d+$/.test(word) ? Number(word) : word));
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const calm = Array.from({ length: 9 }, (_, at) => `calm${at}`);
+const callMs = 5;
+const beatMs = 50;
+/** Of the server: so many calls run at a time, fewer than the flood has ready. */
+const concurrency = 8;
+const floodLanes = 1_000;
+
+// --- a host with a broker, its workers, and the flood
+
+const keyOf = new Map([...calm, 'flood'].map((name) => [name, `hk_${randomBytes(32).toString('base64url')}`]));
+const hash = (text) => `sha256:${createHash('sha256').update(text).digest('hex')}`;
+const ledger = path.join(folder, 'ledger');
+const config = path.join(folder, 'hostler.json');
+writeFileSync(
+  config,
+  JSON.stringify({
+    mcpServers: {
+      sleepy: {
+        ...{ command: 'perl', args: [here('../fakes/sleepy-server.pl')], pins: 'off', concurrency },
+        env: { LEDGER: ledger, TOOLS: JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]) },
+      },
+    },
+    roles: { all: { allow: ['sleepy/*'] } },
+    keys: Object.fromEntries([...keyOf].map(([name, key]) => [name, { hash: hash(key), mailbox: name, role: 'all' }])),
+    broker: {
+      listen: { port: 0 },
+      ...(rate === 'unbounded' ? { limits: { messagesPerSecond: 100_000, burst: 100_000 } } : {}),
+    },
+    log: { level: 'error' },
+  }),
+  { mode: 0o600 },
+);
+const dataDir = path.join(folder, 'host');
+const up = spawn(
+  process.execPath,
+  [here('../../dist/cli/main.js'), 'up', '--config', config, '--data-dir', dataDir, '--port', '0', '--json'],
+  { stdio: ['ignore', 'pipe', 'ignore'] },
+);
+let said = '';
+up.stdout.on('data', (chunk) => (said += chunk));
+while (!said.includes('\n')) {
+  await nap(20);
+  if (up.exitCode !== null) throw new Error('the host did not start');
+}
+const url = JSON.parse(said).broker;
+const workers = await Promise.all(
+  calm.map(async (name) => ({ name, tools: await connect({ broker: url, key: keyOf.get(name), connectMs: 60_000 }) })),
+);
+
+let flood;
+async function beginFlood() {
+  // A worker is on another machine: what it costs there is not taken from the others.
+  flood = spawn('nice', ['-n', '10', process.execPath, here('../broker/e2e/flood-worker.mjs'), url, 'sleepy'], {
+    env: { ...process.env, KEY: keyOf.get('flood'), LANES: String(floodLanes), SLEEP_MS: String(callMs) },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  await once(flood.stdout, 'data');
+  // What it may send at once is over, and what it sends on is what it may.
+  await nap(1_500);
+}
+async function endFlood() {
+  flood.stdin.end();
+  if (flood.exitCode === null) await once(flood, 'exit');
+  // What it left behind is run or refused.
+  for (let before = -1; before !== began().flood; await nap(300)) before = began().flood;
+}
+/** How many calls the server was given of each kind of worker. */
+function began() {
+  const counts = { calm: 0, flood: 0 };
+  for (const [, who] of readFileSync(ledger, 'utf8').matchAll(/^start (calm|flood)/gm)) counts[who]++;
+  return counts;
+}
+/** Of the host, in ms of one core. */
+const cpuMs = () => {
+  const [, , , , , , , , , , , user, system] = readFileSync(`/proc/${up.pid}/stat`, 'utf8').split(' ').slice(1);
+  return (Number(user) + Number(system)) * 10;
+};
+
+// --- half a round
+
+let number = 0;
+let failures = 0;
+async function half(isPaced, forMs) {
+  const tookMs = [];
+  const [beganCount, beganCpuMs] = [began(), cpuMs()];
+  const rates = await Promise.all(
+    workers.map(async ({ name, tools }, at) => {
+      // Not all at the same moment.
+      await nap((at * beatMs) / workers.length);
+      const beganMs = performance.now();
+      let done = 0;
+      for (
+        let dueMs = beganMs;
+        performance.now() < beganMs + forMs;
+        dueMs = Math.max(dueMs + beatMs, performance.now() - beatMs)
+      ) {
+        if (isPaced && dueMs > performance.now()) await nap(dueMs - performance.now());
+        const callBeganMs = performance.now();
+        const args = { nonce: `${name}-${number++}`, sleepMs: callMs };
+        await tools.execute('sleepy', 'work', args, { deadlineMs: 60_000 }).then(
+          () => done++,
+          () => failures++,
+        );
+        tookMs.push(performance.now() - callBeganMs);
+      }
+      return (done * 1_000) / (performance.now() - beganMs);
+    }),
+  );
+  tookMs.sort((a, b) => a - b);
+  const at = (part) => Math.round(tookMs[Math.floor(tookMs.length * part)] * 10) / 10;
+  return {
+    rates,
+    p50Ms: at(0.5),
+    p99Ms: at(0.99),
+    floodPerSecond: Math.round(((began().flood - beganCount.flood) * 1_000) / forMs),
+    hostCpu: Math.round(((cpuMs() - beganCpuMs) / forMs) * 100) / 100,
+  };
+}
+
+// --- rounds
+
+const kinds = ['paced', 'eager'];
+const seen = Object.fromEntries(kinds.map((kind) => [kind, { solo: [], flooded: [] }]));
+await half(false, 1_500);
+for (let round = 0; round < rounds; round++) {
+  for (const kind of kinds) seen[kind].solo.push(await half(kind === 'paced', halfMs));
+  await beginFlood();
+  for (const kind of kinds) seen[kind].flooded.push(await half(kind === 'paced', halfMs));
+  await endFlood();
+}
+for (const { tools } of workers) await tools.close();
+up.kill('SIGTERM');
+const [code] = up.exitCode === null ? await once(up, 'exit') : [up.exitCode];
+
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+const summed = (halves) => ({
+  perSecond: Math.round(median(halves.map(({ rates }) => rates.reduce((sum, each) => sum + each))) * 10) / 10,
+  ...Object.fromEntries(
+    ['p50Ms', 'p99Ms', 'floodPerSecond', 'hostCpu'].map((name) => [name, median(halves.map((each) => each[name]))]),
+  ),
+});
+const figures = Object.fromEntries(
+  kinds.map((kind) => {
+    const { solo, flooded } = seen[kind];
+    // Of each worker, over all its rounds.
+    const sumOf = (halves, at) => halves.reduce((sum, { rates }) => sum + rates[at], 0);
+    const kept = calm.map((_, at) => Math.round((sumOf(flooded, at) / sumOf(solo, at)) * 1_000) / 10);
+    return [kind, { keptPercent: kept, least: Math.min(...kept), solo: summed(solo), flooded: summed(flooded) }];
+  }),
+);
+console.log(JSON.stringify({ rate, rounds, halfMs, failures, ...figures, exit: code }));
+process.exit(0);

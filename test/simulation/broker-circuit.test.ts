@@ -1,0 +1,101 @@
+/**
+ * Breaker and restarts of one server, as a worker behind a broker sees them: the breaker judges a run by its calls, the supervisor
+ * decides about runs, and never do both refuse for the same failure or undo what the other one did.
+ */
+import { expect, test } from 'vitest';
+import { seededRandom } from '../../src/kernel/random.js';
+import { SimulatedBroker } from './simulated-broker.js';
+
+const threshold = 5;
+const callMs = 1_000;
+const entry = { timeouts: { call: `${callMs / 1_000}s` } };
+
+/** A broker whose worker calls once in a while and writes down how that went. */
+async function calling(more: object = {}) {
+  const broker = await SimulatedBroker.open(seededRandom(7), 'files', { ...entry, ...more });
+  const { managed, simulated } = broker.host.member('files');
+  const { clock } = broker.host;
+  const circuit = () => managed.breaker.circuit(clock.nowMs());
+  const state = () => managed.supervisor.snapshot().state;
+  /** What may never be: a run that is over, or not there yet, judged by its calls. */
+  const both: string[] = [];
+  const look = () => {
+    if (circuit() !== 'closed' && !['ready', 'suspect'].includes(state())) both.push(`${circuit()} while ${state()}`);
+  };
+  const advance = async (ms: number) => {
+    for (let left = ms; left > 0; left -= 100) {
+      await broker.advance(Math.min(left, 100));
+      look();
+    }
+  };
+  const call = async (forMs = callMs + 200) => {
+    let outcome = 'open';
+    void broker.call('write', 20_000).then((how) => {
+      outcome = how;
+    });
+    await advance(forMs);
+    return outcome;
+  };
+  const executed = () => [...simulated.ledger.values()].reduce((sum, times) => sum + times, 0);
+  return { broker, simulated, advance, call, circuit, state, both, executed };
+}
+
+test('D-54 calls of a worker open the breaker of a server that answers nothing but signs of life, and it is not started again for that', async () => {
+  const { broker, simulated, advance, call, circuit, state, both, executed } = await calling();
+  expect(await call()).toBe('ok');
+  const run = simulated.session;
+  Object.assign(simulated, { faultRate: 1, faults: ['hang'] });
+  for (let n = 0; n < threshold; n++) expect(await call()).toBe('outcome_uncertain uncertain');
+  expect(circuit()).toBe('open');
+  const before = executed();
+  for (let n = 0; n < 10; n++) expect(await call()).toBe('circuit_open not_executed');
+  expect(executed()).toBe(before);
+  expect([state(), simulated.session]).toEqual(['ready', run]);
+  // Its time is over: one call tries, and opens it again; then it is well.
+  await advance(30_000);
+  expect(await call()).toBe('outcome_uncertain uncertain');
+  expect(await call()).toBe('circuit_open not_executed');
+  simulated.mend();
+  await advance(60_000);
+  expect([await call(), circuit(), simulated.session]).toEqual(['ok', 'closed', run]);
+  expect(both).toEqual([]);
+  await broker.close();
+});
+
+test('D-54 a run that is given up takes its breaker along, and the next one is judged by its own calls', async () => {
+  const { broker, simulated, advance, call, circuit, state, both } = await calling();
+  expect(await call()).toBe('ok');
+  const run = simulated.session;
+  run?.wedge();
+  for (let n = 0; n < threshold; n++) expect(await call()).toBe('outcome_uncertain uncertain');
+  // The breaker bites before anybody knows that the run is dead: it is not restarts that hide what fails.
+  expect([circuit(), state(), await call()]).toEqual(['open', 'ready', 'circuit_open not_executed']);
+  await advance(60_000);
+  expect(simulated.session).not.toBe(run);
+  expect([circuit(), state(), await call()]).toEqual(['closed', 'ready', 'ok']);
+  expect(both).toEqual([]);
+  await broker.close();
+});
+
+test('D-54 a server that dies of every call is parked, although every new run has a closed breaker', async () => {
+  const { broker, simulated, advance, call, circuit, state, both, executed } = await calling({
+    restart: { max: 3, window: '10m' },
+  });
+  expect(await call()).toBe('ok');
+  Object.assign(simulated, { faultRate: 1, faults: ['crash_sent'] });
+  const outcomes: string[] = [];
+  for (let n = 0; n < 40 && state() !== 'parked'; n++) outcomes.push(await call(21_000));
+  expect(state()).toBe('parked');
+  // One for each run that it was allowed, and none besides.
+  expect(outcomes.filter((how) => how.startsWith('outcome_uncertain')).length).toBeLessThanOrEqual(4);
+  // A call may wake it, and whoever comes right after that one is refused.
+  expect(await call(3_000)).toBe('outcome_uncertain uncertain');
+  const before = executed();
+  for (let n = 0; n < 5; n++) expect(await call(200)).toBe('server_parked not_executed');
+  expect([executed(), circuit(), state()]).toEqual([before, 'closed', 'parked']);
+  simulated.mend();
+  await advance(600_000);
+  expect([await call(), state()]).toEqual(['ok', 'ready']);
+  expect(both).toEqual([]);
+  await broker.close();
+});
