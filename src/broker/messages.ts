@@ -6,6 +6,7 @@
  * Invariants: a body in which one of our members stands twice is refused; a member that nobody knows is ignored, so that a newer
  * side may add one; a version that nobody knows is refused by name.
  */
+import { hash } from 'node:crypto';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { Era } from '../wire/channel.js';
@@ -74,8 +75,8 @@ export interface Manifest {
 
 export type Reply =
   | { readonly kind: 'manifest'; readonly manifest: Manifest }
-  | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }
-  | { readonly kind: 'error'; readonly error: HostError };
+  | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era; readonly of?: string | undefined }
+  | { readonly kind: 'error'; readonly error: HostError; readonly of?: string | undefined };
 
 export type News =
   | { readonly kind: 'manifest_changed'; readonly revision: string }
@@ -141,14 +142,26 @@ export function readRequest(body: Buffer): Request {
   };
 }
 
-export const resultReply = (bytes: Buffer, era: Era): readonly JsonText[] => [
-  `{"v":${wireVersion},"era":"${era}","result":`,
+/**
+ * What a caller's own key stands for, of which the reply says so: it may be the outcome of an earlier call with the same key, and
+ * must not pass for that of another.
+ */
+export const requestDigest = ({
+  server,
+  tool,
+  args,
+}: Pick<CallRequest, 'server' | 'tool'> & { args: JsonText }): string =>
+  hash('sha256', joined(`${server ?? ''}\0${tool}\0`, args), 'base64url');
+
+/** `of`: the digest of the request, where its key is the caller's own. */
+export const resultReply = (bytes: Buffer, era: Era, of?: string): readonly JsonText[] => [
+  `{"v":${wireVersion},"era":"${era}"${of === undefined ? '' : `,"of":"${of}"`},"result":`,
   bytes,
   '}',
 ];
 
-export const errorReply = (error: HostError): readonly JsonText[] => [
-  JSON.stringify({ v: wireVersion, error: error.toJSON() }),
+export const errorReply = (error: HostError, of?: string): readonly JsonText[] => [
+  JSON.stringify({ v: wireVersion, of, error: error.toJSON() }),
 ];
 
 export function manifestReply({ revision, tools }: Manifest): Buffer {
@@ -162,12 +175,14 @@ export function manifestReply({ revision, tools }: Manifest): Buffer {
 /** Throws when it is not one: an answer that cannot be read is not an empty one. */
 export function readReply(body: Buffer): Reply {
   requireJson(body);
-  const [v, manifest, result, era, error] = uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error']) ?? [];
+  const [v, manifest, result, era, error, digest] =
+    uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error', 'of']) ?? [];
   requireVersion(v, 'protocol_error');
   if ([manifest, result, error].filter(Boolean).length !== 1)
     throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
-  if (isObject(error)) return { kind: 'error', error: readToldError(error) };
-  if (isObject(result)) return { kind: 'result', bytes: result, era: eraOf(era) };
+  const of = digest && stringOf(digest);
+  if (isObject(error)) return { kind: 'error', error: readToldError(error), of };
+  if (isObject(result)) return { kind: 'result', bytes: result, era: eraOf(era), of };
   if (isObject(manifest)) return { kind: 'manifest', manifest: readManifest(manifest) };
   throw bad('the reply', 'must have an object in it', 'protocol_error');
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { MemoryJournal } from '../../../test/fakes/memory-journal.js';
 import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
-import { joined } from '../messages.js';
+import { joined, requestDigest } from '../messages.js';
 import type { Delivery } from '../ports.js';
 import { BrokerService } from './broker-service.js';
 
@@ -57,6 +57,21 @@ describe('one call', () => {
     expect(operator.errorOf('k')).toMatchObject({ code: 'invalid_request', details: { execution: 'not_executed' } });
     expect(operator.errorOf('k').message).toContain(said);
     expect([host.calls, journal.asked, broker.owed]).toEqual([[], [], 0]);
+  });
+
+  test('B11 a reply to a caller’s own key says which call it is of, also a refusal; others say nothing', async () => {
+    const { worker } = await serviceRig();
+    const operator = await worker('o');
+    const ask = async (id: string, tool: string, more = '') => {
+      const body = `{"v":1,"op":"call","callKey":"${id}","deadlineMs":1000,"tool":"${tool}","arguments":{"a":1}${more}}`;
+      await operator.link?.send({ id, body: Buffer.from(body), ttlMs: 1_000 });
+      await settled();
+      return operator.replyTo(id);
+    };
+    const of = (tool: string) => requestDigest({ server: undefined, tool, args: '{"a":1}' });
+    expect(await ask('k', 'nova_click', ',"callersKey":true')).toMatchObject({ kind: 'result', of: of('nova_click') });
+    expect(await ask('l', 'nothing', ',"callersKey":true')).toMatchObject({ kind: 'error', of: of('nothing') });
+    expect(await ask('m', 'nova_click')).toMatchObject({ kind: 'result', of: undefined });
   });
 
   test('a key that is not the id of its message is refused', async () => {

@@ -13,7 +13,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
-import { type CallRequest, changedNews, joined, progressNews, type Trace } from '../messages.js';
+import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
 import { type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
@@ -72,6 +72,11 @@ export class BrokeredCall {
     this.#ports = ports;
   }
 
+  /** Of a key that was made for this call alone, nobody can have asked for anything else. */
+  get #of(): string | undefined {
+    return this.#request.isCallersKey ? requestDigest(this.#request) : undefined;
+  }
+
   get #delivery(): Delivery {
     return this.#deliveries.at(-1) as Delivery;
   }
@@ -106,7 +111,7 @@ export class BrokeredCall {
     try {
       await work();
     } catch (error) {
-      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error)), 'refuse');
+      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error), this.#of), 'refuse');
       if (!isHostError(error)) throw error;
     }
   }
@@ -176,7 +181,7 @@ export class BrokeredCall {
     const { from, id } = this.#delivery;
     const outcome = await this.#call(target);
     // Also what surely did not run: the request may come once more, and must not run after its worker was told that it did not.
-    const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome) : outcome));
+    const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome, this.#of) : outcome));
     try {
       await journal.finish(from.mailbox, id, reply);
     } catch (error) {
@@ -207,7 +212,7 @@ export class BrokeredCall {
           : {}),
       });
       if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);
-      return this.#words.result(bytes, era);
+      return this.#words.result(bytes, era, this.#of);
     } catch (error) {
       return isHostError(error) ? error : ownMistake(error);
     }

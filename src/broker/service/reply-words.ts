@@ -16,8 +16,9 @@ import { flatName, type RoleManifest } from './manifests.js';
 export interface ReplyWords {
   /** Throws a HostError that says what is wrong. */
   request(delivery: Delivery): Request;
-  result(bytes: Buffer, era: Era): readonly JsonText[];
-  error(error: HostError): readonly JsonText[];
+  /** `of`: which request it is about, where its key may have been another's. */
+  result(bytes: Buffer, era: Era, of?: string): readonly JsonText[];
+  error(error: HostError, of?: string): readonly JsonText[];
   manifest(shown: RoleManifest): readonly JsonText[];
 }
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { errorReply, joined, manifestReply, resultReply } from '../messages.js';
+import { errorReply, joined, manifestReply, requestDigest, resultReply } from '../messages.js';
 import type { NewRequest, WorkerLink } from '../ports.js';
 import { CallTable, type NewCall } from './call-table.js';
 import { currentDialect } from './dialect.js';
@@ -232,4 +232,26 @@ test('places are given back, and there are no more than their bound', () => {
   expect(() => table.reserve(0)).toThrow('1024 calls');
   for (const each of releases) each();
   expect([table.inFlight, table.inFlightBytes]).toEqual([0, 0]);
+});
+
+test('B11 the outcome of another call under the same key, which an earlier worker made, is no answer to this one', () => {
+  const own = { server: 's', tool: 't', args: '{}' };
+  const said = (of: string, isError: boolean) => {
+    const error = new HostError('denied', 'no', { execution: 'not_executed' });
+    return joined(...(isError ? errorReply(error, of) : resultReply(Buffer.from('{"a":1}'), 'legacy', of)));
+  };
+  const outcomeOf = (body: Buffer, changes: Partial<NewCall> = {}) => {
+    make();
+    const watch = start('k', 1_000, { isCallersKey: true, ...changes });
+    table.replied('k', body);
+    return watch.outcome;
+  };
+  for (const other of [{ server: 'x' }, { tool: 'x' }, { args: '{"a":1}' }])
+    for (const isError of [false, true])
+      expect(outcomeOf(said(requestDigest({ ...own, ...other }), isError))).toBe('key_conflict not_executed');
+  expect(outcomeOf(said(requestDigest(own), false))).toBe('{"a":1}');
+  expect(outcomeOf(said(requestDigest(own), true))).toBe('denied not_executed');
+  // Of a host that does not say, and of a key that nobody else can have had.
+  expect(outcomeOf(reply('{"b":1}'))).toBe('{"b":1}');
+  expect(outcomeOf(said('other', false), { isCallersKey: false })).toBe('{"a":1}');
 });

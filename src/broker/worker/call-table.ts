@@ -10,7 +10,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { toBuffer } from '../../wire/json-check.js';
-import type { Reply } from '../messages.js';
+import { type Reply, requestDigest } from '../messages.js';
 import type { WorkerLink } from '../ports.js';
 import { callBytesMax, callsMax } from './call-bounds.js';
 import {
@@ -150,6 +150,7 @@ export class CallTable {
     } catch (error) {
       return this.#end(pending, error as Error);
     }
+    if (isOfAnother(reply, pending.call)) return this.#end(pending, keyConflict(pending.call));
     switch (reply.kind) {
       case 'result':
         return this.#end(pending, reply);
@@ -290,6 +291,10 @@ export class CallTable {
     this.#pending.delete(pending.call.callKey);
   }
 }
+
+/** A worker that ran here before may have used the same key for something else, and its reply is what is there. */
+const isOfAnother = (reply: Reply, call: NewCall): boolean =>
+  reply.kind !== 'manifest' && reply.of !== undefined && call.isCallersKey && reply.of !== requestDigest(call);
 
 const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && toBuffer(one.args).equals(toBuffer(other.args));
