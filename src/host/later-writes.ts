@@ -42,6 +42,14 @@ export class LaterWrites {
     return this.#waiting.get(place)?.row;
   }
 
+  /** What waits there is written now, before what must not come first. */
+  finish(place: string): void {
+    const row = this.#waiting.get(place);
+    if (!row) return;
+    this.#waiting.delete(place);
+    finish(row);
+  }
+
   /** Another row has taken the place. */
   drop(place: string): void {
     this.#waiting.delete(place);

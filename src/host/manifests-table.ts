@@ -11,6 +11,8 @@ import { jointKey } from '../policy/joint-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
 import { type LaterWrites, largeBytes } from './later-writes.js';
+import { pinKey } from './pin-origin.js';
+import { pinsPlace } from './pins-table.js';
 import { RowNames } from './row-names.js';
 
 export const manifestsMax = 1_024;
@@ -47,6 +49,8 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
   );
   const placeOf = (server: string) => jointKey('manifests', server);
   const writeText = (server: string, origin: string, text: string) => {
+    // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.
+    later.finish(pinsPlace(pinKey(server, origin)));
     names.changed();
     if (text === '') {
       // An older list must not stand for one that is too large to keep.

@@ -9,7 +9,7 @@ import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
-  const keyOf = (server: string) => jointKey(server, originOf(specOf(server)));
+  const keyOf = (server: string) => pinKey(server, originOf(specOf(server)));
   return {
     load: (server) => store.load(keyOf(server)),
     loadStatuses: (server) => store.loadStatuses?.(keyOf(server)),
@@ -18,6 +18,9 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
       store.saveSoon ? store.saveSoon(keyOf(server), records, onFailed) : store.save(keyOf(server), records),
   };
 }
+
+/** Under which the pins of a server are kept. */
+export const pinKey = (server: string, origin: string): string => jointKey(server, origin);
 
 /** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
 export function originOf(spec: ServerSpec): string {

@@ -20,6 +20,9 @@ import { type LaterWrites, largeBytes } from './later-writes.js';
 export const pinsSchema =
   'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL, statuses TEXT);';
 
+/** Where the pins that are kept under this key wait to be written. */
+export const pinsPlace = (key: string): string => jointKey('pins', key);
+
 export function pinsTable(database: Database.Database, later: LaterWrites): PinStore {
   const read = database.prepare('SELECT records FROM pins WHERE server = ?');
   // Records may be megabytes: they are not read to learn that there are some.
@@ -31,7 +34,6 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
   const trim = database.prepare(
     'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
-  const placeOf = (server: string) => jointKey('pins', server);
   const writeText = (server: string, text: string, records: readonly PinRecord[]) => {
     const isNew = has.get(server) === undefined;
     write.run(server, text, JSON.stringify(records.map((record) => [record.name, pinStatus(record)])));
@@ -39,25 +41,25 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
   };
   const save = (server: string, records: readonly PinRecord[]) => {
     writeText(server, JSON.stringify(records), records);
-    later.drop(placeOf(server));
+    later.drop(pinsPlace(server));
   };
   return {
     load(server) {
-      const waiting = later.get(placeOf(server)) as readonly PinRecord[] | undefined;
+      const waiting = later.get(pinsPlace(server)) as readonly PinRecord[] | undefined;
       if (waiting) return waiting;
       const row = read.get(server) as { records: string } | undefined;
       return row && (JSON.parse(row.records) as PinRecord[]);
     },
     // What waits to be written is read whole.
     loadStatuses(server) {
-      if (later.get(placeOf(server)) !== undefined) return undefined;
+      if (later.get(pinsPlace(server)) !== undefined) return undefined;
       const row = readStatuses.get(server) as { statuses: string | null } | undefined;
       return typeof row?.statuses === 'string' ? new Map(JSON.parse(row.statuses) as [string, PinStatus][]) : undefined;
     },
     save,
     saveSoon(server, records, onFailed) {
       if (textBytes(records) <= largeBytes) return save(server, records);
-      later.put(placeOf(server), {
+      later.put(pinsPlace(server), {
         row: records,
         text: () => JSON.stringify(records),
         write: (text) => writeText(server, text, records),

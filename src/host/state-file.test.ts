@@ -9,6 +9,7 @@ import type { PinRecord } from '../policy/pin-store.js';
 import type { ListedItem } from '../session/lists.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
 import { type Manifest, manifestBytesMax, manifestsMax } from './manifests-table.js';
+import { pinKey } from './pin-origin.js';
 import { StateFile } from './state-file.js';
 
 let folder: string;
@@ -92,6 +93,13 @@ describe('versions of the file', () => {
   test('a new one begins at version 4', () => {
     open();
     expect([versionOf(), problems]).toEqual([4, []]);
+  });
+
+  test('tables of an older file whose version was never written are completed', () => {
+    writeVersion(0);
+    const { pins } = open();
+    pins.save('files', [pinned('read')]);
+    expect([pins.loadStatuses?.('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 4, []]);
   });
 
   test('pins that were written without their statuses are read whole until they are written again', () => {
@@ -269,6 +277,30 @@ describe('X18 rows that are large', () => {
     state.pins.saveSoon?.('b', large, fail);
     state.flush();
     expect([stored('pins'), problems]).toEqual([2, []]);
+  });
+
+  test('X11 what a server lists is never on disk before the pins that judge it', async () => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const large = Array.from({ length: 2_000 }, (_, i) => pin(`t${i}`, 10));
+    // Short texts in many records: the pins are large, the list is not.
+    state.pins.saveSoon?.(key, large, fail);
+    expect(stored('pins')).toBe(0);
+    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
+    expect([stored('pins'), stored('manifests')]).toEqual([1, 1]);
+    // A list that waits, and pins that came after it.
+    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
+    state.pins.saveSoon?.(key, [pin('other', 300_000)], fail);
+    const seen: string[] = [];
+    await eventually('the list is written', () => {
+      const [{ n }] = elsewhere('SELECT length(tools) AS n FROM manifests') as [{ n: number }];
+      const [{ records }] = elsewhere('SELECT substr(records, 1, 20) AS records FROM pins') as [{ records: string }];
+      seen.push(`${n > 300_000} ${records.includes('other')}`);
+      return n > 300_000;
+    });
+    expect(seen).not.toContain('true false');
+    expect(seen.at(-1)).toBe('true true');
+    expect(problems).toEqual([]);
   });
 
   test('give way to what is written at once in their place', async () => {

@@ -116,15 +116,12 @@ function prepare(file: string): Database.Database {
   database.pragma('synchronous = FULL');
   // The version is written last: a file that has it has the tables, and to write it again would wait for the disk.
   if (found === schemaVersion) return database;
-  // The only column that was ever added: what is older has the table without it.
-  if (found > 0 && !hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
-  // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all.
-  database.exec(`
-    ${pinsSchema}
-    ${manifestsSchema}
-    ${historiesSchema}
-    PRAGMA user_version = ${schemaVersion};
-  `);
+  // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all, and
+  // for one process at a time.
+  database.exec(`BEGIN IMMEDIATE; ${pinsSchema} ${manifestsSchema} ${historiesSchema}`);
+  // The only column that was ever added. Whatever the version says: a file may have tables and none yet.
+  if (!hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
+  database.exec(`PRAGMA user_version = ${schemaVersion}; COMMIT`);
   return database;
 }
 

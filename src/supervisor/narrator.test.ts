@@ -31,6 +31,7 @@ test('S2 an event bears the instant of what it tells: stamp and delay of a resta
   for (let i = 0; i < 50 && !heard.some(({ kind }) => kind === 'restart'); i++) await Promise.resolve();
   const { retryAtMs } = supervisor.snapshot();
   const restart = heard.find((event) => event.kind === 'restart');
+  expect(restart).toBeDefined();
   expect(restart && restart.atMs + restart.delayMs).toBe(retryAtMs);
   await supervisor.dispose();
 });

@@ -52,6 +52,7 @@ class PageWalk {
   readonly #bytes: Buffer;
   readonly #limits: PageLimits;
   readonly #bounds: number[] = [];
+  #elementCount = 0;
   #at = 0;
   #sliceStart = 0;
   #fault: PageFault | undefined;
@@ -77,10 +78,11 @@ class PageWalk {
       const start = skipSpace(bytes, afterKey, bytes.length);
       this.#at = start;
       const isList = keyIs(bytes, keyStart, keyEnd, listKey);
-      if (isList) lists++;
+      // Twice, it is nobody's.
+      if (isList && ++lists > 1) this.#bounds.length = 0;
       const isWhole =
         isList && bytes[start] === OPEN_BRACKET
-          ? yield* this.#elements()
+          ? yield* this.#elements(lists === 1)
           : this.#skip(this.#limits.memberBytes, 'member_too_large');
       if (!isWhole) return this.#fault ?? none;
       for (let k = 0; k < keys.length; k++) {
@@ -96,15 +98,15 @@ class PageWalk {
   }
 
   /** False: it is no array, or there is a fault. */
-  *#elements(): Generator<undefined, boolean> {
+  *#elements(isKept: boolean): Generator<undefined, boolean> {
     this.#passes(OPEN_BRACKET);
     if (this.#passes(CLOSE_BRACKET)) return true;
-    for (let count = 1; ; count++) {
-      if (count > this.#limits.elements) return this.#refuse('too_many_elements');
+    for (;;) {
+      if (++this.#elementCount > this.#limits.elements) return this.#refuse('too_many_elements');
       const start = skipSpace(this.#bytes, this.#at, this.#bytes.length);
       this.#at = start;
       if (!this.#skip(this.#limits.elementBytes, 'element_too_large')) return false;
-      if (this.#bytes[start] === OPEN_BRACE) this.#bounds.push(start, this.#at);
+      if (isKept && this.#bytes[start] === OPEN_BRACE) this.#bounds.push(start, this.#at);
       if (this.#passes(CLOSE_BRACKET)) return true;
       if (!this.#passes(COMMA)) return false;
       if (this.#isSliceOver()) yield;

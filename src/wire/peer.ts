@@ -346,10 +346,16 @@ export class Peer implements ChannelListener {
   }
 
   #giveUp(pending: Pending, code: ErrorCode, why: string): void {
-    const { frame } = pending;
-    if (!this.#pending.has(pending)) return;
+    if (this.#pending.has(pending)) this.#toldOver(pending, this.#withdraw(pending), code, why);
+  }
+
+  #withdraw(pending: Pending): Withdrawal {
     this.#forget(pending);
-    const withdrawal = this.#channel.withdraw(frame);
+    return this.#channel.withdraw(pending.frame);
+  }
+
+  #toldOver(pending: Pending, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
+    const { frame } = pending;
     if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame, this.#tellCancelled(pending, withdrawal, why));
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
@@ -374,10 +380,17 @@ export class Peer implements ChannelListener {
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */
   #expire(nowMs: number): number {
     let earliest = Number.POSITIVE_INFINITY;
+    let due: [Pending, Withdrawal][] | undefined;
     for (const pending of this.#pending.byId.values()) {
-      if (pending.deadlineAtMs <= nowMs) this.#giveUp(pending, 'timeout', 'no answer by the deadline');
-      else if (pending.deadlineAtMs < earliest) earliest = pending.deadlineAtMs;
+      if (pending.deadlineAtMs > nowMs) earliest = Math.min(earliest, pending.deadlineAtMs);
+      else {
+        due ??= [];
+        due.push([pending, this.#withdraw(pending)]);
+      }
     }
+    // Only when none of them waits any more: to tell the server of one would write the others.
+    for (const [pending, withdrawal] of due ?? [])
+      this.#toldOver(pending, withdrawal, 'timeout', 'no answer by the deadline');
     return earliest;
   }
 

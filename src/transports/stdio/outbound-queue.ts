@@ -73,8 +73,10 @@ export class OutboundQueue {
     this.#queuedBytes += frame.bytes;
     // Otherwise when everything that came in has been looked at: requests of many clients come one by one, each in a tick of
     // its own. Not all of them wait for that: the server would have nothing to do meanwhile, and the two would wait in turns.
-    if (this.#waiting >= frame.batch) {
-      this.#flush();
+    const waiting = this.#waiting;
+    if (waiting >= frame.batch) {
+      if (waiting > 1) this.#flushWaited();
+      else this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
       setImmediate(this.#flushTick);
@@ -119,7 +121,7 @@ export class OutboundQueue {
     this.#flushWaited();
   };
 
-  /** What is sent and written in one tick was looked at in it; this was not. */
+  /** What is written as it is sent was looked at then; this was not. */
   #flushWaited(): void {
     if (this.#beforeWrite && this.#mayWrite) this.#beforeWrite();
     this.#flush();
