@@ -42,12 +42,12 @@ export class LaterWrites {
     return this.#waiting.get(place)?.row;
   }
 
-  /** What waits there is written now, before what must not come first. */
-  finish(place: string): void {
+  /** What waits there is written now, before what must not come first. False: it could not be, and that was told. */
+  finish(place: string): boolean {
     const row = this.#waiting.get(place);
-    if (!row) return;
+    if (!row) return true;
     this.#waiting.delete(place);
-    finish(row);
+    return finish(row);
   }
 
   /** Another row has taken the place. */
@@ -81,9 +81,7 @@ export class LaterWrites {
   }
 }
 
-function finish(row: LaterRow): void {
-  attempt(row, () => row.write(row.text()));
-}
+const finish = (row: LaterRow): boolean => attempt(row, () => row.write(row.text())) !== undefined;
 
 /** Undefined: it failed, and that was told. */
 function attempt<T>(row: LaterRow, run: () => T): { readonly made: T } | undefined {

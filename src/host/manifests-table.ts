@@ -50,9 +50,9 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
   const placeOf = (server: string) => jointKey('manifests', server);
   const writeText = (server: string, origin: string, text: string) => {
     // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.
-    later.finish(pinsPlace(pinKey(server, origin)));
+    const isJudged = later.finish(pinsPlace(pinKey(server, origin)));
     names.changed();
-    if (text === '') {
+    if (text === '' || !isJudged) {
       // An older list must not stand for one that is too large to keep.
       forget.run(server);
       return;
@@ -136,8 +136,8 @@ function textWithin(manifest: Manifest): string {
   return '';
 }
 
-function itemsBytes({ lists }: Manifest): number {
-  let bytes = 0;
+function itemsBytes({ facts, lists }: Manifest): number {
+  let bytes = (facts?.instructions?.length ?? 0) + (facts?.capabilities.length ?? 0);
   for (const { items } of lists.values()) for (const { raw } of items) bytes += raw.length;
   return bytes;
 }

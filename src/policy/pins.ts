@@ -378,7 +378,7 @@ const notPinned = (server: string, tool: string): HostError =>
 
 function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, pending }: PinRecord): HostError {
   const why = isAmbiguous
-    ? 'is listed with more than one meaning'
+    ? `is listed with more than one meaning, or has more than ${LIMITS.toolValues} values`
     : !isListed
       ? 'is not listed now'
       : pending
@@ -388,6 +388,8 @@ function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, p
     server,
     tool,
     reason: 'changed',
-    hint: 'look at the definition that is listed now, then approve its hash',
+    hint: isAmbiguous
+      ? 'it cannot be approved as it is; ask its author to list it once, and with less in it'
+      : 'look at the definition that is listed now, then approve its hash',
   });
 }

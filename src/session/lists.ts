@@ -40,6 +40,8 @@ export interface ServerList {
 const cursorCharsMax = 4_096;
 /** What is read of a page in one turn of the event loop. */
 const turnBytes = 256 * 1024;
+/** What an item costs beside its bytes, however small it is. */
+const itemCostBytes = 64;
 /** One member of a page beside its list: a cursor, or what else a server has to say of it. */
 const memberBytesMax = 256 * 1024;
 
@@ -54,7 +56,11 @@ const toolLimits: ListLimits = {
   bytes: LIMITS.toolListBytes,
   itemBytes: LIMITS.toolBytes,
 };
-const otherLimits: ListLimits = { items: LIMITS.listItems, bytes: LIMITS.listBytes, itemBytes: LIMITS.listBytes };
+const otherLimits: ListLimits = {
+  items: LIMITS.listItems,
+  bytes: LIMITS.listBytes,
+  itemBytes: LIMITS.listItemBytes,
+};
 
 const keyMembers = {
   'tools/list': 'name',
@@ -83,6 +89,7 @@ export async function readList(
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
     const { bounds, members } = await slicedPage(page, LISTS[method], limits, refuse);
     const [ttl, scope, next] = members;
+    if (page.length > turnBytes) await nextTurn();
     await eachTurn(bounds, (start, end) => {
       bytes += end - start;
       if (items.length >= limits.items) refuse('too_many_items');
@@ -145,15 +152,15 @@ async function slicedPage(
 
 /** Visits what lies between each two of the bounds, about as many bytes in each turn. */
 async function eachTurn(bounds: readonly number[], visit: (start: number, end: number) => void): Promise<void> {
-  const [first = 0] = bounds;
-  let turnEnd = first + turnBytes;
+  let cost = 0;
   for (let i = 0; i < bounds.length; i += 2) {
-    const start = bounds[i] as number;
-    if (start >= turnEnd) {
+    const [start, end] = [bounds[i] as number, bounds[i + 1] as number];
+    if (cost >= turnBytes) {
       await nextTurn();
-      turnEnd = start + turnBytes;
+      cost = 0;
     }
-    visit(start, bounds[i + 1] as number);
+    cost += end - start + itemCostBytes;
+    visit(start, end);
   }
 }
 

@@ -37,6 +37,13 @@ describe('a page', () => {
     expect(read(text)).toEqual({ slices: 1, items, members });
   });
 
+  test('X18 that repeats its list is bounded over all of them', () => {
+    const list = `"tools":[${'{},'.repeat(9)}{}]`;
+    const by = { ...limits, elements: 25 };
+    expect(read(`{${list},${list}}`, by)).toMatchObject({ items: [] });
+    expect(read(`{${list},${list},${list}}`, by)).toMatchObject({ fault: 'too_many_elements' });
+  });
+
   test('is read as the functions that look at it whole read it', () => {
     const member = fc.tuple(fc.constantFrom('tools', ...keys, 'x', 't\\u006fols'), fc.json({ maxDepth: 4 }));
     fc.assert(

@@ -4,7 +4,7 @@
  * Not here: how much a list may hold over all its pages (session/lists.ts).
  *
  * Invariants: from one slice to the next no more is looked at than `sliceBytes` and one element or member, neither larger than
- * its bound. A key that stands twice is nobody's value, and nothing is found in a page that is no object, or has more members
+ * its bound, and the blanks before it. A key that stands twice is nobody's value, and nothing is found in a page that is no object, or has more members
  * than anybody means.
  */
 import { LIMITS } from '../kernel/limits.js';

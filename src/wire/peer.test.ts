@@ -118,6 +118,25 @@ describe('deadlines', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test('K9 what is due is taken back before the server is told of what is over, which would write it', async () => {
+    const { clock, channel, ask } = connect();
+    const nowMs = clock.nowMs();
+    const written = failureOf(ask('a', { deadlineAtMs: nowMs + 5 }));
+    channel.held = true;
+    const waiting = failureOf(ask('b', { deadlineAtMs: nowMs + 5 }));
+    const send = channel.send.bind(channel);
+    // As a pipe does: what may not wait takes along what waits.
+    channel.send = (frame) => {
+      const refused = send(frame);
+      if (frame.kind === 'notification') channel.flush();
+      return refused;
+    };
+    clock.advance(5);
+    expect((await written).details.execution).toBe('uncertain');
+    expect((await waiting).toJSON()).toMatchObject({ code: 'timeout', phase: 'queued', execution: 'not_executed' });
+    expect(channel.messages.map(({ method }) => method)).toEqual(['a', 'notifications/cancelled']);
+  });
+
   test('that have passed already, or are no number, refuse the request', async () => {
     const { channel, ask } = connect();
     for (const deadlineAtMs of [1_000, Number.NaN]) {

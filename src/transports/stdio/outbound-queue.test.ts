@@ -140,6 +140,19 @@ test('K9 what waited can be withdrawn in the very moment before it is written', 
   expect([first.phase, third.phase, queue.bytes]).toEqual(['queued', 'queued', 0]);
 });
 
+test('K9 what waited for others is looked at when they take it along; what is written as it is sent is not', () => {
+  const stream = new FreeStream();
+  let asked = 0;
+  const beforeWrite = () => void asked++;
+  const queue = new OutboundQueue({ server: 'files', stream, onBroken: () => {}, beforeWrite });
+  for (let i = 0; i < 3; i++) queue.send(frame('x'));
+  expect([asked, stream.writes.length]).toEqual([0, 0]);
+  queue.send(frame('x'));
+  expect([asked, stream.writes.length]).toEqual([1, 1]);
+  queue.send({ ...frame('y'), batch: 1 });
+  expect([asked, stream.writes.length]).toEqual([1, 2]);
+});
+
 test('as many frames as may leave together leave at once, without waiting for the end of the tick', () => {
   const { stream, queue } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) queue.send(frame('x'));
