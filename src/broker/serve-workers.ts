@@ -53,6 +53,8 @@ export interface ServedWorkers {
 interface Engine {
   /** Whoever else may be handed the same requests has the same journal. */
   readonly isJournalShared: boolean;
+  /** The journal is in the store of the messages. */
+  readonly isOneStore?: boolean;
   readonly url: string | undefined;
   readonly open: OpenHostLink;
   readonly journal: CallJournal;
@@ -74,6 +76,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
     isJournalShared: engine.isJournalShared,
+    isOneStore: engine.isOneStore ?? false,
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
     limits: { running: calls, runningOfOne: callsOfOne },
   });
@@ -114,6 +117,7 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
     });
     return {
       isJournalShared: true,
+      isOneStore: true,
       url: broker.url,
       open: localHostLink(broker.core),
       journal: store.journal,

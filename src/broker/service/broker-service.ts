@@ -26,6 +26,8 @@ export interface BrokerServiceOptions {
   readonly journal: CallJournal;
   /** False: other hosts that serve the same requests have journals of their own, so what one of them had is not begun here. */
   readonly isJournalShared?: boolean;
+  /** Journal and messages are one store, which writes in the order it is asked. */
+  readonly isOneStore?: boolean;
   readonly clock: Clock;
   /** Workers without a role, or in one that is not listed, may do what the host lets them; otherwise nothing. */
   readonly isRolelessAllowed?: () => boolean;
@@ -82,6 +84,7 @@ export class BrokerService implements HostHandlers {
       clock: options.clock,
       isRolelessAllowed,
       isJournalShared: options.isJournalShared ?? true,
+      isOneStore: options.isOneStore ?? false,
       manifestOf: (role) => this.#manifests.of(role),
       tell: (mailbox, ...parts) => this.#link?.tell(mailbox, ...parts),
       onEvent: (event) => this.#tell(event),

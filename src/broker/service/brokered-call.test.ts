@@ -97,6 +97,32 @@ describe('one call', () => {
     expect([broker.heldReplies, broker.owed]).toEqual([1, 0]);
   });
 
+  test.each([
+    ['of its own', false, 0],
+    ['with the messages in it', true, 1],
+  ])(
+    'a journal %s: the reply is asked for after its outcome, and waits for that unless one write holds both',
+    async (_, isOneStore, held) => {
+      const { worker, journal, broker } = await serviceRig({ isOneStore });
+      const operator = await worker('o');
+      let written = () => {};
+      const asked: string[] = [];
+      journal.finish = () => {
+        asked.push(`finish, ${broker.heldReplies} replies`);
+        return new Promise((resolve) => {
+          written = resolve;
+        });
+      };
+      broker.holdsReplies = true;
+      await operator.call('nova_click');
+      await settled();
+      expect([asked, broker.heldReplies]).toEqual([['finish, 0 replies'], held]);
+      written();
+      await settled();
+      expect([broker.heldReplies, broker.owed]).toEqual([1, 0]);
+    },
+  );
+
   test('progress reaches whoever asked for it, and nobody else', async () => {
     const { worker, host } = await serviceRig();
     host.onCall = ({ options }) => {

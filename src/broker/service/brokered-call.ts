@@ -26,6 +26,8 @@ export interface CallPorts {
   readonly clock: Clock;
   readonly isRolelessAllowed: () => boolean;
   readonly isJournalShared: boolean;
+  /** Journal and messages are one store, which writes in the order it is asked: no reply is held before its outcome is kept. */
+  readonly isOneStore: boolean;
   readonly manifestOf: (role: string | undefined) => RoleManifest;
   readonly tell: (mailbox: string, ...parts: readonly JsonText[]) => void;
   readonly onEvent: (event: ServiceEvent) => void;
@@ -177,18 +179,19 @@ export class BrokeredCall {
   }
 
   async #execute(target: Target): Promise<void> {
-    const { journal } = this.#ports;
+    const { journal, isOneStore, onEvent } = this.#ports;
     const { from, id } = this.#delivery;
     const outcome = await this.#call(target);
     // Also what surely did not run: the request may come once more, and must not run after its worker was told that it did not.
     const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome, this.#of) : outcome));
-    try {
-      await journal.finish(from.mailbox, id, reply);
-    } catch (error) {
+    const finished = journal.finish(from.mailbox, id, reply).catch((error) => {
       // The worker may still hear it now; after a restart the same key is answered as one whose outcome nobody knows.
-      this.#ports.onEvent({ kind: 'problem', error });
-    }
+      onEvent({ kind: 'problem', error });
+    });
+    // In one store both go to the disk together, and share a sync.
+    if (!isOneStore) await finished;
     await this.#answer([reply]);
+    await finished;
   }
 
   async #call(target: Target): Promise<readonly JsonText[] | HostError> {
