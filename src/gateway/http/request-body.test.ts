@@ -37,16 +37,32 @@ test('a sender that leaves is told nothing', () => {
 });
 
 test('X19 of all bodies that are being read no more is held than the budget, and what ends gives its part back', () => {
-  const budget = new BodyBudget(10_000);
+  const budget = new BodyBudget(6_000);
   const halves = ['x'.repeat(2_000), 'x'.repeat(2_000)];
   const told: string[] = [];
   const bodies = [1, 2].map(() => new GatheredBody(1_000_000, budget, (body) => told.push(body.toString())));
   for (const body of bodies) for (const half of halves) body.piece(Buffer.from(half));
-  expect([told, budget.used]).toEqual([['busy'], 8_000]);
+  expect([told, budget.used]).toEqual([['busy'], 4_096]);
   // One piece is never held beside another.
   expect(read(['y'.repeat(9_000)], 1_000_000, budget)).toHaveLength(1);
   bodies[0]?.left();
   expect(budget.used).toBe(0);
   expect(read(halves, 1_000_000, budget)).toEqual(['x'.repeat(4_000)]);
   expect(budget.used).toBe(0);
+});
+
+test('a body in many pieces comes out as it came in, and holds little more than that meanwhile', () => {
+  const budget = new BodyBudget(10_000_000);
+  const told: (Buffer | string)[] = [];
+  const body = new GatheredBody(1_000_000, budget, (each) => told.push(each));
+  const whole = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));
+  let at = 0;
+  for (const size of [1, 5_000, 3, 70_000, 1, 130_000, 64 * 1024, 29_459]) {
+    body.piece(whole.subarray(at, at + size));
+    at += size;
+    expect(budget.used).toBeLessThanOrEqual(Math.max(4 * 1024, at + Math.min(at, 64 * 1024)));
+  }
+  expect(at).toBe(whole.length);
+  body.end();
+  expect([(told[0] as Buffer).equals(whole), told.length, budget.used]).toEqual([true, 1, 0]);
 });

@@ -6,7 +6,9 @@
  */
 
 const nothing = Buffer.alloc(0);
-const gatheredBytesMin = 4 * 1024;
+/** Slabs grow with the body up to this, and are never copied to larger ones: what was copied from would wait to be collected. */
+const slabBytesMax = 64 * 1024;
+const slabBytesMin = 4 * 1024;
 /** Each piece costs the same however small it is: 4 MiB come in some thousand from an honest sender, in millions from none. */
 const piecesMax = 10_000;
 
@@ -37,8 +39,11 @@ export class GatheredBody implements BodyReader {
   readonly #budget: BodyBudget;
   readonly #done: (body: Buffer | BodyFault) => void;
   /** Nearly every body is one piece, and is taken as it came. */
-  #held: Buffer = nothing;
-  #isGathered = false;
+  #only: Buffer = nothing;
+  /** Of one that is not; all but the last are full. */
+  #slabs: Buffer[] | undefined;
+  /** Used of the last. */
+  #used = 0;
   #bytes = 0;
   #pieces = 0;
   #isOver = false;
@@ -56,18 +61,18 @@ export class GatheredBody implements BodyReader {
     this.#bytes += bytes.length;
     if (this.#bytes > this.#bytesMax || ++this.#pieces > piecesMax) return this.#refuse('too_large');
     if (before === 0) {
-      this.#held = bytes;
+      this.#only = bytes;
       return;
     }
-    if ((!this.#isGathered || this.#held.length < this.#bytes) && !this.#grow(before)) return this.#refuse('busy');
-    bytes.copy(this.#held, before);
+    if ((this.#slabs === undefined && !this.#gather(this.#only)) || !this.#gather(bytes)) return this.#refuse('busy');
+    this.#only = nothing;
   }
 
   end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const held = this.#held;
-    const body = held.length === this.#bytes ? held : held.subarray(0, this.#bytes);
+    // Also a single slab is copied: most of it may be empty, and what is made of the body may live long.
+    const body = this.#slabs ? Buffer.concat(this.#slabs, this.#bytes) : this.#only;
     this.#giveBack();
     this.#done(body);
   }
@@ -77,17 +82,32 @@ export class GatheredBody implements BodyReader {
     this.#giveBack();
   }
 
-  #grow(before: number): boolean {
-    const size = Math.max(gatheredBytesMin, Math.min(this.#bytes * 2, this.#bytesMax));
-    const budget = this.#budget;
-    if (budget.used + size - this.#counted > budget.max) return false;
-    budget.used += size - this.#counted;
-    this.#counted = size;
-    const larger = Buffer.allocUnsafe(size);
-    this.#held.copy(larger, 0, 0, before);
-    this.#held = larger;
-    this.#isGathered = true;
+  /** False when there is no room for it. */
+  #gather(bytes: Buffer): boolean {
+    for (let at = 0; at < bytes.length; ) {
+      let slab = this.#slabs?.at(-1);
+      if (slab === undefined || this.#used === slab.length) {
+        slab = this.#newSlab();
+        if (slab === undefined) return false;
+      }
+      const copied = bytes.copy(slab, this.#used, at);
+      this.#used += copied;
+      at += copied;
+    }
     return true;
+  }
+
+  #newSlab(): Buffer | undefined {
+    const size = Math.min(Math.max(slabBytesMin, this.#bytes), slabBytesMax);
+    const budget = this.#budget;
+    if (budget.used + size > budget.max) return undefined;
+    budget.used += size;
+    this.#counted += size;
+    const slab = Buffer.allocUnsafeSlow(size);
+    this.#slabs ??= [];
+    this.#slabs.push(slab);
+    this.#used = 0;
+    return slab;
   }
 
   #refuse(fault: BodyFault): void {
@@ -99,6 +119,7 @@ export class GatheredBody implements BodyReader {
   #giveBack(): void {
     this.#budget.used -= this.#counted;
     this.#counted = 0;
-    this.#held = nothing;
+    this.#only = nothing;
+    this.#slabs = undefined;
   }
 }
