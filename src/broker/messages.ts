@@ -74,19 +74,14 @@ export const manifestRequest = (): Buffer => Buffer.from(`{"v":${wireVersion},"o
 
 export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly args: JsonText }): Buffer {
   const { callKey, deadlineMs, server, tool, args, manifestRevision, trace, wantsProgress, isCallersKey } = call;
-  const head = JSON.stringify({
-    v: wireVersion,
-    op: 'call',
-    callKey,
-    deadlineMs: Math.ceil(deadlineMs),
-    server,
-    tool,
-    manifestRevision,
-    trace,
-    progress: wantsProgress || undefined,
-    callersKey: isCallersKey || undefined,
-  });
-  return joined(`${head.slice(0, -1)},"arguments":`, args, '}');
+  // Written out: one of these is made for every call.
+  const text = JSON.stringify;
+  const head = `{"v":${wireVersion},"op":"call","callKey":${text(callKey)},"deadlineMs":${Math.ceil(deadlineMs)}`;
+  const target = `${server === undefined ? '' : `,"server":${text(server)}`},"tool":${text(tool)}`;
+  const revision = manifestRevision === undefined ? '' : `,"manifestRevision":${text(manifestRevision)}`;
+  const context = trace === undefined ? '' : `,"trace":${text(trace)}`;
+  const flags = `${wantsProgress ? ',"progress":true' : ''}${isCallersKey ? ',"callersKey":true' : ''}`;
+  return joined(`${head}${target}${revision}${context}${flags},"arguments":`, args, '}');
 }
 
 /** Throws a HostError that says what is wrong. The bytes are whole JSON, as their envelope was scanned. */
@@ -198,7 +193,18 @@ export function readNews(body: Buffer): News | undefined {
 }
 
 export function joined(...parts: readonly JsonText[]): Buffer {
-  return Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
+  let bytes = 0;
+  for (const part of parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.length;
+  const whole = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (const part of parts) {
+    if (typeof part === 'string') at += whole.write(part, at);
+    else {
+      whole.set(part, at);
+      at += part.length;
+    }
+  }
+  return whole;
 }
 
 function requireVersion(v: Buffer | undefined, code?: ErrorCode): void {

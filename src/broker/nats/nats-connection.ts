@@ -280,7 +280,9 @@ export class NatsConnection {
   #ended(why: unknown): HostError | undefined {
     this.#lost = this.#isClosing ? gone() : (this.#denial ?? lossOf(why, this.#refused));
     this.#stopTimer?.();
-    for (const { reject } of this.#waiting.values()) reject(this.#lost);
+    // What was said and not answered may have arrived, also where it is we who close.
+    const unanswered = this.#isClosing ? lossOf(undefined, undefined) : this.#lost;
+    for (const { reject } of this.#waiting.values()) reject(unanswered);
     this.#waiting.clear();
     return this.#isClosing ? undefined : this.#lost;
   }
