@@ -153,6 +153,11 @@ export class NatsConnection {
     if (this.#unsaid.push({ subject, body, reply }) === 1) setImmediate(() => this.#sayAll());
   }
 
+  /** Whoever was at the end of the turn itself need not wait for the next one. */
+  sayNow(): void {
+    this.#sayAll();
+  }
+
   #sayAll(): void {
     const unsaid = this.#unsaid;
     this.#unsaid = [];

@@ -208,8 +208,9 @@ export class CallTable {
     const couldBeHeld = pending.mayBeHeld;
     pending.mayBeHeld = true;
     pending.sentOn = link;
+    const isFresh = !couldBeHeld && !call.isCallersKey;
     link
-      .send({ id: call.callKey, body: dialect.callRequest({ ...call, deadlineMs }), ttlMs: deadlineMs })
+      .send({ id: call.callKey, body: dialect.callRequest({ ...call, deadlineMs }), ttlMs: deadlineMs, isFresh })
       .catch((error) => {
         if (this.#pending.get(call.callKey) !== pending) return;
         this.#unsent(pending, link, couldBeHeld, error);
