@@ -43,6 +43,8 @@ export interface Delivery {
   readonly bundle?: Bundle | undefined;
   /** How often it was handed out, this time included. */
   readonly deliveries: number;
+  /** It was, or may have been, in other hands than those of this process before: they may have begun it. */
+  readonly wasElsewhere: boolean;
   /** On the wall of whoever holds it; undefined: the worker set none. */
   readonly deadlineAt: Date | undefined;
   /** Resolves when the reply is held for the worker; the request is still owed. Rejects with a HostError; the link goes on all the same. */
@@ -52,6 +54,11 @@ export interface Delivery {
    * what was answered does not come again. Rejects as `reply` does, and the request stays owed.
    */
   answer(...parts: readonly JsonText[]): Promise<void>;
+  /**
+   * The same for what was not begun: the request is over for good before its worker hears so, and therefore cannot run afterwards.
+   * Rejects when that could not be done: then its worker was told nothing. To settle it again after that is no mistake.
+   */
+  refuse(...parts: readonly JsonText[]): Promise<void>;
   /** It is over without a reply, and never comes again. */
   ack(): void;
   /** Given back unfinished: it comes again after `delayMs`, here or elsewhere. `reason` stands in its dead letter. */

@@ -35,6 +35,13 @@ export interface DeadLetter {
   readonly reasons: readonly string[];
 }
 
+/** `seq`: of what was put, or is held instead. */
+export interface Put {
+  readonly seq: number;
+  readonly isNew: boolean;
+  readonly isAnswered?: true;
+}
+
 export interface MailboxSize {
   readonly mailbox: string;
   readonly count: number;
@@ -49,13 +56,16 @@ export interface MailStore {
   /** Everything held, at start. */
   sizes(): Promise<readonly MailboxSize[]>;
   /**
-   * Resolves when it is on disk. The same (to, from.mailbox, id, kind) is held once: `isNew` is false then. Rejects with
+   * Resolves when it is on disk. The same (to, from.mailbox, id, kind) is held once: `isNew` is false then. A request whose reply
+   * is still held for its sender is not taken either (`isAnswered`): that reply is what became of it. Rejects with
    * `insufficient_storage` when it surely is not held. `answers` is the request that it replies to, which goes with the same
    * commit: either both or neither is so.
    */
-  put(mail: NewMail, answers?: number): Promise<{ readonly seq: number; readonly isNew: boolean }>;
+  put(mail: NewMail, answers?: number): Promise<Put>;
   /** In order, above `afterSeq`, at most so many and so large; at least one where there is one. What is damaged is set aside and told. */
   read(mailbox: string, afterSeq: number, limits: { count: number; bytes: number }): Promise<readonly Mail[]>;
+  /** A request that is held. */
+  find(to: string, sender: string, id: string): Promise<Mail | undefined>;
   /** Counts a handing out; written with the next commit, which nobody waits for. So are the next two. */
   handedOut(seq: number): void;
   remove(seq: number): void;

@@ -8,6 +8,7 @@
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { parseDuration } from './duration.js';
@@ -60,11 +61,16 @@ const shownChars = 200;
 
 const callsMax = 1_000_000_000;
 const wrongCalls = `must be a whole number from 0 to ${callsMax}`;
-export const roleEntry = z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') });
-export const ceilingEntry = z.strictObject({
-  calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
-  window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
-});
+// Made when they are needed: most configurations have neither.
+export const roleEntry = madeOnce(() =>
+  z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') }),
+);
+export const ceilingEntry = madeOnce(() =>
+  z.strictObject({
+    calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
+    window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
+  }),
+);
 const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 type Entries = Readonly<Record<string, unknown>>;
@@ -139,7 +145,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 
 /** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
-  const parsed = roleEntry.safeParse(entry);
+  const parsed = roleEntry().safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, 'correct it; until then this role may use nothing');
@@ -177,7 +183,7 @@ const patternHint = 'write server/tool, server/* for all tools of a server, or *
 function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
   const hint = 'correct it; until then no call passes';
-  const parsed = ceilingEntry.safeParse(entry);
+  const parsed = ceilingEntry().safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, hint);

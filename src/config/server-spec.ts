@@ -5,6 +5,7 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
 import { firstIssue } from './first-issue.js';
 
 const name = z
@@ -32,24 +33,26 @@ export const stdio = z.strictObject({
     .default([]),
 });
 
-/** The keys that say how a remote server is reached. */
-export const http = z.strictObject({
-  name,
-  url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
-    const { username, password } = new URL(text);
-    return username === '' && password === '';
-  }, 'must not carry a user name or password; use headers'),
-  headers: z
-    .record(
-      z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
-      z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
-    )
-    .default({}),
-  transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
-});
+/** The keys that say how a remote server is reached. Made when there is one: it takes longer than all of a local one. */
+export const http = madeOnce(() =>
+  z.strictObject({
+    name,
+    url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
+      const { username, password } = new URL(text);
+      return username === '' && password === '';
+    }, 'must not carry a user name or password; use headers'),
+    headers: z
+      .record(
+        z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
+        z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
+      )
+      .default({}),
+    transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
+  }),
+);
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
-export type HttpServerSpec = Readonly<z.infer<typeof http>>;
+export type HttpServerSpec = Readonly<z.infer<ReturnType<typeof http>>>;
 export type ServerSpec = StdioServerSpec | HttpServerSpec;
 
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
@@ -59,7 +62,7 @@ export function parseServerSpec(input: unknown): ServerSpec {
   if (isObject && 'command' in input === 'url' in input) {
     throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
   }
-  const parsed = (isObject && 'url' in input ? http : stdio).safeParse(input);
+  const parsed = (isObject && 'url' in input ? http() : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error);
   throw invalid(field, what);

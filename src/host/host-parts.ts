@@ -63,6 +63,8 @@ export interface HostParts {
   readonly onProblem: (error: unknown) => void;
   /** Nothing that the server answered before counts any more. */
   readonly forget: (server: string) => void;
+  /** Writes what waits to be written. */
+  readonly writeAll: () => void;
 }
 
 export function createHostParts(options: HostOptions): HostParts {
@@ -190,6 +192,7 @@ export function createHostParts(options: HostOptions): HostParts {
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget },
+    writeAll: () => state?.flush(),
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),

@@ -318,6 +318,7 @@ export class Host {
       // Whatever is wrong with one server, the others and all that they started go too.
       await Promise.all([this.#parts.servers.close().catch(this.#parts.onProblem), this.#parts.instances.close()]);
       this.#parts.histories?.flush();
+      this.#parts.writeAll();
       this.#parts.servers.registry.clear();
     } finally {
       await this.#parts.connector.close();

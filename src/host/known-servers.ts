@@ -155,7 +155,7 @@ export class KnownServers {
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
     try {
-      this.#parts.manifests?.save(definition.name, origin, record);
+      this.#parts.manifests?.save(definition.name, origin, record, this.#parts.onProblem);
     } catch (error) {
       this.#parts.onProblem(error);
     }

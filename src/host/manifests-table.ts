@@ -7,12 +7,14 @@
  * What is not there is read from the server again.
  */
 import type Database from 'libsql';
+import { jointKey } from '../policy/joint-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
+import { type LaterWrites, largeBytes } from './later-writes.js';
 import { RowNames } from './row-names.js';
 
 export const manifestsMax = 1_024;
-export const manifestBytesMax = 16 * 1024 * 1024;
+export const manifestBytesMax = 8 * 1024 * 1024;
 
 export interface Manifest {
   readonly facts: KnownFacts | undefined;
@@ -23,7 +25,8 @@ export interface Manifest {
 export interface Manifests {
   /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
   load(server: string, origin: string): Manifest;
-  save(server: string, origin: string, manifest: Manifest): void;
+  /** A large one is written some turns later; it counts at once. `onFailed`: it could not be, after all. */
+  save(server: string, origin: string, manifest: Manifest, onFailed: (error: unknown) => void): void;
 }
 
 /** The columns are called after what they held first: a hash of the whole definition, and the tools alone. */
@@ -32,7 +35,7 @@ export const manifestsSchema =
 
 export const noManifest: Manifest = { facts: undefined, lists: new Map() };
 
-export function manifestsTable(database: Database.Database): Manifests {
+export function manifestsTable(database: Database.Database, later: LaterWrites): Manifests {
   const read = database.prepare('SELECT tools FROM manifests WHERE server = ? AND fingerprint = ?');
   const readNames = database.prepare('SELECT server FROM manifests');
   const names = new RowNames(() => (readNames.all() as { server: string }[]).map(({ server }) => server));
@@ -42,24 +45,44 @@ export function manifestsTable(database: Database.Database): Manifests {
   const trim = database.prepare(
     'DELETE FROM manifests WHERE rowid IN (SELECT rowid FROM manifests ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
+  const placeOf = (server: string) => jointKey('manifests', server);
+  const writeText = (server: string, origin: string, text: string) => {
+    names.changed();
+    if (text === '') {
+      // An older list must not stand for one that is too large to keep.
+      forget.run(server);
+      return;
+    }
+    write.run(server, origin, text);
+    trim.run(manifestsMax);
+  };
   return {
     load(server, origin) {
+      const waiting = later.get(placeOf(server)) as WaitingRow | undefined;
+      if (waiting) return waiting.origin === origin ? waiting.manifest : noManifest;
       if (!names.mayHave(server)) return noManifest;
       const row = read.get(server, origin) as { tools: string } | undefined;
       return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
     },
-    save(server, origin, manifest) {
-      names.changed();
-      const text = textWithin(manifest);
-      if (text === undefined) {
-        // An older list must not stand for one that is too large to keep.
-        forget.run(server);
+    save(server, origin, { facts, lists }, onFailed) {
+      const place = placeOf(server);
+      // As it is now: what is learnt later is another row.
+      const manifest: Manifest = { facts, lists: new Map(lists) };
+      const text = () => textWithin(manifest);
+      if (itemsBytes(manifest) <= largeBytes) {
+        writeText(server, origin, text());
+        later.drop(place);
         return;
       }
-      write.run(server, origin, text);
-      trim.run(manifestsMax);
+      const row: WaitingRow = { origin, manifest };
+      later.put(place, { row, text, write: (made) => writeText(server, origin, made), onFailed });
     },
   };
+}
+
+interface WaitingRow {
+  readonly origin: string;
+  readonly manifest: Manifest;
 }
 
 type ItemRow = readonly [key: string, raw: string];
@@ -97,12 +120,22 @@ function factsOf({ capabilities, serverInfo, ...facts }: NonNullable<Row['facts'
   };
 }
 
-/** Where not all fits, the tools: without them a server would be started only to be described. */
-function textWithin(manifest: Manifest): string | undefined {
-  const all = textOf(manifest);
-  if (Buffer.byteLength(all) <= manifestBytesMax) return all;
-  const tools = textOf({ ...manifest, lists: new Map([...manifest.lists].filter(([name]) => name === 'tools/list')) });
-  return Buffer.byteLength(tools) <= manifestBytesMax ? tools : undefined;
+/** Where not all fits, the tools: without them a server would be started only to be described. Empty: not even these fit. */
+function textWithin(manifest: Manifest): string {
+  const tools = { ...manifest, lists: new Map([...manifest.lists].filter(([name]) => name === 'tools/list')) };
+  for (const each of [manifest, tools]) {
+    // Its text can only be longer: what is too large is told before one is made.
+    if (itemsBytes(each) > manifestBytesMax) continue;
+    const text = textOf(each);
+    if (Buffer.byteLength(text) <= manifestBytesMax) return text;
+  }
+  return '';
+}
+
+function itemsBytes({ lists }: Manifest): number {
+  let bytes = 0;
+  for (const { items } of lists.values()) for (const { raw } of items) bytes += raw.length;
+  return bytes;
 }
 
 /** Texts of texts: what the server wrote must come back to the byte, 64-bit integers and all. */

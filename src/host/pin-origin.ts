@@ -3,7 +3,7 @@
  * that share a name, in two hosts on one state folder or one after the other in one host, then never share pins.
  * Not part of it: variables and headers. A renewed token is no reason to take a changed tool for a new one.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
 import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
@@ -12,12 +12,15 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   const keyOf = (server: string) => jointKey(server, originOf(specOf(server)));
   return {
     load: (server) => store.load(keyOf(server)),
+    loadStatuses: (server) => store.loadStatuses?.(keyOf(server)),
     save: (server, records) => store.save(keyOf(server), records),
+    saveSoon: (server, records, onFailed) =>
+      store.saveSoon ? store.saveSoon(keyOf(server), records, onFailed) : store.save(keyOf(server), records),
   };
 }
 
 /** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
 export function originOf(spec: ServerSpec): string {
   const parts = isStdio(spec) ? [spec.command, spec.args, spec.cwd ?? null] : [spec.url];
-  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+  return hash('sha256', JSON.stringify(parts), 'base64url');
 }

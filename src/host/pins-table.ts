@@ -5,27 +5,71 @@
  * Invariant: at most `pinnedServersMax` rows; past it those that were first written longest ago go.
  */
 import type Database from 'libsql';
-import { type PinRecord, type PinStore, pinnedServersMax } from '../policy/pin-store.js';
+import { jointKey } from '../policy/joint-key.js';
+import {
+  type PinRecord,
+  type PinStatus,
+  type PinStore,
+  type PinVersion,
+  pinnedServersMax,
+  pinStatus,
+} from '../policy/pin-store.js';
+import { type LaterWrites, largeBytes } from './later-writes.js';
 
-export const pinsSchema = 'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);';
+/** `statuses`: of the records beside them; NULL in a row that was written before there were any. */
+export const pinsSchema =
+  'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL, statuses TEXT);';
 
-export function pinsTable(database: Database.Database): PinStore {
+export function pinsTable(database: Database.Database, later: LaterWrites): PinStore {
   const read = database.prepare('SELECT records FROM pins WHERE server = ?');
   // Records may be megabytes: they are not read to learn that there are some.
   const has = database.prepare('SELECT 1 FROM pins WHERE server = ?');
-  const write = database.prepare('INSERT INTO pins VALUES (?, ?) ON CONFLICT DO UPDATE SET records = excluded.records');
+  const readStatuses = database.prepare('SELECT statuses FROM pins WHERE server = ?');
+  const write = database.prepare(
+    'INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = excluded.records, statuses = excluded.statuses',
+  );
   const trim = database.prepare(
     'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
+  const placeOf = (server: string) => jointKey('pins', server);
+  const writeText = (server: string, text: string, records: readonly PinRecord[]) => {
+    const isNew = has.get(server) === undefined;
+    write.run(server, text, JSON.stringify(records.map((record) => [record.name, pinStatus(record)])));
+    if (isNew) trim.run(pinnedServersMax);
+  };
+  const save = (server: string, records: readonly PinRecord[]) => {
+    writeText(server, JSON.stringify(records), records);
+    later.drop(placeOf(server));
+  };
   return {
     load(server) {
+      const waiting = later.get(placeOf(server)) as readonly PinRecord[] | undefined;
+      if (waiting) return waiting;
       const row = read.get(server) as { records: string } | undefined;
       return row && (JSON.parse(row.records) as PinRecord[]);
     },
-    save(server, records) {
-      const isNew = has.get(server) === undefined;
-      write.run(server, JSON.stringify(records));
-      if (isNew) trim.run(pinnedServersMax);
+    // What waits to be written is read whole.
+    loadStatuses(server) {
+      if (later.get(placeOf(server)) !== undefined) return undefined;
+      const row = readStatuses.get(server) as { statuses: string | null } | undefined;
+      return typeof row?.statuses === 'string' ? new Map(JSON.parse(row.statuses) as [string, PinStatus][]) : undefined;
+    },
+    save,
+    saveSoon(server, records, onFailed) {
+      if (textBytes(records) <= largeBytes) return save(server, records);
+      later.put(placeOf(server), {
+        row: records,
+        text: () => JSON.stringify(records),
+        write: (text) => writeText(server, text, records),
+        onFailed,
+      });
     },
   };
 }
+
+const textBytes = (records: readonly PinRecord[]): number => {
+  const bytesOf = (version: PinVersion | undefined) => version?.raw?.length ?? 0;
+  return records.reduce((sum, { approved, pending }) => sum + recordBytes + bytesOf(approved) + bytesOf(pending), 0);
+};
+/** What a record takes beside its texts. */
+const recordBytes = 256;

@@ -4,6 +4,8 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { eventually } from '../../test/eventually.js';
+import type { PinRecord } from '../policy/pin-store.js';
 import type { ListedItem } from '../session/lists.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
 import { type Manifest, manifestBytesMax, manifestsMax } from './manifests-table.js';
@@ -59,6 +61,16 @@ const row = (server: string, failedProbes = 1, fingerprint = 'f'): HistoryRow =>
 });
 const forgiven = (server: string): HistoryRow => ({ server, fingerprint: 'f', record: undefined });
 
+const pinned = (name: string): PinRecord => ({
+  name,
+  approved: { hash: 'h', bodyHash: 'b', raw: '{}', at: '2026-01-01T00:00:00.000Z' },
+  pending: undefined,
+  firstHash: undefined,
+  renamedFrom: undefined,
+  isAmbiguous: false,
+  isListed: true,
+});
+
 const listing = (items: readonly ListedItem[]): Manifest => ({
   facts: undefined,
   lists: new Map([['tools/list', { items, ttlMs: 0, isPublic: false }]]),
@@ -74,22 +86,31 @@ describe('versions of the file', () => {
     expect(toolsOf(manifests.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
-    expect(versionOf()).toBe(3);
+    expect(versionOf()).toBe(4);
   });
 
-  test('a new one begins at version 3', () => {
+  test('a new one begins at version 4', () => {
     open();
-    expect([versionOf(), problems]).toEqual([3, []]);
+    expect([versionOf(), problems]).toEqual([4, []]);
+  });
+
+  test('pins that were written without their statuses are read whole until they are written again', () => {
+    writeVersion(3);
+    const { pins } = open();
+    expect([pins.load('files'), pins.loadStatuses?.('files')]).toEqual([[], undefined]);
+    pins.save('files', [pinned('read')]);
+    expect(pins.loadStatuses?.('files')).toEqual(new Map([['read', 'approved']]));
+    expect(pins.load('files')).toEqual([pinned('read')]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
-    writeVersion(4);
+    writeVersion(5);
     const before = readFileSync(file());
     const { pins, histories } = open();
     histories.save([row('a')]);
     expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
     expect(pins.load('files')).toBeUndefined();
-    expect(versionOf()).toBe(3);
+    expect(versionOf()).toBe(4);
     expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
     const aside = new Database(`${file()}.unusable`);
     expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);
@@ -173,32 +194,38 @@ describe('what cannot be used for now', () => {
 });
 
 describe('manifests', () => {
+  const fail = (error: unknown) => {
+    throw error;
+  };
   const tool = (key: string, raw = '{}') => ({ key, raw: Buffer.from(raw) });
 
   test(`there are at most ${manifestsMax}: those that were written longest ago go first`, () => {
     const { manifests } = open();
     const rows = Array.from({ length: manifestsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
     elsewhere(`INSERT INTO manifests VALUES ${rows.join(', ')}`);
-    manifests.save('s0', 'f', listing([tool('t')]));
-    manifests.save('new', 'f', listing([tool('t')]));
+    manifests.save('s0', 'f', listing([tool('t')]), fail);
+    manifests.save('new', 'f', listing([tool('t')]), fail);
     const has = (server: string) => toolsOf(manifests.load(server, 'f')).length > 0;
     expect(['s0', 's1', 's2', 'new'].map(has)).toEqual([true, false, true, true]);
     expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: manifestsMax }]);
   });
 
   test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
-    const { manifests } = open();
-    manifests.save('a', 'f', listing([tool('t')]));
+    const state = open();
+    const { manifests } = state;
+    manifests.save('a', 'f', listing([tool('t')]), fail);
     // Three bytes and one character each.
-    manifests.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]));
+    manifests.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]), fail);
+    state.flush();
     // The number only: a failed comparison of so much would never be shown.
     expect(toolsOf(manifests.load('a', 'f')).length).toBe(0);
-    manifests.save('a', 'f', listing([tool('t', '9007199254740993')]));
+    manifests.save('a', 'f', listing([tool('t', '9007199254740993')]), fail);
     expect(toolsOf(manifests.load('a', 'f'))).toEqual([tool('t', '9007199254740993')]);
   });
 
   test('facts and lists come back to the byte; where not all fits, the tools do', () => {
-    const { manifests } = open();
+    const state = open();
+    const { manifests } = state;
     const facts = {
       era: 'modern' as const,
       version: '2026-07-28',
@@ -208,13 +235,51 @@ describe('manifests', () => {
     };
     const prompts = { items: [tool('p', '{"name":"p"}')], ttlMs: 60_000, isPublic: true };
     const all: Manifest = { facts, lists: new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]) };
-    manifests.save('a', 'f', all);
+    manifests.save('a', 'f', all, fail);
     expect(manifests.load('a', 'f')).toEqual(all);
     expect(manifests.load('a', 'other').lists.size).toBe(0);
     const huge = { ...prompts, items: [tool('p', 'x'.repeat(manifestBytesMax))] };
-    manifests.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) });
+    manifests.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) }, fail);
+    state.flush();
     expect([...manifests.load('a', 'f').lists.keys()]).toEqual(['tools/list']);
     expect(manifests.load('a', 'f').facts).toEqual(facts);
+  });
+});
+
+describe('X18 rows that are large', () => {
+  const pin = (name: string, bytes: number): PinRecord => ({
+    ...{ name, pending: undefined, firstHash: undefined, renamedFrom: undefined, isAmbiguous: false, isListed: true },
+    approved: { hash: 'h', bodyHash: 'b', raw: 'x'.repeat(bytes), at: '2026-01-01T00:00:00.000Z' },
+  });
+  const stored = (table: string) => elsewhere(`SELECT server FROM ${table}`).length;
+  const fail = (error: unknown) => problems.push(error);
+
+  test('are there for whoever asks, and on disk some turns later, or when all is written', async () => {
+    const state = open();
+    const large = [pin('t', 300_000)];
+    const manifest = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
+    state.pins.saveSoon?.('a', large, fail);
+    state.manifests.save('a', 'f', manifest, fail);
+    expect([stored('pins'), stored('manifests')]).toEqual([0, 0]);
+    expect(state.pins.load('a')).toBe(large);
+    expect([state.manifests.load('a', 'f'), state.manifests.load('a', 'g').lists.size]).toEqual([manifest, 0]);
+    await eventually('both are written', () => stored('pins') + stored('manifests') === 2);
+    expect(state.pins.load('a')?.[0]?.approved?.raw?.length).toBe(300_000);
+    expect(toolsOf(state.manifests.load('a', 'f'))).toEqual(toolsOf(manifest));
+    state.pins.saveSoon?.('b', large, fail);
+    state.flush();
+    expect([stored('pins'), problems]).toEqual([2, []]);
+  });
+
+  test('give way to what is written at once in their place', async () => {
+    const state = open();
+    state.pins.saveSoon?.('a', [pin('t', 300_000)], fail);
+    state.pins.save('a', [pin('u', 1)]);
+    state.manifests.save('a', 'f', listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]), fail);
+    state.manifests.save('a', 'f', listing([]), fail);
+    state.flush();
+    expect(state.pins.load('a')?.map(({ name }) => name)).toEqual(['u']);
+    expect(toolsOf(state.manifests.load('a', 'f'))).toEqual([]);
   });
 });
 

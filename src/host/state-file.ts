@@ -6,7 +6,7 @@
  * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. Nothing else makes
  * the host go on without what it knew: a file that is only busy, or a folder that others may write to, is an error.
  */
-import { chmodSync, closeSync, mkdirSync, openSync, readSync, realpathSync, statSync } from 'node:fs';
+import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
@@ -14,19 +14,17 @@ import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
+import { LaterWrites } from './later-writes.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
+import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode } from './own-database.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
 import { setAside } from './set-aside.js';
 
 const fileName = 'state.db';
-/** Raised with every change of the tables; an unknown one is not touched. */
-const schemaVersion = 3;
+const schemaVersion = 4;
+const format: OwnFormat = { noun: 'state', version: schemaVersion };
 /** Waiting for another process stops everything here. */
 const busyMs = 250;
-/** The header of an SQLite file: how it begins, and where our version is in it. */
-const headerBytes = 100;
-const magic = Buffer.from('SQLite format 3\0');
-const versionAt = 60;
 
 /**
  * Files that are open, by path and inode. libsql gives a file's descriptors back only when its objects are collected, so a
@@ -38,11 +36,17 @@ export class StateFile {
   readonly pins: PinStore;
   readonly manifests: Manifests;
   readonly histories: Histories;
+  readonly #later = new LaterWrites();
 
   private constructor(database: Database.Database) {
-    this.pins = pinsTable(database);
-    this.manifests = manifestsTable(database);
+    this.pins = pinsTable(database, this.#later);
+    this.manifests = manifestsTable(database, this.#later);
     this.histories = historiesTable(database);
+  }
+
+  /** Writes what waits for a turn of its own. */
+  flush(): void {
+    this.#later.flush();
   }
 
   /** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
@@ -88,44 +92,32 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
   }
 }
 
-/** What no waiting will change: another file must take its place. */
-const isDamage = (error: unknown): boolean =>
-  error instanceof Unreadable || ['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(sqliteCode(error));
-
 function whyNot(error: unknown): [what: string, reason: string, hint: string] {
   return sqliteCode(error).startsWith('SQLITE_BUSY')
     ? ['is in use', 'state_busy', 'end the other process that writes to it, or give this host a folder of its own']
     : ['cannot be used', 'state_unusable', 'see that Hostler may read and write it, and that the disk is not full'];
 }
 
-const sqliteCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '');
-
 const unusable = (what: string, reason: string, hint: string, cause: unknown): HostError =>
   new HostError('invalid_spec', `the state in ${fileName} ${what}`, { field: 'stateDir', reason, hint, cause });
 
-/** Not our state, or one that we do not know how to read. */
-class Unreadable extends Error {}
-
 function prepare(file: string): Database.Database {
-  // Made by us before SQLite makes it, so that it is never readable by others, not even for a moment.
-  const descriptor = openSync(file, 'a+', 0o600);
-  try {
-    checkHeader(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-  chmodSync(file, 0o600);
+  claimDatabase(file, format);
   const database = new Database(file);
   database.pragma(`busy_timeout = ${busyMs}`);
   const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
-  if (found > schemaVersion) {
+  try {
+    checkVersion(found, format);
+  } catch (error) {
     database.close();
-    throw unknownVersion(found);
+    throw error;
   }
   database.pragma('journal_mode = WAL');
   database.pragma('synchronous = FULL');
   // The version is written last: a file that has it has the tables, and to write it again would wait for the disk.
   if (found === schemaVersion) return database;
+  // The only column that was ever added: what is older has the table without it.
+  if (found > 0 && !hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
   // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all.
   database.exec(`
     ${pinsSchema}
@@ -136,19 +128,5 @@ function prepare(file: string): Database.Database {
   return database;
 }
 
-/**
- * What can be told without SQLite is: libsql does not let go of a file it has opened, and a new one of the same name would
- * then share its log with the old one, which is to stay as it is.
- */
-function checkHeader(descriptor: number): void {
-  const header = Buffer.alloc(headerBytes);
-  const found = readSync(descriptor, header, 0, headerBytes, 0);
-  if (found === 0) return;
-  if (found < headerBytes || !header.subarray(0, magic.length).equals(magic))
-    throw new Unreadable('not an SQLite file');
-  const version = header.readUInt32BE(versionAt);
-  if (version > schemaVersion) throw unknownVersion(version);
-}
-
-const unknownVersion = (found: number) =>
-  new Unreadable(`state of version ${found}, this Hostler knows ${schemaVersion}`);
+const hasColumn = (database: Database.Database, table: string, column: string): boolean =>
+  database.prepare(`SELECT 1 FROM pragma_table_info('${table}') WHERE name = ?`).get(column) !== undefined;

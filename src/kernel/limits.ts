@@ -30,6 +30,8 @@ export const LIMITS = {
   listPages: 50,
   /** One tool as its server defines it. */
   toolBytes: 256 * KiB,
+  /** Values in one definition that is pinned: what has more cannot be approved. */
+  toolValues: 20_000,
   /** All tools of one server: each is compared with what was approved, whenever the server says that they changed. */
   toolListBytes: 4 * MiB,
   toolListItems: 10_000,

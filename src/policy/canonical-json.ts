@@ -28,13 +28,13 @@ export function argumentsHash(text: JsonText): string {
 
 export const canonicalValue = (value: unknown): string => writeValue(value, [], 0);
 
-/** `text` is one JSON value. */
-export function canonicalText(text: JsonText): string {
-  if (typeof text === 'string') return new Rewriter(text).whole();
+/** `text` is one JSON value, of at most `valuesMax` at any depth. */
+export function canonicalText(text: JsonText, valuesMax = Number.POSITIVE_INFINITY): string {
+  if (typeof text === 'string') return new Rewriter(text, valuesMax).whole();
   const bytes = Buffer.from(text.buffer, text.byteOffset, text.byteLength);
   // Decoding would turn different broken bytes into the same replacement character.
   if (!isUtf8(bytes)) throw refusal([], 'is not valid UTF-8');
-  return new Rewriter(bytes.toString('utf8')).whole();
+  return new Rewriter(bytes.toString('utf8'), valuesMax).whole();
 }
 
 function writeValue(value: unknown, path: Key[], depth: number): string {
@@ -91,8 +91,11 @@ class Rewriter {
   #at = 0;
   readonly #path: Key[] = [];
 
-  constructor(text: string) {
+  #valuesLeft: number;
+
+  constructor(text: string, valuesMax: number) {
     this.#text = text;
+    this.#valuesLeft = valuesMax;
   }
 
   whole(): string {
@@ -102,6 +105,7 @@ class Rewriter {
   }
 
   #value(depth: number): string {
+    if (--this.#valuesLeft < 0) throw refusal([], 'has too many values');
     const first = this.#next();
     if (first === QUOTE) return this.#string();
     if (first === OPEN_BRACE) return this.#object(depth);

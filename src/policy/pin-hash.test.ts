@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { reencoded, samples, sampleTool } from '../../test/fakes/pin-samples.js';
+import { LIMITS } from '../kernel/limits.js';
 import { seededRandom } from '../kernel/random.js';
+import { canonicalText } from './canonical-json.js';
 import { type PinKind, pinHash } from './pin-hash.js';
 
 const hashOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.hash;
@@ -90,4 +92,13 @@ test.each([
 ])('a text that is %s has no hash', (_name, text) => {
   expect(pinHash('tool', text)).toBeUndefined();
   expect(pinHash('tool', Buffer.from([0x22, 0xff, 0x22]))).toBeUndefined();
+});
+
+test('X18 a definition of more values than anybody means has no hash, and is read no further', () => {
+  // The tool, its name, the schema and the list are four of them.
+  const tool = (count: number) => `{"name":"a","inputSchema":{"anyOf":[${'{},'.repeat(count - 1)}{}]}}`;
+  expect(pinHash('tool', tool(LIMITS.toolValues - 4))).toBeDefined();
+  expect(pinHash('tool', tool(LIMITS.toolValues - 3))).toBeUndefined();
+  // Were it read on, it would be refused as a text that is broken, which is the same to us but not to the clock.
+  expect(() => canonicalText(`[${'0,'.repeat(10)}`, 5)).toThrow('has too many values');
 });

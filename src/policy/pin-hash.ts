@@ -4,10 +4,11 @@
  * Not here: what is done about a fingerprint that changed (pins.ts).
  *
  * Invariants: one meaning has one hash, however it is written; two meanings, or two kinds, never share one; a text that
- * two readers may read differently (broken, a key twice, nested too deep) has none.
+ * two readers may read differently (broken, a key twice, nested too deep) has none, nor one of more values than anybody means.
  */
 import { hash } from 'node:crypto';
 import { isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
 import type { JsonText } from '../wire/frame.js';
 import { eachMember } from '../wire/json-scan.js';
 import { canonicalText } from './canonical-json.js';
@@ -55,7 +56,7 @@ export function pinHash(kind: PinKind, raw: JsonText): PinHash | undefined {
 
 function canonicalOf(raw: JsonText): string | undefined {
   try {
-    return canonicalText(raw);
+    return canonicalText(raw, LIMITS.toolValues);
   } catch (error) {
     if (isHostError(error)) return undefined;
     throw error;

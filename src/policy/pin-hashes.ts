@@ -81,6 +81,8 @@ export class PinHashes {
       cost = 0;
       await nextTurn();
     }
+    // Judging the list is a turn's work of its own.
+    if (cost > 0) await nextTurn();
   }
 
   #known(server: string, key: string, raw: Buffer): Hashed | undefined {

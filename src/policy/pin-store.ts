@@ -35,7 +35,11 @@ export interface PinRecord {
 export interface PinStore {
   /** Undefined for a server that was never seen, which is not the same as one that had nothing to list. */
   load(server: string): readonly PinRecord[] | undefined;
+  /** The status of each record, where that is kept apart: what was agreed to is long, and seldom asked for. */
+  loadStatuses?(server: string): ReadonlyMap<string, PinStatus> | undefined;
   save(server: string, records: readonly PinRecord[]): void;
+  /** As `save`, but many may be written some turns later; they count at once. `onFailed`: they could not be, after all. */
+  saveSoon?(server: string, records: readonly PinRecord[], onFailed: (error: unknown) => void): void;
 }
 
 /** Servers that pins are kept for. Past it the one that was first seen longest ago is seen for the first time again. */

@@ -251,6 +251,22 @@ describe('approval', () => {
   });
 });
 
+test('X18 what the store writes later counts at once, and is handed in again with the next list if it could not be', () => {
+  const handed: { count: number; failed: (error: unknown) => void }[] = [];
+  const told: unknown[] = [];
+  const saveSoon: PinStore['saveSoon'] = (_name, records, failed) => handed.push({ count: records.length, failed });
+  const store: PinStore = { load: () => undefined, save: () => expect.unreachable(), saveSoon };
+  const { list, pins } = pinsOf({ store, onStoreError: (error) => told.push(error) });
+  list(first);
+  expect([handed.length, pins.statusOf(server, 'get_issue')]).toEqual([1, 'approved']);
+  list(first);
+  expect(handed.length).toBe(1);
+  handed[0]?.failed(new Error('disk full'));
+  expect(told).toMatchObject([{ message: 'disk full' }]);
+  list(first);
+  expect(handed.map(({ count }) => count)).toEqual([1, 1]);
+});
+
 test('pins outlive the host, and a list that brings nothing new is not written again', () => {
   const store = memoryPinStore();
   pinsOf({ store }).list(first);
@@ -260,6 +276,23 @@ test('pins outlive the host, and a list that brings nothing new is not written a
   expect(store.load(server)).toBe(kept);
   expect(next.statuses(changed)).toEqual({ get_issue: 'changed' });
   expect(pinsOf({ store }).pins.statusOf(server, 'get_issue')).toBe('changed');
+});
+
+test('a status is told without reading what was agreed to; once that is here, it alone counts', () => {
+  const kept = memoryPinStore();
+  pinsOf({ store: kept }).statuses(first, other);
+  let loads = 0;
+  const load: PinStore['load'] = (name) => {
+    loads++;
+    return kept.load(name);
+  };
+  const loadStatuses = () => new Map<string, PinStatus>([['get_issue', 'changed']]);
+  const { pins, statuses } = pinsOf({ store: { ...kept, load, loadStatuses } });
+  expect([pins.statusOf(server, 'get_issue'), pins.statusOf(server, 'nobody')]).toEqual(['changed', 'new']);
+  expect(loads).toBe(0);
+  expect(statuses(first, other)).toEqual({ get_issue: 'approved', list_issues: 'approved' });
+  pins.forget(server);
+  expect(pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
 describe('a server that changes its mind', () => {

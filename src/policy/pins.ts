@@ -72,6 +72,8 @@ export class Pins {
   readonly #hashes: PinHashes;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
+  /** Of servers whose records nobody needed yet. */
+  readonly #statuses = new Map<string, ReadonlyMap<string, PinStatus>>();
   /** How many tools differ, by server, until its records change; counted when asked for. */
   readonly #differing = new Map<string, number>();
   /** Servers whose records the store has not taken yet. */
@@ -114,17 +116,20 @@ export class Pins {
       else records.set(record.name, item ? relisted(record, item, at) : vanished(record));
     }
     const { onFirstSight } = this.#policyOf(server);
-    const bodies = known ? bodiesOf(records) : new Map<string, string>();
     const isApproved = onFirstSight === 'off' || (!known && onFirstSight === 'warn');
-    const added = [...listed].filter(([name]) => !records.has(name));
-    this.#makeRoom(records, added.length);
-    for (const [name, item] of added) {
-      if (records.size >= this.#pinsMax) break;
-      records.set(name, firstSeen(name, item, bodies, isApproved, at));
+    const added: [name: string, item: Listed][] = [];
+    for (const [name, item] of listed) if (!records.has(name)) added.push([name, item]);
+    if (added.length > 0) {
+      const bodies = known ? bodiesOf(records) : new Map<string, string>();
+      this.#makeRoom(records, added.length);
+      for (const [name, item] of added) {
+        if (records.size >= this.#pinsMax) break;
+        records.set(name, firstSeen(name, item, bodies, isApproved, at));
+      }
     }
 
     // In memory first: a store that fails must not leave a changed tool looking clean.
-    this.#byServer.set(server, records);
+    this.#hold(server, records);
     this.#differing.delete(server);
     if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
     const report = this.#report(listed, before, records, !known, onFirstSight);
@@ -143,7 +148,7 @@ export class Pins {
     const next = new Map(records).set(tool, agreed(record, { ...pending, at: now.toISOString() }));
     // To the store first: an approval that is not kept would be gone after a restart.
     this.#store.save(server, [...next.values()]);
-    this.#byServer.set(server, next);
+    this.#hold(server, next);
     this.#differing.delete(server);
     this.#unsaved.delete(server);
   }
@@ -151,6 +156,8 @@ export class Pins {
   /** A name nobody has listed yet is new. */
   statusOf(server: string, tool: string): PinStatus {
     if (this.#isTrusted(server)) return 'approved';
+    const statuses = this.#statusesOf(server);
+    if (statuses) return statuses.get(tool) ?? this.#unpinned(statuses);
     const records = this.#recordsOf(server);
     const record = records?.get(tool);
     return record ? pinStatus(record) : this.#unpinned(records);
@@ -173,6 +180,7 @@ export class Pins {
   /** Another server has taken the name: what is known of it comes from the store. */
   forget(server: string): void {
     this.#byServer.delete(server);
+    this.#statuses.delete(server);
     this.#unsaved.delete(server);
     this.#differing.delete(server);
     this.forgetList(server);
@@ -197,13 +205,27 @@ export class Pins {
     };
   }
 
+  /** As they are in the store; undefined when the records are here, or the store has them in no other form. */
+  #statusesOf(server: string): ReadonlyMap<string, PinStatus> | undefined {
+    if (this.#byServer.has(server)) return undefined;
+    const held = this.#statuses.get(server);
+    if (held) return held;
+    const loaded = this.#store.loadStatuses?.(server);
+    if (loaded) this.#statuses.set(server, loaded);
+    return loaded;
+  }
+
   #recordsOf(server: string): Records | undefined {
     const held = this.#byServer.get(server);
     if (held) return held;
     const loaded = this.#store.load(server);
     if (!loaded) return undefined;
-    const records = new Map(loaded.map((record) => [record.name, record]));
+    return this.#hold(server, new Map(loaded.map((record) => [record.name, record])));
+  }
+
+  #hold(server: string, records: Records): Records {
     this.#byServer.set(server, records);
+    this.#statuses.delete(server);
     return records;
   }
 
@@ -219,7 +241,7 @@ export class Pins {
   }
 
   /** When there is no room to pin a name, a change of it could not be seen. */
-  #unpinned(records: ReadonlyMap<string, PinRecord> | undefined): PinStatus {
+  #unpinned(records: ReadonlyMap<string, unknown> | undefined): PinStatus {
     return records && records.size >= this.#pinsMax ? 'changed' : 'new';
   }
 
@@ -232,26 +254,33 @@ export class Pins {
   ): PinReport {
     const tools = new Map<string, PinStatus>();
     const changes: PinChange[] = [];
-    for (const tool of new Set([...listed.keys(), ...records.keys()])) {
-      const record = records.get(tool);
+    const judge = (tool: string, record: PinRecord | undefined): void => {
       const status = record ? pinStatus(record) : this.#unpinned(records);
       tools.set(tool, status);
-      if (status === 'approved' && !(isFirstSight && onFirstSight === 'warn')) continue;
+      if (status === 'approved' && !(isFirstSight && onFirstSight === 'warn')) return;
       const old = before.get(tool);
       const isFresh = !old || pinStatus(old) !== status || old.pending?.hash !== record?.pending?.hash;
       changes.push({ tool, status, isFresh, record });
-    }
+    };
+    for (const tool of listed.keys()) judge(tool, records.get(tool));
+    for (const [tool, record] of records) if (!listed.has(tool)) judge(tool, record);
     return { isFirstSight, tools, changes };
   }
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    try {
-      this.#store.save(server, [...records.values()]);
-      this.#unsaved.delete(server);
-    } catch (error) {
-      // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    const failed = (error: unknown) => {
+      if (this.#byServer.has(server)) this.#unsaved.add(server);
       this.#onStoreError(error);
+    };
+    this.#unsaved.delete(server);
+    const rows = [...records.values()];
+    try {
+      if (this.#store.saveSoon) this.#store.saveSoon(server, rows, failed);
+      else this.#store.save(server, rows);
+    } catch (error) {
+      failed(error);
     }
   }
 }

@@ -1,13 +1,13 @@
 /**
  * Reads a paged list to its end and keeps every item as the bytes the server sent.
- * Invariants: bounded in pages, items and bytes while it is read, not after; of a large page others need not wait for more
- * than one look at it.
+ * Invariants: bounded in pages, items and bytes while it is read, not after; a large page is read in slices, in turns that
+ * have nothing else to do, and what is refused is refused before the rest of it is looked at.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { memberString, membersBytes, stringOf } from '../wire/json-members.js';
-import { eachElement } from '../wire/json-scan.js';
+import { memberString, stringOf } from '../wire/json-members.js';
+import { type Page, type PageFault, walkPage } from '../wire/page-walk.js';
 
 /** List method → the member that holds its items. */
 const LISTS = {
@@ -40,6 +40,8 @@ export interface ServerList {
 const cursorCharsMax = 4_096;
 /** What is read of a page in one turn of the event loop. */
 const turnBytes = 256 * 1024;
+/** One member of a page beside its list: a cursor, or what else a server has to say of it. */
+const memberBytesMax = 256 * 1024;
 
 interface ListLimits {
   readonly items: number;
@@ -72,20 +74,21 @@ export async function readList(
   let isPublic = true;
   let bytes = 0;
   const limits = method === 'tools/list' ? toolLimits : otherLimits;
-  const tooMany = (): never => {
-    throw broken(server, method, 'too_many_items', 'has too many items', limits.items, listLess);
+  const refuse = (reason: keyof typeof refusals): never => {
+    const [what, limit] = refusals[reason];
+    throw broken(server, method, reason, what, limit === undefined ? memberBytesMax : limits[limit], listLess);
   };
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
-    // In one look: a page may be as large as a frame.
-    const [array, ttl, scope, next] = membersBytes(page, [LISTS[method], 'ttlMs', 'cacheScope', 'nextCursor']);
-    await eachItem(array, tooMany, (raw) => {
-      bytes += raw.length;
-      if (items.length >= limits.items) tooMany();
-      if (raw.length > limits.itemBytes)
-        throw broken(server, method, 'item_too_large', 'has an item that is too large', limits.itemBytes, listLess);
-      if (bytes > limits.bytes) throw broken(server, method, 'list_too_large', 'is too large', limits.bytes, listLess);
+    const { bounds, members } = await slicedPage(page, LISTS[method], limits, refuse);
+    const [ttl, scope, next] = members;
+    await eachTurn(bounds, (start, end) => {
+      bytes += end - start;
+      if (items.length >= limits.items) refuse('too_many_items');
+      if (bytes > limits.bytes) refuse('list_too_large');
+      // A copy: a view would keep the whole page in memory for as long as one item lives.
+      const raw = Buffer.from(page.subarray(start, end));
       items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
     });
     ttlMs = Math.min(ttlMs, ttlOf(ttl));
@@ -100,25 +103,54 @@ export async function readList(
   }
 }
 
-/** Each object in the page's array, as a copy: a view would keep the whole page in memory for as long as one item lives. */
-async function eachItem(array: Buffer | undefined, tooMany: () => never, visit: (raw: Buffer) => void): Promise<void> {
-  if (!array) return;
-  const bounds: number[] = [];
-  if (array.length > turnBytes) await nextTurn();
-  let elements = 0;
-  eachElement(array, 0, array.length, 0, (start, end) => {
-    if (array[start] === 0x7b) bounds.push(start, end);
-    // No list may have more, of whatever kind; one more tells that it does.
-    return ++elements <= LIMITS.listItems;
-  });
-  if (elements > LIMITS.listItems) tooMany();
-  let turnEnd = 0;
+/** By reason: what is said of the list, and the limit it is beyond; undefined for one that all lists share. */
+const refusals = {
+  too_many_items: ['has too many items', 'items'],
+  item_too_large: ['has an item that is too large', 'itemBytes'],
+  list_too_large: ['is too large', 'bytes'],
+  page_too_large: ['has a page with a member that is too large', undefined],
+} as const;
+
+const reasonOf: Readonly<Record<PageFault, keyof typeof refusals>> = {
+  element_too_large: 'item_too_large',
+  too_many_elements: 'too_many_items',
+  member_too_large: 'page_too_large',
+};
+
+/** What the page holds, looked at once, a slice in each turn. */
+async function slicedPage(
+  page: Buffer,
+  list: string,
+  { itemBytes }: ListLimits,
+  refuse: (reason: keyof typeof refusals) => never,
+): Promise<Page> {
+  // It came in with this turn, and was looked at then.
+  if (page.length > turnBytes) await nextTurn();
+  // No list may have more elements, of whatever kind.
+  const limits = {
+    sliceBytes: turnBytes,
+    elementBytes: itemBytes,
+    elements: LIMITS.listItems,
+    memberBytes: memberBytesMax,
+  };
+  const walk = walkPage(page, list, ['ttlMs', 'cacheScope', 'nextCursor'], limits);
+  for (let step = walk.next(); ; step = walk.next()) {
+    if (step.done) return typeof step.value === 'string' ? refuse(reasonOf[step.value]) : step.value;
+    await nextTurn();
+  }
+}
+
+/** Visits what lies between each two of the bounds, about as many bytes in each turn. */
+async function eachTurn(bounds: readonly number[], visit: (start: number, end: number) => void): Promise<void> {
+  const [first = 0] = bounds;
+  let turnEnd = first + turnBytes;
   for (let i = 0; i < bounds.length; i += 2) {
     const start = bounds[i] as number;
-    visit(Buffer.from(array.subarray(start, bounds[i + 1])));
-    if (start < turnEnd) continue;
-    if (turnEnd > 0) await nextTurn();
-    turnEnd = start + turnBytes;
+    if (start >= turnEnd) {
+      await nextTurn();
+      turnEnd = start + turnBytes;
+    }
+    visit(start, bounds[i + 1] as number);
   }
 }
 

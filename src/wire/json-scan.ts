@@ -26,6 +26,10 @@ STRING_BYTE[BACKSLASH] = 0;
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
+/** What comes after a digit that is a number of its own. */
+const ENDS_NUMBER = new Uint8Array(256);
+for (const byte of Buffer.from(',]}')) ENDS_NUMBER[byte] = 1;
+
 const isHex = (byte: number) =>
   (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x46) || (byte >= 0x61 && byte <= 0x66);
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
@@ -151,7 +155,7 @@ function skipScalar(bytes: Uint8Array, from: number, end: number): number {
 }
 
 /** Reads `"key" :` and returns the index of whatever follows the colon. */
-function skipKey(bytes: Uint8Array, from: number, end: number): number {
+export function skipKey(bytes: Uint8Array, from: number, end: number): number {
   if (from >= end || bytes[from] !== QUOTE) return -1;
   const after = skipString(bytes, from + 1, end);
   if (after < 0) return -1;
@@ -197,6 +201,9 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
         }
         continue;
       }
+    } else if (byte <= 0x39 && byte >= 0x30 && i + 1 < end && ENDS_NUMBER[bytes[i + 1] as number] === 1) {
+      // A text may be all single digits.
+      i++;
     } else {
       i = skipScalar(bytes, i, end);
     }
@@ -271,7 +278,7 @@ export function eachMember(
 }
 
 /** From the index after the colon back to the key's closing quote. */
-function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
+export function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
   let i = afterColon - 2;
   while (bytes[i] !== QUOTE) i--;
   return i;

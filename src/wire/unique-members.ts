@@ -30,12 +30,19 @@ function walk(bytes: Buffer): Walk {
     return places.length <= 4 * LIMITS.members;
   });
   last.isBad = after < 0 || places.length > 4 * LIMITS.members;
-  // A large message must not be held on to until the next one comes.
-  last.bytes = bytes.length <= rememberedBytesMax ? bytes : nothing;
+  last.bytes = bytes;
+  // A large message must not be held on to until the next one comes, but it is asked about as often as any other.
+  if (bytes.length > rememberedBytesMax) setImmediate(forget, bytes);
   return last;
 }
 
 const rememberedBytesMax = 64 * 1024;
+
+function forget(bytes: Buffer): void {
+  if (last.bytes !== bytes) return;
+  last.bytes = nothing;
+  last.views.length = 0;
+}
 
 /** The place of a key; -1: it is not there, -2: it stands there twice. */
 function placeOf(bytes: Buffer, places: readonly number[], key: string): number {

@@ -3,8 +3,10 @@
  * messages of its parent (watched.ts). Arguments: the configuration as JSON, a folder for its state.
  *
  * Standing still is the time between two turns, or the processor time of this process between them if that is less: a process
- * that others keep waiting has used none, and one that is busy has used at least as much.
+ * that others keep waiting has used none, and one that is busy has used at least as much. What the runtime itself says of its
+ * event loop is told beside it, whatever the reason.
  */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import process from 'node:process';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
@@ -24,6 +26,10 @@ const gateway = await createGateway({
   onProblem: (error) => problems.push(String(error?.stack ?? error)),
 });
 const url = await gateway.listen();
+
+const resolutionMs = 2;
+const delay = monitorEventLoopDelay({ resolution: resolutionMs });
+delay.enable();
 
 let stallMs = 0;
 let rssMax = 0;
@@ -63,25 +69,30 @@ process.on('message', async (asked) => {
     [stallMs, rssMax] = [0, process.memoryUsage.rss()];
     // What collecting the garbage took is nobody's stall.
     [wallMs, cpu] = [performance.now(), process.cpuUsage()];
+    delay.reset();
     process.send({ rss: rssMax, held: held() });
   } else if (asked === 'read') {
     // The turn that is under way counts, and collecting the garbage does not.
     await new Promise((resolve) => setTimeout(resolve, everyMs * 3));
-    const seen = { stallMs, rssMax, problems };
+    const seen = { stallMs, delayMs: Math.max(0, delay.max / 1e6 - resolutionMs), rssMax, problems };
     await settled();
     process.send({ ...seen, rss: process.memoryUsage.rss(), held: held() });
   } else if (asked.startsWith('list ')) {
     // As after a reload: what it lists is read anew by a new process.
     const server = asked.slice('list '.length);
+    let askedMs = performance.now();
     const outcome = await host
       .reload(server)
       .then(() => host.start(server))
-      .then(() => host.tools(server))
+      .then(() => {
+        askedMs = performance.now();
+        return host.tools(server);
+      })
       .then(
         (tools) => tools.length,
         (error) => error.code ?? String(error),
       );
-    process.send({ outcome });
+    process.send({ outcome, tookMs: performance.now() - askedMs });
   } else if (asked === 'close') {
     await gateway.close(0);
     await host.close();

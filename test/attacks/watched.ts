@@ -13,6 +13,8 @@ const MiB = 1_048_576;
 export interface Watched {
   /** The longest that its event loop stood still since it was last begun. */
   readonly stallMs: number;
+  /** The same as the runtime measures it, with what others did to it. */
+  readonly delayMs: number;
   /** How much resident memory rose above where it began, at most. */
   readonly grewMiB: number;
   /** How much of that is left when what can be given back was. */
@@ -47,16 +49,20 @@ export class WatchedGateway {
 
   /** Has the server started anew, and its tools listed: how many there are, or the code of what went wrong. */
   async list(server: string): Promise<number | string> {
-    return (await this.#ask<{ outcome: number | string }>(`list ${server}`)).outcome;
+    return (await this.listed(server)).outcome;
+  }
+
+  /** The same, and how long it took from asking the started server for them. */
+  listed(server: string): Promise<{ readonly outcome: number | string; readonly tookMs: number }> {
+    return this.#ask(`list ${server}`);
   }
 
   async read(): Promise<Watched> {
-    const seen = await this.#ask<{ stallMs: number; rssMax: number; rss: number; held: number; problems: string[] }>(
-      'read',
-    );
-    const { stallMs, rssMax, rss, held, problems } = seen;
+    const { rssMax, rss, held, ...seen } = await this.#ask<
+      Pick<Watched, 'stallMs' | 'delayMs' | 'problems'> & { rssMax: number; rss: number; held: number }
+    >('read');
     const [grewMiB, keptMiB] = [(rssMax - this.#rss) / MiB, (rss - this.#rss) / MiB];
-    return { stallMs, grewMiB, keptMiB, heldMiB: (held - this.#held) / MiB, problems };
+    return { ...seen, grewMiB, keptMiB, heldMiB: (held - this.#held) / MiB };
   }
 
   async #ask<T>(word: string): Promise<T> {

@@ -45,7 +45,7 @@ test('the top level', () => {
 });
 
 test('how a server is reached', () => {
-  const taken = new Map([...keysOf(stdio), ...keysOf(http)]);
+  const taken = new Map([...keysOf(stdio), ...keysOf(http())]);
   taken.delete('name');
   expect(tableOf('A server: how it is reached')).toEqual(taken);
 });
@@ -57,8 +57,8 @@ test('how a server is treated', () => {
 });
 
 test('roles and budgets', () => {
-  expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry, 'roles.<role>.')));
-  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry, `budgets.${of}.`));
+  expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry(), 'roles.<role>.')));
+  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry(), `budgets.${of}.`));
   expect(tableOf('Budgets')).toEqual(new Map(ceilings));
 });
 

@@ -8,6 +8,7 @@
  */
 
 import { joined } from '../../src/broker/messages.js';
+import { notOwed } from '../../src/broker/not-owed.js';
 import type {
   Delivery,
   HostHandlers,
@@ -43,6 +44,9 @@ interface Held {
   readonly deadlineAt: Date;
   readonly reasons: string[];
   deliveries: number;
+  /** Who had it last. */
+  holder: HostHandlers | undefined;
+  wasElsewhere: boolean;
   /** Out: in the hands of that host. Resting: released, and not due yet. */
   state: 'waiting' | 'out' | 'resting';
 }
@@ -231,7 +235,10 @@ export class MemoryBroker {
     if (this.#requests.has(key)) return;
     const deadlineAt = new Date(this.#clock.date().getTime() + request.ttlMs);
     const seq = ++this.#seq;
-    this.#requests.set(key, { seq, from, request, deadlineAt, reasons: [], deliveries: 0, state: 'waiting' });
+    this.#requests.set(key, {
+      ...{ seq, from, request, deadlineAt, reasons: [], deliveries: 0, state: 'waiting' },
+      ...{ holder: undefined, wasElsewhere: false },
+    });
     this.#pump();
   }
 
@@ -261,9 +268,11 @@ export class MemoryBroker {
 
   #delivery(side: HostSide, key: string, held: Held): Delivery {
     const { end } = side;
-    const { from, request, deadlineAt, deliveries } = held;
+    const { from, request, deadlineAt, deliveries, wasElsewhere } = held;
     let isOver = false;
+    let isRefused = false;
     const take = (run: () => void) => {
+      if (isRefused) return;
       if (isOver) throw new Error('a delivery was acked or released twice');
       isOver = true;
       // Nothing of an older link counts: the request was handed to somebody else meanwhile.
@@ -276,22 +285,38 @@ export class MemoryBroker {
       from,
       body: request.body,
       deliveries,
+      wasElsewhere,
       deadlineAt,
       reply: (...parts: readonly JsonText[]) => this.#reply(side, from.mailbox, request.id, joined(...parts)),
       answer: async (...parts: readonly JsonText[]) => {
         await this.#reply(side, from.mailbox, request.id, joined(...parts));
         take(() => void this.#requests.delete(key));
       },
+      refuse: async (...parts: readonly JsonText[]) => {
+        if (isOver) throw notOwed();
+        await this.#reachable(side);
+        take(() => void this.#requests.delete(key));
+        isRefused = true;
+        this.#holdReply(from.mailbox, request.id, joined(...parts));
+      },
       ack: () => take(() => void this.#requests.delete(key)),
       release: (delayMs, reason) => take(() => this.#release(key, held, delayMs, reason)),
     };
   }
 
-  async #reply({ end }: HostSide, mailbox: string, id: string, body: Buffer): Promise<void> {
+  async #reply(side: HostSide, mailbox: string, id: string, body: Buffer): Promise<void> {
+    await this.#reachable(side);
+    this.#holdReply(mailbox, id, body);
+  }
+
+  async #reachable({ end }: HostSide): Promise<void> {
     if (end.isOver) throw lost('the link is over', 'not_executed');
     if (end.isSilent) return end.until(() => {});
     const refusal = this.#refusedReplies.shift();
     if (refusal) throw refusal;
+  }
+
+  #holdReply(mailbox: string, id: string, body: Buffer): void {
     const isLost = this.#repliesToDrop > 0;
     if (isLost) this.#repliesToDrop--;
     this.#replies.set(`${mailbox}/${id}`, { id, body, isLost, on: undefined });
@@ -345,6 +370,8 @@ export class MemoryBroker {
       if (out >= this.#options.window) return;
       if (held.state !== 'waiting') continue;
       held.state = 'out';
+      if (held.holder !== undefined && held.holder !== side.handlers) held.wasElsewhere = true;
+      held.holder = side.handlers;
       held.deliveries++;
       out++;
       const delivery = this.#delivery(side, key, held);

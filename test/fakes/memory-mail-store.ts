@@ -2,7 +2,15 @@
  * A disk that forgets nothing while its process lives: the rules of the store without SQLite. `put` resolves one turn of the
  * event loop later, as a real one would; what was handed to it survives as many brokers as are opened on it.
  */
-import type { DeadLetter, Mail, MailboxSize, MailStore, NewMail, StoreState } from '../../src/broker/store-port.js';
+import type {
+  DeadLetter,
+  Mail,
+  MailboxSize,
+  MailStore,
+  NewMail,
+  Put,
+  StoreState,
+} from '../../src/broker/store-port.js';
 
 export class MemoryMailStore implements MailStore {
   state: StoreState = 'open';
@@ -27,12 +35,16 @@ export class MemoryMailStore implements MailStore {
     return [...sizes.values()];
   }
 
-  async put(mail: NewMail, answers?: number): Promise<{ seq: number; isNew: boolean }> {
+  async put(mail: NewMail, answers?: number): Promise<Put> {
     await new Promise((resolve) => setImmediate(resolve));
     if (this.failure) throw this.failure;
     if (answers !== undefined) this.remove(answers);
     const held = this.#held.get(keyOf(mail));
     if (held !== undefined) return { seq: held, isNew: false };
+    const { to, from, id, kind } = mail;
+    const reply = { to: from.mailbox, from: { mailbox: to, role: undefined }, id, kind: 'reply' } as const;
+    const answered = kind === 'request' ? this.#held.get(keyOf(reply)) : undefined;
+    if (answered !== undefined) return { seq: answered, isNew: false, isAnswered: true };
     const seq = ++this.#seq;
     this.#mail.set(seq, { ...mail, seq, deliveries: 0 });
     this.#held.set(keyOf(mail), seq);
@@ -51,6 +63,12 @@ export class MemoryMailStore implements MailStore {
       page.push(mail);
     }
     return page;
+  }
+
+  async find(to: string, mailbox: string, id: string): Promise<Mail | undefined> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const seq = this.#held.get(keyOf({ to, from: { mailbox, role: undefined }, id, kind: 'request' }));
+    return seq === undefined ? undefined : this.#mail.get(seq);
   }
 
   handedOut(seq: number): void {
@@ -97,4 +115,5 @@ export class MemoryMailStore implements MailStore {
   async close(): Promise<void> {}
 }
 
-const keyOf = ({ to, from, id, kind }: NewMail): string => JSON.stringify([to, from.mailbox, id, kind]);
+const keyOf = ({ to, from, id, kind }: Pick<NewMail, 'to' | 'from' | 'id' | 'kind'>): string =>
+  JSON.stringify([to, from.mailbox, id, kind]);

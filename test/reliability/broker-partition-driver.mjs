@@ -264,9 +264,9 @@ for (const { child, gone } of started) {
 }
 networks.close();
 const { default: Database } = await import('libsql');
-const owed = new Database(path.join(folder, 'broker', 'broker', 'broker.db'))
-  .prepare('SELECT count(*) AS n FROM mail')
-  .get().n;
+const left = new Database(path.join(folder, 'broker', 'broker', 'broker.db'))
+  .prepare('SELECT dest, sender, id, kind, sent_at - expires_at AS lasts FROM mail')
+  .all();
 await nap(300);
 const executed = new Map();
 for (const nonce of readFileSync(ledger, 'utf8').split('\n').filter(Boolean))
@@ -287,7 +287,7 @@ console.log(
     patient: recorded.filter(([nonce]) => nonce.startsWith('patient-')).map(([, { outcome }]) => outcome),
     fenced,
     afterHealingMs: { p50: afterHealingMs[afterHealingMs.length >> 1], max: afterHealingMs.at(-1) },
-    ...{ letters, owed, exits },
+    ...{ letters, owed: left.length, left, exits },
     errors: started.map(({ stderr }) => stderr).filter((text) => /error|warn/.test(text)),
     processesLeft: processes().filter((pid) => pid !== 1 && pid !== process.pid && pid !== process.ppid).length,
   }),

@@ -1,25 +1,23 @@
 /**
- * The broker without a socket: who is connected, which mailboxes there are, and who may send what where.
- * Not here: one connection (session.ts), one mailbox (postbox.ts), listening (ws-server.ts).
+ * The broker without a socket: who is connected, and who may send what where.
+ * Not here: one connection (session.ts), the mailboxes (postboxes.ts), listening (ws-server.ts).
  *
  * Invariants: a sender is stamped from its credential; one subscriber per mailbox, the newest; a connection whose key is gone,
  * over or another's is cut, and what it sent and was not yet run is not run any more.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { errorReply, joined } from '../messages.js';
 import { hostMailbox, type Sender, ttlMsMax } from '../ports.js';
 import type { DeadLetter, MailStore } from '../store-port.js';
-import { cancelledFrame, errorFrame, joinedFrame } from './broker-frames.js';
+import { errorFrame, joinedFrame } from './broker-frames.js';
 import type { ClientFrame, Deliver } from './client-frames.js';
 import { type Claim, type Credential, Credentials } from './credentials.js';
 import type { BrokerEvent, BrokerStatus, TurnedAway } from './events.js';
-import { ByteBudget } from './kept-bodies.js';
 import { KeyUsage } from './key-usage.js';
 import { type BrokerLimits, brokerLimits } from './limits.js';
-import type { Entry } from './mailbox.js';
-import { Postbox } from './postbox.js';
+import type { Postbox } from './postbox.js';
+import { Postboxes } from './postboxes.js';
 import { notAdmitted, over, Session, type SessionCore } from './session.js';
 import type { TokenBucket } from './token-bucket.js';
 import type { Wire } from './wire.js';
@@ -36,25 +34,22 @@ export interface BrokerCoreOptions {
 
 /** The wall may be set meanwhile: a key that ends far away is looked at again before. */
 const expiryLookMs = 30_000;
-const sweepMs = 3_600_000;
 
 export class BrokerCore implements SessionCore {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   readonly #store: MailStore;
   readonly #onEvent: (event: BrokerEvent) => void;
-  readonly #kept: ByteBudget;
   readonly #hostMailbox: string;
   readonly #boot = newId().slice(0, 8);
   #credentials: Credentials;
   readonly #sessions = new Set<Session>();
-  readonly #postboxes = new Map<string, Postbox>();
+  readonly #boxes: Postboxes;
   #connectionNumber = 0;
   #localCount = 0;
   #strangers = 0;
   readonly #usage: KeyUsage;
   #cancelExpiry: Cancel = () => {};
-  #cancelSweep: Cancel = () => {};
   #isClosed = false;
   readonly #counts = { redeliveries: 0, refused: 0, fenced: 0, turnedAway: 0, deadLetters: 0 };
 
@@ -66,20 +61,20 @@ export class BrokerCore implements SessionCore {
     this.#usage = new KeyUsage(clock, this.limits);
     this.#store = store;
     this.#onEvent = onEvent;
-    this.#kept = new ByteBudget(this.limits.keptBytes);
     this.#credentials = new Credentials(credentials);
+    this.#boxes = new Postboxes({
+      ...{ store, clock, limits: this.limits },
+      isOwned: (mailbox) => this.#isOwned(mailbox),
+      isCurrent: (from) => this.#isCurrent(from),
+      tell: (event) => this.#tell(event),
+    });
   }
 
   /** Before anybody is let in. */
   async open(): Promise<void> {
-    for (const { mailbox, count, bytes } of await this.#store.sizes())
-      this.#postboxes.set(mailbox, this.#newPostbox(mailbox, { count, bytes }));
-    // Its key went while nobody was here.
-    for (const box of [...this.#postboxes.values()])
-      if (box.name !== this.#hostMailbox && !this.#credentials.owns(box.name)) this.#revoke(box);
+    await this.#boxes.open();
     this.#counts.deadLetters = (await this.#store.deadLetters()).length;
     this.#watchExpiry();
-    this.#sweepLater();
   }
 
   get hasRoom(): boolean {
@@ -101,19 +96,13 @@ export class BrokerCore implements SessionCore {
     const before = this.#credentials;
     this.#credentials = new Credentials(credentials);
     this.#tell({ kind: 'rekeyed', cut: this.#cutUnadmitted() });
-    for (const box of [...this.#postboxes.values()]) {
-      const isSame = box.name === this.#hostMailbox || this.#credentials.isSameOwner(box.name, before);
-      if (!isSame) this.#revoke(box);
-    }
+    this.#boxes.revoke((name) => name !== this.#hostMailbox && !this.#credentials.isSameOwner(name, before));
     this.#usage.forget((mailbox) => this.#credentials.owns(mailbox));
     this.#watchExpiry();
   }
 
   status(): BrokerStatus {
-    const mailboxes = [...this.#postboxes.values()].map(({ name, count, bytes, held, subscriber }) => ({
-      ...{ mailbox: name, count, bytes, held },
-      isSubscribed: subscriber !== undefined,
-    }));
+    const mailboxes = this.#boxes.status();
     const held = mailboxes.reduce((sum, box) => sum + box.held, 0);
     const connections = this.#sessions.size - this.#localCount;
     return { connections, mailboxes, held, ...this.#counts, store: this.#store.state };
@@ -131,7 +120,7 @@ export class BrokerCore implements SessionCore {
     const mail = await this.#store.revive(seq);
     if (!mail) return false;
     this.#counts.deadLetters--;
-    this.#postbox(mail.to).revived(mail);
+    this.#boxes.of(mail.to).revived(mail);
     return true;
   }
 
@@ -150,11 +139,10 @@ export class BrokerCore implements SessionCore {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelExpiry();
-    this.#cancelSweep();
     // First, so that whoever waits for a receipt gets it.
     await this.#store.flush();
     for (const session of [...this.#sessions]) session.cut('going_away', over('going_away', 'the broker stops'));
-    for (const box of this.#postboxes.values()) box.close();
+    this.#boxes.close();
     await this.#store.flush();
   }
 
@@ -189,8 +177,7 @@ export class BrokerCore implements SessionCore {
     const { kind, sendsTo } = session.credential;
     const isAllowed = kind === 'host' ? type === 'reply' : type === 'request' && sendsTo.includes(to);
     if (!isAllowed) throw notAllowed('this key may not send that there');
-    if (to !== this.#hostMailbox && !this.#credentials.owns(to))
-      throw notAllowed('nobody has that mailbox', 'unknown_mailbox');
+    if (!this.#isOwned(to)) throw notAllowed('nobody has that mailbox', 'unknown_mailbox');
     const sentAtMs = this.#wallMs();
     // A request without an end would run whenever a host comes, however late.
     const lastsMs = ttlMs ?? (type === 'request' ? ttlMsMax : undefined);
@@ -198,21 +185,25 @@ export class BrokerCore implements SessionCore {
     // A copy: the bytes lie in what came over the wire, which is far larger than a small message.
     const own = Buffer.allocUnsafeSlow(body.length);
     body.copy(own);
-    const box = this.#postbox(to);
+    const box = this.#boxes.of(to);
     // Who lost the request may still have an answer to it, but does not end it: it is somebody else's by now.
     const requests = kind === 'host' && answers ? this.#postboxOf(session) : undefined;
-    const isHolder = answers !== undefined && requests?.isHeld(answers, session.epoch) === true;
-    if (requests && answers && !isHolder) this.#fence(session, answers.seq);
-    // Who has the mailbox by now is not who asked.
-    const asker = isHolder ? requests?.senderOf(answers.seq) : undefined;
-    if (asker && !this.#isCurrent(asker)) throw notAllowed('whoever asked has no key any more', 'revoked');
+    const request = answers && requests?.answering(answers, session.epoch);
+    if (requests && answers && !request) this.#fence(session, answers.seq);
     try {
+      // Who has the mailbox by now is not who asked.
+      if (request && !this.#isCurrent(request.from)) throw notAllowed('whoever asked has no key any more', 'revoked');
       const mail = { to, from: session.who, id, kind: type, sentAtMs, expiresAtMs, body: own };
-      await box.accept(mail, isHolder ? answers.seq : undefined);
-      if (isHolder) requests?.answered(answers.seq);
+      await box.accept(mail, request?.seq);
+      if (request) requests?.answered(request);
+    } catch (error) {
+      // In doubt it may be over, and its worker may hear the answer: then nobody gets it before the next start.
+      const isSurelyNot = isHostError(error) && error.details.execution === 'not_executed';
+      if (request && isSurelyNot) requests?.notAnswered(request);
+      throw error;
     } finally {
-      this.#forgetIdle(box);
-      this.#forgetIdle(requests);
+      this.#boxes.forgetIdle(box);
+      this.#boxes.forgetIdle(requests);
     }
   }
 
@@ -222,7 +213,7 @@ export class BrokerCore implements SessionCore {
         return this.#subscribe(session);
       case 'ack':
         if (!this.#postboxOf(session)?.ack(frame, session.epoch)) this.#fence(session, frame.seq);
-        return this.#forgetIdle(this.#postboxOf(session));
+        return this.#boxes.forgetIdle(this.#postboxOf(session));
       case 'release':
         if (!this.#postboxOf(session)?.release(frame, session.epoch, frame.delayMs, frame.reason))
           this.#fence(session, frame.seq);
@@ -248,7 +239,7 @@ export class BrokerCore implements SessionCore {
     this.#tell({ kind: 'disconnected', name: credential.name, who, epoch, reason, refused: refusedCount });
     const box = this.#postboxOf(session);
     box?.unsubscribe(epoch, `connection lost: ${reason}`);
-    this.#forgetIdle(box);
+    this.#boxes.forgetIdle(box);
   }
 
   turnedAway(session: Session, reason: TurnedAway): void {
@@ -262,7 +253,7 @@ export class BrokerCore implements SessionCore {
   }
 
   #subscribe(session: Session): void {
-    const box = this.#postbox(session.credential.mailbox);
+    const box = this.#boxes.of(session.credential.mailbox);
     const before = box.subscriber;
     if (before !== session) {
       if (before instanceof Session) {
@@ -270,7 +261,7 @@ export class BrokerCore implements SessionCore {
         before.cut('replaced', over('replaced', 'another connection has the mailbox now'));
       }
       // The end of the one before may have made the broker forget an empty mailbox.
-      this.#postboxes.set(box.name, box);
+      this.#boxes.keep(box);
       session.subscribed();
       box.subscribe(session);
     }
@@ -283,7 +274,7 @@ export class BrokerCore implements SessionCore {
     if (to === undefined) {
       for (const each of this.#sessions) if (each.isWelcome && !each.isHost) each.told(body);
     } else {
-      const there = this.#postboxes.get(to)?.subscriber;
+      const there = this.#boxes.get(to)?.subscriber;
       if (there instanceof Session) there.told(body);
     }
   }
@@ -291,9 +282,8 @@ export class BrokerCore implements SessionCore {
   #cancel(session: Session, to: string, id: string): void {
     if (session.isHost || !session.credential.sendsTo.includes(to))
       return session.refuse(errorFrame(notAllowed('this key may not cancel there')));
-    const box = this.#postboxes.get(to);
-    if (!box || box.withdraw(session.who.mailbox, id)) return this.#forgetIdle(box);
-    box.subscriber?.send(cancelledFrame(session.who, id));
+    const box = this.#boxes.get(to);
+    if (box) void box.cancel(session.who, id).finally(() => this.#boxes.forgetIdle(box));
   }
 
   #fence(session: Session, seq: number): void {
@@ -320,19 +310,12 @@ export class BrokerCore implements SessionCore {
       (each) => each.isWelcome && !each.isLocal && !this.#credentials.stillHolds(each.credential, wallMs),
     );
     for (const session of gone) session.cut('refused', notAdmitted());
-    for (const box of [...this.#postboxes.values()]) {
-      box.cancelRevoked();
-      this.#forgetIdle(box);
-    }
+    this.#boxes.cancelRevoked();
     return gone.length;
   }
 
-  #revoke(box: Postbox): void {
-    // What cannot be read now is dropped when it is its turn.
-    box
-      .revoke()
-      .catch(() => undefined)
-      .finally(() => this.#forgetIdle(box));
+  #isOwned(mailbox: string): boolean {
+    return mailbox === this.#hostMailbox || this.#credentials.owns(mailbox);
   }
 
   #isCurrent(from: Sender): boolean {
@@ -350,59 +333,8 @@ export class BrokerCore implements SessionCore {
     });
   }
 
-  #sweepLater(): void {
-    this.#cancelSweep = this.clock.at(this.clock.nowMs() + sweepMs, () => {
-      void this.#sweep().finally(() => {
-        if (!this.#isClosed) this.#sweepLater();
-      });
-    });
-  }
-
-  async #sweep(): Promise<void> {
-    for (const box of [...this.#postboxes.values()]) {
-      await box.sweep().catch(() => undefined);
-      this.#forgetIdle(box);
-    }
-  }
-
   #postboxOf(session: Session): Postbox | undefined {
-    return this.#postboxes.get(session.credential.mailbox);
-  }
-
-  #postbox(name: string): Postbox {
-    let box = this.#postboxes.get(name);
-    if (!box) {
-      box = this.#newPostbox(name, { count: 0, bytes: 0 });
-      this.#postboxes.set(name, box);
-    }
-    return box;
-  }
-
-  #newPostbox(name: string, size: { count: number; bytes: number }): Postbox {
-    const { clock, limits } = this;
-    const tell = (event: BrokerEvent) => this.#tell(event);
-    const died = (entry: Entry, mailbox: string) => this.#answerDead(entry, mailbox);
-    const isCurrent = (from: Sender) => this.#isCurrent(from);
-    return new Postbox(name, size, { store: this.#store, clock, limits, kept: this.#kept, isCurrent, tell, died });
-  }
-
-  /** Whoever waits for a request that was given up hears so now, and not at its deadline. */
-  #answerDead({ type, id, from }: Entry, mailbox: string): void {
-    if (type !== 'request' || !this.#credentials.owns(from.mailbox)) return;
-    const sender = { mailbox, role: undefined };
-    const body = joined(...errorReply(givenUp()));
-    const reply = { to: from.mailbox, from: sender, id, kind: 'reply', sentAtMs: this.#wallMs(), body } as const;
-    // No room for it, or no disk: the deadline of whoever waits is still there.
-    this.#postbox(from.mailbox)
-      .accept({ ...reply, expiresAtMs: undefined })
-      .catch(() => undefined);
-  }
-
-  #forgetIdle(box: Postbox | undefined): void {
-    if (box?.isIdle && this.#postboxes.get(box.name) === box) {
-      box.close();
-      this.#postboxes.delete(box.name);
-    }
+    return this.#boxes.get(session.credential.mailbox);
   }
 
   #wallMs(): number {
@@ -419,13 +351,6 @@ export class BrokerCore implements SessionCore {
     }
   }
 }
-
-const givenUp = (): HostError =>
-  new HostError('outcome_uncertain', 'the request was handed out too often without being finished', {
-    reason: 'dead_letter',
-    execution: 'uncertain',
-    hint: 'look whether it has run before it is tried again; the broker keeps it with its reasons',
-  });
 
 const revoked = (): HostError =>
   new HostError('denied', 'whoever it is of has no key any more, or has another role', {

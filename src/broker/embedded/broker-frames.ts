@@ -12,13 +12,15 @@ import { joined } from '../messages.js';
 import type { Sender } from '../ports.js';
 import { readToldError } from '../told-error.js';
 import { frameVersion, type Held } from './client-frames.js';
-import { idOf, mailboxOf, scanFrame, textOf, wholeOf } from './frame-members.js';
+import { idOf, mailboxOf, scanFrame, textOf, truthOf, wholeOf } from './frame-members.js';
 
 export interface Message extends Held {
   readonly id: string;
   readonly type: 'request' | 'reply';
   readonly from: Sender;
   readonly deliveries: number;
+  /** It was in other hands than those of whoever gets it now. */
+  readonly wasElsewhere: boolean;
   /** What is left, on its way out; below zero when it is over. Undefined: there is no end. */
   readonly deadlineMs: number | undefined;
   readonly body: Buffer;
@@ -49,9 +51,11 @@ export const joinedFrame = ({ mailbox, role }: Sender): Buffer => plain({ kind: 
 export const toldFrame = (body: Buffer): Buffer => joined('{"kind":"told","body":', body, '}');
 export const errorFrame = (error: HostError): Buffer => plain({ kind: 'error', error: error.toJSON() });
 
-export function messageFrame({ body, from, ...head }: Message): Buffer {
+export function messageFrame({ body, from, wasElsewhere, ...head }: Message): Buffer {
   const { mailbox, role } = from;
-  const text = JSON.stringify({ kind: 'message', ...head, from: { mailbox, role } });
+  // What is handed out for the first time was in nobody's hands: nothing need be said.
+  const before = head.deliveries > 1 ? { wasElsewhere } : undefined;
+  const text = JSON.stringify({ kind: 'message', ...head, ...before, from: { mailbox, role } });
   return joined(`${text.slice(0, -1)},"body":`, body, '}');
 }
 
@@ -108,7 +112,9 @@ function readMessage(members: ReturnType<typeof scanFrame>['members']): BrokerFr
     return undefined;
   if ((type !== 'request' && type !== 'reply') || !isObject(body)) return undefined;
   if (members.deadlineMs && deadlineMs === undefined) return undefined;
-  return { kind: 'message', seq, lease, id, type, from, deliveries, deadlineMs, body };
+  // Whoever does not say it may not know: then it may have been anywhere.
+  const wasElsewhere = truthOf(members.wasElsewhere) ?? deliveries > 1;
+  return { kind: 'message', seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body };
 }
 
 function readSender(bytes: Buffer | undefined): Sender | undefined {

@@ -25,6 +25,11 @@ export interface Deliver {
   readonly body: Buffer;
 }
 
+export interface Hello extends Claim {
+  /** Of a host: the same over all connections of one process, and of no other. */
+  readonly instance: string | undefined;
+}
+
 /** Which handing out of which message it is about. */
 export interface Held {
   readonly seq: number;
@@ -32,7 +37,7 @@ export interface Held {
 }
 
 export type ClientFrame =
-  | ({ readonly kind: 'hello' } & Claim)
+  | ({ readonly kind: 'hello' } & Hello)
   | Deliver
   | { readonly kind: 'subscribe' }
   | ({ readonly kind: 'ack' } & Held)
@@ -87,14 +92,17 @@ export function readClientFrame(bytes: Buffer, valuesMax: number): ReadClientFra
   }
 }
 
-function readHello({ v, key, mailbox, role }: Members): ReadClientFrame {
+function readHello({ v, key, mailbox, role, instance }: Members): ReadClientFrame {
   if (wholeOf(v, 0, 1_000_000) !== frameVersion) return bad('v', `must be ${frameVersion}`);
   const text = textOf(key);
   if (text === undefined || text.length > keyCharsMax) return bad('key', 'must be a text');
   const claimed = { mailbox: textOf(mailbox), role: textOf(role) };
   if ((mailbox && claimed.mailbox === undefined) || (role && claimed.role === undefined))
     return bad('hello', 'must have texts in mailbox and role');
-  return { kind: 'hello', key: text, ...claimed };
+  const named = idOf(instance);
+  if (instance && named === undefined)
+    return bad('instance', 'must be 1 to 128 letters, digits, dashes and underscores');
+  return { kind: 'hello', key: text, ...claimed, instance: named };
 }
 
 function readDeliver(members: Members): ReadClientFrame {
@@ -144,8 +152,8 @@ function readTell({ to, body }: Members): ReadClientFrame {
 
 const bad = (field: string, what: string): ReadClientFrame => ({ kind: 'bad', field, what });
 
-export const helloFrame = (claim: Partial<Claim> & Pick<Claim, 'key'>): Buffer =>
-  Buffer.from(JSON.stringify({ kind: 'hello', v: frameVersion, ...claim }));
+export const helloFrame = (hello: Partial<Hello> & Pick<Hello, 'key'>): Buffer =>
+  Buffer.from(JSON.stringify({ kind: 'hello', v: frameVersion, ...hello }));
 
 export const subscribeFrame = (): Buffer => Buffer.from('{"kind":"subscribe"}');
 

@@ -24,7 +24,7 @@ const names = [
     'key',
     'mailbox',
   ] as const),
-  ...(['role', 'from', 'deliveries', 'deadlineMs', 'epoch', 'error'] as const),
+  ...(['role', 'from', 'deliveries', 'deadlineMs', 'epoch', 'error', 'instance', 'wasElsewhere'] as const),
 ] as const;
 
 export type MemberName = (typeof names)[number];
@@ -83,6 +83,11 @@ export function idOf(value: Buffer | undefined): string | undefined {
 export function mailboxOf(value: Buffer | undefined): string | undefined {
   const text = textOf(value);
   return text !== undefined && mailboxPattern.test(text) ? text : undefined;
+}
+
+export function truthOf(value: Buffer | undefined): boolean | undefined {
+  const text = value !== undefined && value.length <= 5 ? value.toString('latin1') : undefined;
+  return text === 'true' ? true : text === 'false' ? false : undefined;
 }
 
 const digits = /^-?(?:0|[1-9][0-9]{0,15})$/;

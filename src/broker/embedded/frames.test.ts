@@ -43,6 +43,7 @@ test('what the broker writes a client reads', () => {
     type: 'request',
     from,
     deliveries: 2,
+    wasElsewhere: false,
     deadlineMs: -5,
     body,
   } as const;
@@ -53,6 +54,21 @@ test('what the broker writes a client reads', () => {
   const error = new HostError('overloaded', 'full', { reason: 'mailbox_full', execution: 'not_executed', limit: 3 });
   const refused = readBrokerFrame(refusedFrame('a', 'host', error));
   expect(refused?.kind === 'refused' && refused.error.toJSON()).toEqual(error.toJSON());
+});
+
+test('B7 a hello says which process it is of, and a message whose hands it was in; who says neither may be anybody', () => {
+  expect(read(helloFrame({ key: 'k', instance: 'i-1' }))).toMatchObject({ kind: 'hello', instance: 'i-1' });
+  expect(read(helloFrame({ key: 'k' }))).toMatchObject({ kind: 'hello', instance: undefined });
+  for (const instance of ['7', '""', '"a b"', `"${'x'.repeat(129)}"`, 'null'])
+    expect(read(`{"kind":"hello","v":1,"key":"k","instance":${instance}}`)).toMatchObject({ field: 'instance' });
+  const said = (deliveries: number, more = '') => {
+    const text = `{"kind":"message","seq":1,"lease":"l","id":"a","type":"request","from":{"mailbox":"w"},"body":{},"deliveries":${deliveries}${more}}`;
+    const frame = readBrokerFrame(Buffer.from(text));
+    return frame?.kind === 'message' && frame.wasElsewhere;
+  };
+  expect([said(1), said(2), said(2, ',"wasElsewhere":false'), said(2, ',"wasElsewhere":0')]).toEqual([
+    ...[false, true, false, true],
+  ]);
 });
 
 test('what is written in escapes, or with members nobody knows, is the same frame', () => {

@@ -23,6 +23,8 @@ export type LinkFrame = Extract<BrokerFrame, { kind: 'message' | 'cancel' | 'joi
 export interface LinkOptions {
   readonly connect: Connect;
   readonly key: string;
+  /** Of a host. */
+  readonly instance?: string;
   readonly clock: Clock;
   /** Never before whoever opened the link has it. */
   readonly onFrame: (frame: LinkFrame) => void;
@@ -60,7 +62,7 @@ export class Link implements WireReader {
 
   static async open(options: LinkOptions, signal: CancelSignal): Promise<Link> {
     const link = new Link(options);
-    const { clock, connect, key } = options;
+    const { clock, connect, key, instance } = options;
     link.#wire = await connect(link, signal);
     const onAbort = () => link.#giveUp('cancelled');
     const cancelLimit = clock.at(clock.nowMs() + openMs, () => link.#giveUp('hello_timeout'));
@@ -69,7 +71,7 @@ export class Link implements WireReader {
       await new Promise<void>((resolve, reject) => {
         link.#opened = { resolve, reject };
         if (signal.aborted) return link.#giveUp('cancelled');
-        link.#wire?.send(helloFrame({ key }));
+        link.#wire?.send(helloFrame({ key, instance }));
         link.#wire?.send(subscribeFrame());
       });
     } finally {

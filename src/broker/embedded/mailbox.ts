@@ -1,5 +1,6 @@
 /**
- * One mailbox as a state machine: what waits, what is handed out to whom, what rests after it was given back, and what is dead.
+ * One mailbox as a state machine: what waits, what is handed out to whom, what rests after it was given back, what is being
+ * answered, and what is dead.
  * Not here: the disk and the connection (postbox.ts), how many messages a mailbox may hold.
  *
  * Invariants: a message has at most one holder, named by an epoch (the connection) and a lease (the handing out), and only
@@ -11,6 +12,7 @@ import type { Sender } from '../ports.js';
 import type { Mail } from '../store-port.js';
 import type { Held } from './client-frames.js';
 import { FairLines } from './fair-lines.js';
+import type { Subscriber } from './subscriber.js';
 
 export interface Entry {
   readonly seq: number;
@@ -22,7 +24,15 @@ export interface Entry {
   readonly expiresAtMs: number | undefined;
   /** So far. */
   deliveries: number;
+  /** Who had it last, if that one said who it is. */
+  holder: string | undefined;
+  /** It was in the hands of somebody else than whoever has it, or had it last. */
+  wasElsewhere: boolean;
   readonly reasons: string[];
+  /** Whoever sent it does not want it any more, and whoever gets it hears so first. */
+  isCancelled: boolean;
+  /** With the answer that is on its way to the disk it is over: until that is known, nobody else gets it. */
+  isEnding: boolean;
   state: EntryState;
   /** Undefined: on disk only. */
   body: Buffer | undefined;
@@ -33,7 +43,12 @@ export interface Entry {
 type EntryState =
   | { readonly kind: 'waiting' }
   | { readonly kind: 'held'; readonly lease: string }
+  /** Its holder is gone, and its answer on the way to the disk. */
+  | { readonly kind: 'ending' }
   | { readonly kind: 'resting'; readonly dueMs: number };
+
+/** Somebody has it, or has answered it. */
+export const isInHands = ({ state }: Entry): boolean => state.kind === 'held' || state.kind === 'ending';
 
 const waiting: EntryState = { kind: 'waiting' };
 
@@ -41,6 +56,8 @@ export interface MailboxRules {
   readonly deliveries: number;
   readonly redeliverMs: { readonly first: number; readonly max: number };
 }
+
+export type MailboxReader = Pick<Subscriber, 'epoch' | 'holder' | 'window' | 'windowOfOne'>;
 
 /** Given back, and what came of it. */
 export type Returned = { readonly entry: Entry; readonly isDead: boolean };
@@ -54,7 +71,7 @@ export class Mailbox {
   readonly #heldOf = new Map<string, number>();
   /** Requests, by sender and id. */
   readonly #requests = new Map<string, Entry>();
-  #subscriber: { readonly epoch: string; readonly window: number; readonly windowOfOne: number } | undefined;
+  #subscriber: MailboxReader | undefined;
   #leases = 0;
 
   constructor(rules: MailboxRules) {
@@ -87,9 +104,9 @@ export class Mailbox {
   }
 
   /** Whoever had it before is over, with all it held. */
-  subscribe(epoch: string, window: number, windowOfOne = window): void {
+  subscribe(subscriber: MailboxReader): void {
     if (this.#subscriber) throw new Error('the subscriber before must be ended first');
-    this.#subscriber = { epoch, window, windowOfOne };
+    this.#subscriber = subscriber;
   }
 
   /** Undefined when it was not the subscriber (any more): then nothing changes. */
@@ -97,7 +114,7 @@ export class Mailbox {
     if (this.#subscriber?.epoch !== epoch) return undefined;
     this.#subscriber = undefined;
     const held = [...this.#held.values()];
-    return held.map((entry) => this.#giveBack(entry, reason, undefined));
+    return held.flatMap((entry) => this.#giveBack(entry, reason, undefined) ?? []);
   }
 
   /**
@@ -116,10 +133,13 @@ export class Mailbox {
 
   /** To the subscriber. */
   handOut(entry: Entry): string {
-    const epoch = this.#subscriber?.epoch;
+    const { epoch, holder } = this.#subscriber ?? {};
     if (epoch === undefined || !this.#lines.take(entry.from.mailbox, entry)) throw new Error('it does not wait');
     const lease = `${epoch}.${++this.#leases}`;
     entry.state = { kind: 'held', lease };
+    // Who does not say who it is may be anybody.
+    if (entry.deliveries > 0 && (holder === undefined || holder !== entry.holder)) entry.wasElsewhere = true;
+    entry.holder = holder;
     entry.deliveries++;
     this.#held.set(entry.seq, entry);
     this.#heldOf.set(entry.from.mailbox, (this.#heldOf.get(entry.from.mailbox) ?? 0) + 1);
@@ -133,20 +153,31 @@ export class Mailbox {
     return entry;
   }
 
-  release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | undefined {
+  /** False when whoever says so does not hold it; undefined when it is being answered, and nothing comes of it yet. */
+  release(held: Held, epoch: string, delayMs: number, reason: string, nowMs: number): Returned | false | undefined {
     const entry = this.heldBy(held, epoch);
-    if (!entry) return undefined;
+    if (!entry) return false;
     const { first, max } = this.#rules.redeliverMs;
     const growingMs = doubledMs(first, entry.deliveries - 1, max);
     return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growingMs), max));
   }
 
-  /** What never was handed out and nobody wants any more. */
-  withdraw(sender: string, id: string): Entry | undefined {
-    const entry = this.#requests.get(nameOf(sender, id));
-    if (!entry || entry.deliveries > 0) return undefined;
-    this.forget(entry);
+  /** Its holder answers it. Until `forget` or `notEnded` nobody else gets it. */
+  ending(held: Held, epoch: string): Entry | undefined {
+    const entry = this.heldBy(held, epoch);
+    if (entry) entry.isEnding = true;
     return entry;
+  }
+
+  /** There is no such answer. What its holder gave back meanwhile is given back now: undefined when it still has it. */
+  notEnded(entry: Entry): Returned | undefined {
+    entry.isEnding = false;
+    if (entry.state.kind !== 'ending' || this.#entries.get(entry.seq) !== entry) return undefined;
+    return this.#isDead(entry) ? { entry, isDead: true } : this.#waitAgain(entry, undefined);
+  }
+
+  request(sender: string, id: string): Entry | undefined {
+    return this.#requests.get(nameOf(sender, id));
   }
 
   forget(entry: Entry): void {
@@ -196,13 +227,23 @@ export class Mailbox {
     return entry?.state.kind === 'held' && entry.state.lease === lease ? entry : undefined;
   }
 
-  #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned {
+  #giveBack(entry: Entry, reason: string, dueMs: number | undefined): Returned | undefined {
     this.#unhold(entry);
     entry.reasons.push(reason);
-    if (entry.deliveries >= this.#rules.deliveries) {
-      this.#remove(entry);
-      return { entry, isDead: true };
+    if (entry.isEnding) {
+      entry.state = { kind: 'ending' };
+      return undefined;
     }
+    return this.#isDead(entry) ? { entry, isDead: true } : this.#waitAgain(entry, dueMs);
+  }
+
+  #isDead(entry: Entry): boolean {
+    if (entry.deliveries < this.#rules.deliveries) return false;
+    this.#remove(entry);
+    return true;
+  }
+
+  #waitAgain(entry: Entry, dueMs: number | undefined): Returned {
     if (dueMs === undefined) {
       this.#wait(entry);
     } else {
@@ -218,7 +259,12 @@ const nameOf = (sender: string, id: string): string => `${sender} ${id}`;
 
 export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deliveries }: Mail): Entry => ({
   ...{ seq, id, type: kind, from, bytes: body.length, sentAtMs, expiresAtMs, deliveries },
+  holder: undefined,
+  // Of what was handed out before this process began, nobody remembers to whom.
+  wasElsewhere: deliveries > 0,
   reasons: [],
+  isCancelled: false,
+  isEnding: false,
   state: { kind: 'waiting' },
   body: undefined,
   isKept: false,

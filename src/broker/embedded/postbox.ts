@@ -1,24 +1,28 @@
 /**
  * A mailbox with its disk and its subscriber: takes mail in, hands it out as fast as it is taken, and puts down what becomes
  * of it.
- * Not here: who may send and subscribe (broker-core.ts), the order of things (mailbox.ts).
+ * Not here: who may send and subscribe (broker-core.ts), the order of things (mailbox.ts), what of the disk is in memory
+ * (disk-reading.ts), what nobody can want (unwanted.ts).
  *
- * Invariants: what was accepted is counted until it is acknowledged, dead, stale or of a key that is gone; without a subscriber no body is in memory;
- * with one, no more bodies than the budget allows and the one that is next.
+ * Invariants: what was accepted is counted until it is acknowledged, dead, stale or of a key that is gone; no more bodies are in
+ * memory than the budget allows and the one that is next.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import type { HostError } from '../../kernel/errors.js';
 import type { Sender } from '../ports.js';
 import type { Mail, MailStore, NewMail } from '../store-port.js';
 import { cancelledFrame, messageFrame } from './broker-frames.js';
 import type { Held } from './client-frames.js';
+import { DiskCancels } from './disk-cancels.js';
+import { DiskReading } from './disk-reading.js';
 import type { BrokerEvent, Dropped } from './events.js';
 import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { BrokerLimits } from './limits.js';
-import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
+import { type Entry, entryOf, isInHands, Mailbox, type Returned } from './mailbox.js';
 import { hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
 import type { Subscriber } from './subscriber.js';
+import { type Present, unwantedFor } from './unwanted.js';
 
 export interface PostboxParts {
   readonly store: MailStore;
@@ -34,7 +38,6 @@ export interface PostboxParts {
 
 /** What an envelope adds to a body, at most, besides names. */
 const envelopeBytes = 1_024;
-const readAgainMs = 1_000;
 const roomLookMs = 1_000;
 
 export class Postbox {
@@ -44,22 +47,17 @@ export class Postbox {
   readonly #kept: KeptBodies;
   /** On disk or on its way there. */
   readonly #ids = new HeldIds();
+  readonly #disk: DiskReading;
+  readonly #cancels: DiskCancels;
+  /** By which is judged what nobody can want. */
+  readonly #present: Present & { revokedAtMs: number | undefined };
   #count: number;
   #bytes: number;
   #arriving = 0;
   #subscriber: Subscriber | undefined;
-  /** Up to here the disk was read; what is put above it is added as it comes, once all was read. */
-  #readThrough = 0;
-  #loading: Promise<void> | undefined;
-  #isLoaded: boolean;
-  #cameMeanwhile = false;
-  #unloads = 0;
-  #isFetching = false;
   #roomLookedForMs = Number.NEGATIVE_INFINITY;
   #wasFull = false;
   #cancelWake: Cancel | undefined;
-  /** What was sent up to then was for somebody else. Until all of it is gone. */
-  #revokedAtMs: number | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
     this.name = name;
@@ -68,7 +66,26 @@ export class Postbox {
     this.#kept = new KeptBodies(parts.kept, parts.limits.keptBytesOfOne);
     this.#count = size.count;
     this.#bytes = size.bytes;
-    this.#isLoaded = size.count === 0;
+    const { store, clock, limits, tell, isCurrent } = parts;
+    this.#disk = new DiskReading(size.count === 0, {
+      ...{ name, store, clock, limits, mailbox: this.#mailbox, kept: this.#kept, ids: this.#ids },
+      isWanted: () => this.#subscriber !== undefined,
+      progressed: () => this.pump(),
+      counted: (count, bytes) => this.#recount(count, bytes),
+      isCancelled: (mail) => this.#cancels.take(mail),
+      foundCancelled: (entry) => this.#withdraw(entry),
+      foundDead: (entry) => this.#bury(entry),
+      unreadable: (entry) => {
+        this.#gone(entry);
+        tell({ kind: 'unreadable', ...this.#about(entry) });
+      },
+      problem: (error) => tell({ kind: 'problem', error }),
+    });
+    this.#cancels = new DiskCancels({ name, store, disk: this.#disk });
+    this.#present = {
+      ...{ revokedAtMs: undefined, staleMs: limits.staleMs, isCurrent },
+      wallMs: () => clock.date().getTime(),
+    };
   }
 
   get count(): number {
@@ -96,20 +113,22 @@ export class Postbox {
     const { limits, store } = this.#parts;
     if (isCrowded(this, length, limits)) {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
-      if (!this.#isLoaded) await this.#load();
+      if (!this.#disk.isLoaded) await this.#disk.load();
       this.#makeRoom();
       const isHeld = this.#ids.has(sender, kind, id);
       if (!isHeld && !hasRoom(this, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
+    if (kind === 'request') this.#cancels.take(mail);
     this.#arriving++;
     this.#count++;
     this.#bytes += length;
     const isFirst = !this.#ids.has(sender, kind, id);
     this.#ids.add(sender, kind, id, length);
     try {
-      const { seq, isNew } = await store.put(mail, answers);
+      const { seq, isNew, isAnswered } = await store.put(mail, answers);
       if (isNew) this.#came(seq, mail);
-      else this.#uncount(length);
+      else this.#notNew(mail);
+      if (isAnswered && isFirst) this.#ids.delete(sender, kind, id);
     } catch (error) {
       if (isFirst) this.#ids.delete(sender, kind, id);
       this.#uncount(length);
@@ -129,9 +148,9 @@ export class Postbox {
 
   #came(seq: number, mail: NewMail): void {
     // Of a crowded one it must be known whose it is full of.
-    if (!this.#subscriber && this.#loading === undefined && !isHalfFull(this, this.#parts.limits)) this.#unload();
-    else if (!this.#isLoaded) this.#cameMeanwhile = true;
-    else if (seq > this.#readThrough) {
+    const isKnown = this.#subscriber || this.#disk.isReading || isHalfFull(this, this.#parts.limits);
+    if (!isKnown) this.#unload();
+    else if (this.#disk.isAbove(seq)) {
       const entry = entryOf({ ...mail, seq, deliveries: 0 });
       if (this.#subscriber) this.#kept.keep(entry, mail.body);
       this.#mailbox.add(entry);
@@ -141,9 +160,9 @@ export class Postbox {
 
   subscribe(subscriber: Subscriber): void {
     this.#subscriber = subscriber;
-    this.#mailbox.subscribe(subscriber.epoch, subscriber.window, subscriber.windowOfOne);
-    if (this.#isLoaded) this.pump();
-    else this.#load().catch(() => this.#loadLater());
+    this.#mailbox.subscribe(subscriber);
+    if (this.#disk.isLoaded) this.pump();
+    else this.#disk.keepLoading();
   }
 
   /** False when it was not the subscriber: nothing changes. What it held comes again. */
@@ -166,51 +185,81 @@ export class Postbox {
     return true;
   }
 
-  /** Whether whoever says so holds it. */
-  isHeld(held: Held, epoch: string): boolean {
-    return this.#mailbox.heldBy(held, epoch) !== undefined;
+  /** Its holder answers it: whose it is, until `answered` or `notAnswered`. Undefined when whoever says so does not hold it. */
+  answering(held: Held, epoch: string): Entry | undefined {
+    return this.#mailbox.ending(held, epoch);
   }
 
-  /** It is not on disk any more: whoever has it by now has something that is over. */
-  answered(seq: number): void {
-    const entry = this.#mailbox.get(seq);
-    if (!entry) return;
+  /** It is not on disk any more. */
+  answered(entry: Entry): void {
+    if (this.#mailbox.get(entry.seq) !== entry) return;
     this.#mailbox.forget(entry);
     this.#gone(entry);
     this.pump();
   }
 
+  notAnswered(entry: Entry): void {
+    const returned = this.#mailbox.notEnded(entry);
+    if (returned) this.#returned(returned, entry.reasons.at(-1) ?? '');
+    this.pump();
+  }
+
   release(held: Held, epoch: string, delayMs: number, reason: string): boolean {
     const returned = this.#mailbox.release(held, epoch, delayMs, reason, this.#parts.clock.nowMs());
-    if (!returned) return false;
-    this.#returned(returned, reason);
+    if (returned === false) return false;
+    if (returned) this.#returned(returned, reason);
     this.#armWake();
     this.pump();
     return true;
   }
 
-  /** Whether it was still waiting, and is gone now. */
-  withdraw(sender: string, id: string): boolean {
-    const entry = this.#ids.has(sender, 'request', id) ? this.#mailbox.withdraw(sender, id) : undefined;
-    if (!entry) return false;
+  /**
+   * Whoever sent it does not wait any more. What was in nobody's hands is gone; of what was, whoever has it hears so now, and
+   * whoever gets it, before it gets it. Resolves when that is so.
+   */
+  async cancel(from: Sender, id: string): Promise<void> {
+    const sender = from.mailbox;
+    let entry = this.#mailbox.request(sender, id);
+    if (entry?.deliveries === 0) return this.#withdraw(entry);
+    // It may be run all the same, over a connection that is gone, or be on its way.
+    this.#subscriber?.send(cancelledFrame(from, id));
+    if (!entry && !this.#disk.isLoaded) {
+      const mail = await this.#cancels.find(sender, id);
+      // Dead is told when it is found.
+      if (!mail || mail.deliveries >= this.#parts.limits.deliveries) return;
+      entry = entryOf(mail);
+      if (entry.deliveries === 0) return this.#withdraw(entry);
+      this.#mailbox.add(entry);
+    }
+    if (entry) entry.isCancelled = true;
+  }
+
+  #withdraw(entry: Entry): void {
+    this.#mailbox.forget(entry);
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
-    return true;
+  }
+
+  /** Who sends it again wants it again. */
+  #notNew({ kind, from, id, body }: NewMail): void {
+    this.#uncount(body.length);
+    const entry = kind === 'request' ? this.#mailbox.request(from.mailbox, id) : undefined;
+    if (entry) entry.isCancelled = false;
   }
 
   /** Hands out what there is, as long as it is taken. */
   pump(): void {
-    while (this.#subscriber && !this.#isFetching) {
+    while (this.#subscriber && !this.#disk.isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      const unwanted = this.#unwanted(entry, entry.type);
+      const unwanted = unwantedFor(entry, entry.type, this.#present);
       if (unwanted) {
         this.#drop(entry, unwanted);
         continue;
       }
       if (!this.#subscriber.canTake(entry.bytes + envelopeBytes)) return;
       const { body } = entry;
-      if (!body) return void this.#fetch(entry);
+      if (!body) return this.#disk.fetch(entry);
       this.#handOut(entry, body, this.#subscriber);
     }
   }
@@ -218,23 +267,20 @@ export class Postbox {
   /** Drops what nobody can want any more. From the oldest, and no further than the first that is young. */
   async sweep(): Promise<void> {
     const { store, limits } = this.#parts;
-    const wallMs = this.#parts.clock.date().getTime();
-    const revokedAtMs = this.#revokedAtMs;
-    const youngMs = Math.max(wallMs - limits.staleMs, revokedAtMs ?? 0);
-    if (this.#isLoaded) {
-      for (const entry of [...this.#mailbox.entries()]) {
-        const unwanted = entry.state.kind === 'held' ? undefined : this.#unwanted(entry, entry.type);
-        if (unwanted) this.#drop(entry, unwanted);
-      }
+    const { revokedAtMs } = this.#present;
+    const youngMs = Math.max(this.#present.wallMs() - limits.staleMs, revokedAtMs ?? 0);
+    if (this.#disk.isLoaded) {
+      this.#dropUnwanted(this.#present);
       return this.#swept(revokedAtMs);
     }
-    for (let after = 0; !this.#subscriber && this.#loading === undefined; ) {
+    const isLeftAlone = () => this.#subscriber === undefined && !this.#disk.isReading;
+    for (let after = 0; isLeftAlone(); ) {
       const page = await store.read(this.name, after, limits.page);
       const last = page.at(-1);
-      if (this.#subscriber || this.#loading !== undefined) return;
+      if (!isLeftAlone()) return;
       if (!last) return this.#swept(revokedAtMs);
       for (const mail of page) {
-        const unwanted = this.#unwanted(mail, mail.kind);
+        const unwanted = unwantedFor(mail, mail.kind, this.#present);
         if (unwanted) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail), unwanted);
       }
       if (last.sentAtMs > youngMs) return;
@@ -244,25 +290,19 @@ export class Postbox {
 
   /** The mailbox is somebody else's now, or nobody's: what is in it is for neither. Gone before it is handed out, and soon. */
   revoke(): Promise<void> {
-    this.#revokedAtMs = this.#parts.clock.date().getTime();
+    this.#present.revokedAtMs = this.#present.wallMs();
     return this.sweep();
   }
 
   /** Requests whose senders could not send them any more: whoever has one is told so, and what waits goes. */
   cancelRevoked(): void {
-    for (const entry of [...this.#mailbox.entries()]) {
-      if (entry.type !== 'request' || this.#parts.isCurrent(entry.from)) continue;
-      if (entry.state.kind === 'held') this.#subscriber?.send(cancelledFrame(entry.from, entry.id));
-      else this.#drop(entry, 'revoked');
-    }
-  }
-
-  senderOf(seq: number): Sender | undefined {
-    return this.#mailbox.get(seq)?.from;
+    for (const { type, from, id } of this.#mailbox.held())
+      if (type === 'request' && !this.#parts.isCurrent(from)) this.#subscriber?.send(cancelledFrame(from, id));
+    this.#dropUnwanted(this.#present);
   }
 
   #swept(revokedAtMs: number | undefined): void {
-    if (this.#revokedAtMs === revokedAtMs) this.#revokedAtMs = undefined;
+    if (this.#present.revokedAtMs === revokedAtMs) this.#present.revokedAtMs = undefined;
   }
 
   close(): void {
@@ -274,117 +314,26 @@ export class Postbox {
     const lease = this.#mailbox.handOut(entry);
     this.#kept.drop(entry);
     store.handedOut(entry.seq);
-    const { seq, id, type, from, deliveries, expiresAtMs } = entry;
+    if (entry.isCancelled) subscriber.send(cancelledFrame(entry.from, entry.id));
+    const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
-    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, deadlineMs, body }));
+    subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
   }
 
-  #load(): Promise<void> {
-    this.#loading ??= this.#readAll().finally(() => {
-      this.#loading = undefined;
-    });
-    return this.#loading;
-  }
-
-  #loadLater(): void {
-    const { clock } = this.#parts;
-    clock.at(clock.nowMs() + readAgainMs, () => {
-      if (this.#subscriber && !this.#isLoaded) this.#load().catch(() => this.#loadLater());
-    });
-  }
-
-  async #readAll(): Promise<void> {
-    const { store, limits } = this.#parts;
-    while (!this.#isLoaded) {
-      this.#cameMeanwhile = false;
-      const unloads = this.#unloads;
-      let page: readonly Mail[];
-      try {
-        page = await store.read(this.name, this.#readThrough, limits.page);
-      } catch (error) {
-        this.#problem(error);
-        throw error;
-      }
-      // It was given up meanwhile, and begins again.
-      if (unloads !== this.#unloads) continue;
-      for (const mail of page) this.#found(mail);
-      this.#readThrough = page.at(-1)?.seq ?? this.#readThrough;
-      this.#isLoaded = page.length === 0 && !this.#cameMeanwhile;
-      this.pump();
-    }
-    this.#recount();
-  }
-
-  #found(mail: Mail): void {
-    this.#ids.add(mail.from.mailbox, mail.kind, mail.id, mail.body.length);
-    if (this.#mailbox.get(mail.seq)) return;
-    const entry = entryOf(mail);
-    if (entry.deliveries >= this.#parts.limits.deliveries) {
-      entry.reasons.push(`handed out ${entry.deliveries} times before the broker started again`);
-      this.#bury(entry);
-      return;
-    }
-    if (this.#subscriber) this.#kept.keep(entry, mail.body);
-    this.#mailbox.add(entry);
-  }
-
-  /** What the disk turned out not to hold (any more) is not counted. */
-  #recount(): void {
+  #recount(count: number, bytes: number): void {
+    this.#cancels.clear();
     if (this.#arriving > 0) return;
-    let bytes = 0;
-    for (const entry of this.#mailbox.entries()) bytes += entry.bytes;
-    this.#count = this.#mailbox.size;
+    this.#count = count;
     this.#bytes = bytes;
   }
 
-  /** Bodies are read in pages: who waits behind is wanted next, as often as not. */
-  #fetch(entry: Entry): void {
-    const { store, limits } = this.#parts;
-    this.#isFetching = true;
-    store.read(this.name, entry.seq - 1, limits.page).then(
-      (page) => {
-        this.#isFetching = false;
-        for (const { seq, body } of this.#subscriber ? page : []) {
-          const found = this.#mailbox.get(seq);
-          if (found === entry) found.body ??= body;
-          else if (found?.state.kind === 'waiting' && !found.body) this.#kept.keep(found, body);
-        }
-        if (page[0]?.seq !== entry.seq && this.#mailbox.get(entry.seq) === entry) {
-          this.#mailbox.forget(entry);
-          this.#gone(entry);
-          this.#parts.tell({ kind: 'unreadable', ...this.#about(entry) });
-        }
-        this.pump();
-      },
-      (error: unknown) => {
-        this.#problem(error);
-        const { clock } = this.#parts;
-        clock.at(clock.nowMs() + readAgainMs, () => {
-          this.#isFetching = false;
-          this.pump();
-        });
-      },
-    );
-  }
-
   /**
-   * Without anybody to hand it to, what was never handed out is only counted. What was, is remembered with its reasons. Of a
-   * mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
+   * Without anybody to hand it to, what was never handed out is only counted. Of a mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
    */
   #unload(): void {
     if (this.#count === 0) return;
-    if (this.#isLoaded && isHalfFull(this, this.#parts.limits)) {
-      for (const entry of this.#mailbox.entries()) this.#kept.drop(entry);
-      return;
-    }
-    this.#isLoaded = false;
-    this.#readThrough = 0;
-    this.#unloads++;
-    for (const entry of [...this.#mailbox.entries()]) {
-      this.#kept.drop(entry);
-      if (entry.deliveries === 0) this.#mailbox.forget(entry);
-    }
-    this.#ids.clear();
+    if (this.#disk.isLoaded && isHalfFull(this, this.#parts.limits)) this.#disk.dropBodies();
+    else this.#disk.unload();
   }
 
   #returned({ entry, isDead }: Returned, reason: string): void {
@@ -433,25 +382,16 @@ export class Postbox {
     const nowMs = this.#parts.clock.nowMs();
     if (nowMs < this.#roomLookedForMs + roomLookMs) return;
     this.#roomLookedForMs = nowMs;
+    this.#dropUnwanted({ ...this.#present, expiredMs: this.#parts.limits.expiredMs });
+  }
+
+  /** Of what is in nobody's hands. */
+  #dropUnwanted(present: Present): void {
     for (const entry of [...this.#mailbox.entries()]) {
-      if (entry.state.kind === 'held') continue;
-      const unwanted = this.#unwanted(entry, entry.type) ?? (this.#isExpired(entry) ? 'stale' : undefined);
+      if (isInHands(entry)) continue;
+      const unwanted = unwantedFor(entry, entry.type, present);
       if (unwanted) this.#drop(entry, unwanted);
     }
-  }
-
-  /** Its worker has given up; a host would only say so. */
-  #isExpired({ type, expiresAtMs }: Entry): boolean {
-    const { clock, limits } = this.#parts;
-    return type === 'request' && expiresAtMs !== undefined && clock.date().getTime() - expiresAtMs > limits.expiredMs;
-  }
-
-  #unwanted(mail: Pick<Mail, 'expiresAtMs' | 'sentAtMs' | 'from'>, kind: Mail['kind']): Dropped | undefined {
-    if (this.#revokedAtMs !== undefined && mail.sentAtMs <= this.#revokedAtMs) return 'revoked';
-    if (kind === 'request' && !this.#parts.isCurrent(mail.from)) return 'revoked';
-    const endMs = mail.expiresAtMs ?? (kind === 'reply' ? mail.sentAtMs : undefined);
-    const isStale = endMs !== undefined && this.#parts.clock.date().getTime() - endMs > this.#parts.limits.staleMs;
-    return isStale ? 'stale' : undefined;
   }
 
   #armWake(): void {
@@ -467,15 +407,5 @@ export class Postbox {
 
   #about({ seq, id, from }: Entry) {
     return { mailbox: this.name, seq, id, from };
-  }
-
-  #problem(error: unknown): void {
-    const known = isHostError(error)
-      ? error
-      : new HostError('insufficient_storage', `mailbox '${this.name}' cannot be read`, {
-          hint: 'see to the disk of the broker; it is read again by itself',
-          cause: error,
-        });
-    this.#parts.tell({ kind: 'problem', error: known });
   }
 }

@@ -48,6 +48,7 @@ export class Session implements WireReader, Subscriber {
   readonly #core: SessionCore;
   readonly #wire: Wire;
   #credential: Credential | undefined;
+  #holder: string | undefined;
   #isWelcome = false;
   #isOver = false;
   #bucket: TokenBucket | undefined;
@@ -97,6 +98,9 @@ export class Session implements WireReader, Subscriber {
   get who(): Sender {
     const { mailbox, role } = this.credential;
     return { mailbox, role };
+  }
+  get holder(): string | undefined {
+    return this.#holder;
   }
   get window(): number {
     return this.isHost ? this.#core.limits.hostWindow : this.#core.limits.window;
@@ -243,6 +247,7 @@ export class Session implements WireReader, Subscriber {
     if (!this.isLocal && !this.#core.hasRoomFor(admitted))
       return this.#turnAway('too_many_connections', 'refused', tooManyOfKey(this.#core.limits.connectionsOfKey));
     this.#credential = admitted;
+    this.#holder = frame.instance;
     this.#isWelcome = true;
     this.#wire.welcomed?.();
     this.#cancelHello();

@@ -72,7 +72,7 @@ export class BundleJournal {
     });
   }
 
-  /** Answers what was not begun, for good. False: somebody claimed it, and it is not for us to say what became of it. */
+  /** Answers what was not begun, for good. False: it is claimed, which whoever answers knows. Rejects if it is claimed meanwhile. */
   async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer): Promise<boolean> {
     const { running, finished } = this.#own;
     const name = nameOf(mailbox, key, log);
@@ -89,7 +89,7 @@ export class BundleJournal {
     });
     if (slot === undefined) {
       running.delete(name);
-      return false;
+      throw claimedMeanwhile();
     }
     this.#won(name, slot);
     await this.finish(mailbox, key, log, reply);
@@ -338,3 +338,7 @@ const recordSubject = (names: MailboxNames, log: ClaimLog, slot: number, record:
   `${names.bundleRecords}${log.id}.${slot}-${record}`;
 
 const unclaimed = (): HostError => new HostError('protocol_error', 'a call has a result and no claim');
+
+/** It is not for us to say what became of it: it comes again, and then is looked for. */
+const claimedMeanwhile = (): HostError =>
+  new HostError('transport', 'the call was claimed by another host meanwhile', { execution: 'uncertain' });

@@ -9,6 +9,7 @@ import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { joined } from '../messages.js';
+import { notOwed } from '../not-owed.js';
 import { type Delivery, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import type { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
@@ -38,6 +39,8 @@ export interface Carrier {
   readonly bundle: ClaimLog | undefined;
   /** One of its requests is over, or to come again after `againMs`. */
   settled(delivery: NatsDelivery, againMs: number | undefined): void;
+  /** Resolves when the server will not hand it out any more. Of one that has its request alone. */
+  confirm(): Promise<void>;
 }
 
 /** A reply is there for so long after nobody waits for it any more. */
@@ -81,6 +84,11 @@ export class NatsDelivery implements Delivery {
     return this.#carrier.deliveries;
   }
 
+  /** A server says how often, and not to whom. */
+  get wasElsewhere(): boolean {
+    return this.#carrier.deliveries > 1;
+  }
+
   get sentAt(): Date {
     return this.#carrier.sentAt;
   }
@@ -104,6 +112,21 @@ export class NatsDelivery implements Delivery {
     if (!this.#isKept(body)) return this.#keep(body).then(this.ack);
     this.ack();
     return done;
+  };
+
+  readonly refuse = async (...parts: readonly JsonText[]): Promise<void> => {
+    if (this.#isSettled) throw notOwed();
+    const body = bodyOf(parts);
+    // Told only, it could be lost with the connection: the request would come again, and run, after its worker heard that it did not.
+    if (this.bundle === undefined) {
+      await this.#carrier.confirm();
+      this.ack();
+      if (!this.#isKept(body)) await this.#keep(body);
+      return;
+    }
+    // Of a bundle the claim that goes with the reply is what keeps it from running.
+    if (!this.#isKept(body)) await this.#keep(body);
+    this.ack();
   };
 
   #isKept(body: Buffer): boolean {

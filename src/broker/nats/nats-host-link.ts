@@ -162,7 +162,7 @@ export class NatsHostLink implements HostLink {
 async function refuse(delivery: NatsDelivery, error: unknown): Promise<void> {
   const why = isHostError(error) ? error : new HostError('invalid_request', 'the request cannot be read');
   try {
-    await delivery.reply(...errorReply(why.with({ code: 'invalid_request', execution: 'not_executed' })));
+    await delivery.refuse(...errorReply(why.with({ code: 'invalid_request', execution: 'not_executed' })));
   } catch {
     // Its worker does not hear it; coming again would change nothing.
   }

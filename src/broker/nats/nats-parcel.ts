@@ -38,6 +38,7 @@ export class NatsParcel implements Carrier {
   readonly #ackSubject: string;
   readonly #onSettled: (delivery: NatsDelivery, parcel: NatsParcel) => void;
   #left: number;
+  #isConfirmed = false;
   #againMs: number | undefined;
 
   constructor(
@@ -84,6 +85,11 @@ export class NatsParcel implements Carrier {
     if (!this.isOver && this.#againMs === undefined) this.parts.connection.tell(this.#ackSubject, '+WPI');
   }
 
+  async confirm(): Promise<void> {
+    await this.parts.connection.ask(this.#ackSubject, '+ACK');
+    this.#isConfirmed = true;
+  }
+
   settled(delivery: NatsDelivery, againMs: number | undefined): void {
     this.#left--;
     if (againMs !== undefined) this.#againMs = Math.max(againMs, this.#againMs ?? 0);
@@ -93,6 +99,7 @@ export class NatsParcel implements Carrier {
 
   #sayOver(): void {
     const { connection } = this.parts;
+    if (this.#isConfirmed) return;
     if (this.#againMs === undefined) connection.tell(this.#ackSubject, '+ACK');
     else if (!this.isStale)
       connection.tell(this.#ackSubject, `-NAK {"delay":${Math.max(1, Math.round(this.#againMs * 1_000_000))}}`);

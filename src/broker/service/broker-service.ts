@@ -41,7 +41,6 @@ const deskDefaults: DeskLimits = {
 /** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. */
 const earlyCancelsMax = 1_024;
 const earlyCancelMs = 5_000;
-const seenMax = 10_000;
 /** Mailboxes whose role is remembered, the latest. */
 const workersMax = 10_000;
 /** Calls of one worker are over at this pace, about. */
@@ -55,8 +54,6 @@ export class BrokerService implements HostHandlers {
   readonly #manifests: Manifests;
   readonly #calls = new Map<string, BrokeredCall>();
   readonly #earlyCancels = new Map<string, number>();
-  /** How often each was handed out here, of those that may not be in the journal yet. */
-  readonly #seen = new Map<string, number>();
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
   readonly #roles = new Map<string, string | undefined>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
@@ -184,9 +181,7 @@ export class BrokerService implements HostHandlers {
       known.comesAgain(delivery);
       return;
     }
-    const isOurs = delivery.deliveries === 1 || this.#seen.get(key) === delivery.deliveries - 1;
-    setBounded(this.#seen, key, delivery.deliveries, seenMax);
-    const call = new BrokeredCall(delivery, request, words, this.#ports, isOurs);
+    const call = new BrokeredCall(delivery, request, words, this.#ports);
     if (this.#wasCancelled(key)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {
@@ -245,7 +240,7 @@ export class BrokerService implements HostHandlers {
   /** Answers with an error, without having done anything. */
   #refuse(delivery: Delivery, words: ReplyWords, error: HostError): void {
     this.#counts.refused++;
-    delivery.answer(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
+    delivery.refuse(...words.error(error)).catch((cause) => this.#undelivered(delivery, cause));
   }
 
   /** A link that is gone brings it again; who can be reached but does not take it must not hold up the others. */

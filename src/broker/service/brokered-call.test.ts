@@ -3,6 +3,7 @@ import { MemoryJournal } from '../../../test/fakes/memory-journal.js';
 import { never, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
 import { joined } from '../messages.js';
+import type { Delivery } from '../ports.js';
 import { BrokerService } from './broker-service.js';
 
 describe('one call', () => {
@@ -324,14 +325,40 @@ describe('what is said of a call is what became of it', () => {
     const body = '{"v":1,"op":"call","callKey":"same","deadlineMs":1000,"tool":"nova_click","arguments":{"a":2}}';
     service.deliver({
       ...{ id: 'same', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
-      ...{ deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
-      answer: async (...parts) => void told.push(joined(...parts).toString()),
+      ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {}, ack: () => {}, release: () => {} },
+      answer: async () => {},
+      refuse: async (...parts) => void told.push(joined(...parts).toString()),
     });
     await settled();
     held[0]?.done();
     await settled();
     expect([told.length, JSON.parse(told[0] ?? '{}').error.code, held.length]).toEqual([1, 'key_conflict', 1]);
     expect(operator.replyTo('same')?.kind).toBe('result');
+  });
+
+  test('D-40 who asks again while the answer is on its way is answered too, and nothing is left owed', async () => {
+    const { service, host } = await serviceRig();
+    const body = '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
+    const said: string[] = [];
+    const asked = (name: string, answer: () => Promise<void>): Delivery => ({
+      ...{ id: 'k', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+      ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {} },
+      ...{ ack: () => said.push(`${name} acked`), release: () => said.push(`${name} released`) },
+      refuse: async () => void said.push(`${name} refused`),
+      answer: async () => {
+        said.push(`${name} answered`);
+        await answer();
+      },
+    });
+    let goOn = (_: Error) => {};
+    service.deliver(asked('first', () => new Promise((_, reject) => (goOn = reject))));
+    await settled();
+    service.deliver(asked('second', async () => {}));
+    service.deliver(asked('third', async () => service.deliver(asked('fourth', async () => {}))));
+    goOn(new HostError('transport', 'the link is gone'));
+    await settled();
+    expect(said).toEqual(['first answered', 'first released', 'third answered', 'second acked', 'fourth answered']);
+    expect([host.calls.length, service.status().running]).toEqual([1, 0]);
   });
 
   test('D-40 with a journal of its own, a host does not begin what another one had', async () => {

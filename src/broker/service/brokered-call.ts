@@ -50,17 +50,16 @@ export class BrokeredCall {
   readonly #request: CallRequest;
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
-  readonly #isOurs: boolean;
   /** Of the first delivery: what was claimed by it is finished by it. */
   readonly #bundle: Bundle | undefined;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
+  /** Said already, to all that had asked by then. */
+  #outcome: { readonly parts: readonly JsonText[]; readonly how: 'answer' | 'refuse' } | undefined;
 
-  /** `isOurs`: nobody but this process was ever handed it. */
-  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, isOurs: boolean) {
+  constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts) {
     this.#deliveries = [delivery];
-    this.#isOurs = isOurs;
     this.#bundle = delivery.bundle;
     this.#request = request;
     this.#words = words;
@@ -83,6 +82,7 @@ export class BrokeredCall {
 
   /** The same request over another link, or handed out again: its outcome goes there. */
   comesAgain(delivery: Delivery): void {
+    if (this.#outcome) return void this.#answerTo(delivery, this.#outcome.parts, this.#outcome.how);
     this.#deliveries.push(delivery);
     if (this.#deliveries.length > deliveriesMax) this.#deliveries.shift();
   }
@@ -100,19 +100,19 @@ export class BrokeredCall {
     try {
       await work();
     } catch (error) {
-      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error)));
+      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error)), 'refuse');
       if (!isHostError(error)) throw error;
     }
   }
 
   async #run(): Promise<void> {
     const { journal, host, isJournalShared } = this.#ports;
-    const { from, id } = this.#delivery;
+    const { from, id, wasElsewhere } = this.#delivery;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
     // Whoever had it before may have run it, and wrote that down where nobody here can read it.
-    if (!isJournalShared && !this.#isOurs && !isRepeatable) return this.#refuse(lost(target));
+    if (!isJournalShared && wasElsewhere && !isRepeatable) return this.#refuse(lost(target));
     const claimed = await journal.claim({
       mailbox: from.mailbox,
       key: id,
@@ -208,21 +208,39 @@ export class BrokeredCall {
   }
 
   /** Held for the worker, and never handed out again. */
-  async #answer(parts: readonly JsonText[]): Promise<void> {
-    const delivery = this.#delivery;
+  async #answer(parts: readonly JsonText[], how: 'answer' | 'refuse' = 'answer'): Promise<void> {
+    const settled = new Set<Delivery>();
+    let delivery: Delivery;
+    // Who asks again while the answer is on its way is answered too: nobody else would end that request.
+    do {
+      delivery = this.#delivery;
+      settled.add(delivery);
+      const earlier = this.#deliveries.filter((each) => !settled.has(each));
+      if (!(await this.#answerTo(delivery, parts, how))) continue;
+      // Of links that are gone, or of an earlier handing out: what is over with the newest is over with them.
+      for (const each of earlier) {
+        settled.add(each);
+        each.ack();
+      }
+    } while (this.#delivery !== delivery);
+    this.#outcome = { parts, how };
+  }
+
+  /** False when its link did not take it. */
+  async #answerTo(delivery: Delivery, parts: readonly JsonText[], how: 'answer' | 'refuse'): Promise<boolean> {
     const { from, id } = delivery;
-    // Of links that are gone, or of an earlier handing out: what is over with the newest is over with them.
-    const others = this.#deliveries.filter((each) => each !== delivery);
     try {
-      await delivery.answer(...parts);
+      await delivery[how](...parts);
     } catch (error) {
       // A link that is gone brings the request again; then the journal answers it. One that is not is asked to.
-      if (!isHostError(error) || error.code === 'transport')
-        return delivery.release(replyAgainMs, 'its reply was not kept');
+      if (!isHostError(error) || error.code === 'transport') {
+        delivery.release(replyAgainMs, 'its reply was not kept');
+        return false;
+      }
       this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
       delivery.ack();
     }
-    for (const each of others) each.ack();
+    return true;
   }
 
   /** Which tool is meant, and whether its worker may call it: before anything is written or asked. */

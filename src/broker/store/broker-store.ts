@@ -13,7 +13,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import type { CallClaim, CallJournal, Claimed } from '../ports.js';
-import type { DeadLetter, Mail, MailboxSize, MailStore, StoreState } from '../store-port.js';
+import type { DeadLetter, Mail, MailboxSize, MailStore, Put, StoreState } from '../store-port.js';
 import type { Found } from './calls-table.js';
 import { type FromThread, pack, type StoreThreadData, type ToThread, unpack } from './store-messages.js';
 import {
@@ -252,9 +252,10 @@ function mailOf(asker: StoreAsker): MailStore {
       return asker.state;
     },
     sizes: async () => (await ask<{ sizes: MailboxSize[] }>({ op: 'sizes' })).sizes,
-    put: (mail, answers) => ask<{ seq: number; isNew: boolean }>({ op: 'put', mail, answers }, mail.body.length),
+    put: (mail, answers) => ask<Put>({ op: 'put', mail, answers }, mail.body.length),
     read: async (mailbox, afterSeq, { count, bytes }) =>
       (await ask<{ mails: Mail[] }>({ op: 'read', mailbox, afterSeq, count, bytes })).mails,
+    find: async (to, sender, id) => (await ask<{ mails: Mail[] }>({ op: 'request', to, sender, id })).mails[0],
     handedOut: (seq) => asker.tell({ op: 'handedOut', seq }),
     remove: (seq) => asker.tell({ op: 'remove', seq }),
     bury: (seq, reasons) => asker.tell({ op: 'bury', seq, reasons }),

@@ -87,6 +87,29 @@ describe('mail', () => {
     expect(run(file, { op: 'remove', seq: 1 }, put('a'))).toEqual([{ seq: 5, isNew: true }]);
   });
 
+  test('D-40 a request that comes again is not taken while its reply waits for whoever sent it', () => {
+    const file = open(newFolder());
+    const reply = put('a', { to: 'w1', from: { mailbox: 'host', role: undefined }, kind: 'reply' });
+    run(file, put('a'), { ...reply, answers: 1 } as Operation);
+    expect(run(file, put('a'))).toEqual([{ seq: 2, isNew: false, isAnswered: true }]);
+    expect(run(file, put('b'), put('a', { from: { mailbox: 'w2', role: 'r' } }))).toMatchObject([
+      { isNew: true },
+      { isNew: true },
+    ]);
+    expect(run(file, { op: 'remove', seq: 2 }, put('a'))).toEqual([{ seq: 5, isNew: true }]);
+  });
+
+  test('a request is found by who sent it under which id, with how often it was handed out', () => {
+    const file = open(newFolder());
+    run(file, put('a'), put('b'), put('c', { kind: 'reply' }), { op: 'handedOut', seq: 2 });
+    const asked = (id: string, sender = 'w1') =>
+      run<{ mails: Mail[] }>(file, { op: 'request', to: 'host', sender, id })[0]?.mails;
+    expect(asked('b')).toMatchObject([{ seq: 2, id: 'b', kind: 'request', deliveries: 1 }]);
+    expect([asked('c'), asked('b', 'w2'), asked('nothing')]).toEqual([[], [], []]);
+    run(file, { op: 'remove', seq: 2 });
+    expect(asked('b')).toEqual([]);
+  });
+
   test('is read within bounds, and at least one of it', () => {
     const file = open(newFolder());
     run(file, ...['a', 'b', 'c'].map((id) => put(id, { body: Buffer.alloc(100) })));

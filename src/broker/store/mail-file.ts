@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'libsql';
 import { type HostError, isHostError } from '../../kernel/errors.js';
-import type { NewMail, StoreState } from '../store-port.js';
+import type { Mail, NewMail, StoreState } from '../store-port.js';
 import { CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
@@ -199,6 +199,8 @@ export class MailFile {
         return {
           mails: this.#mail.read(operation.mailbox, operation.afterSeq, operation.count, operation.bytes, nowMs),
         };
+      case 'request':
+        return { mails: this.#requests(operation, nowMs) };
       case 'handedOut':
         return void this.#mail.handedOut(operation.seq);
       case 'remove':
@@ -240,6 +242,11 @@ export class MailFile {
     return kept;
   }
 
+  #requests({ to, sender, id }: Operation & { op: 'request' }, nowMs: number | undefined): Mail[] {
+    const found = this.#mail.request(to, sender, id, nowMs);
+    return found ? [found] : [];
+  }
+
   /** Not even the reserve is left: what can be answered is, what nobody waits for is owed, the rest is refused. */
   #readOnly(operation: Operation, nowMs: number): Answer | undefined {
     switch (operation.op) {
@@ -261,6 +268,8 @@ export class MailFile {
         const { mailbox, afterSeq, count, bytes } = operation;
         return { mails: this.#mail.read(mailbox, afterSeq, count, bytes, undefined) };
       }
+      case 'request':
+        return { mails: this.#requests(operation, undefined) };
       default:
         return this.#perform(operation, false, nowMs);
     }

@@ -9,7 +9,7 @@
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { jointKey } from '../../policy/joint-key.js';
-import type { DeadLetter, Mail, MailboxSize, NewMail } from '../store-port.js';
+import type { DeadLetter, Mail, MailboxSize, NewMail, Put } from '../store-port.js';
 import { bodySum, headSum, type SummedHead } from './mail-checksum.js';
 import { MailIndex } from './mail-index.js';
 import { fullError, type StoreLimits } from './store-words.js';
@@ -134,12 +134,15 @@ export class MailTable {
   }
 
   /** `mayGrow`: whether there is room for what is new. */
-  put(mail: NewMail, mayGrow: boolean): { seq: number; isNew: boolean } {
+  put(mail: NewMail, mayGrow: boolean): Put {
     const { to: dest, from, id, body } = mail;
     const kind = mail.kind === 'request' ? 0 : 1;
     const key = keyOf(dest, from.mailbox, id, kind);
     const held = this.#index.seqOf(key);
     if (held !== undefined) return { seq: held, isNew: false };
+    // Sent once more by who has not heard yet: to run it now would make that reply a lie.
+    const reply = kind === 0 ? this.#index.seqOf(keyOf(from.mailbox, dest, id, 1)) : undefined;
+    if (reply !== undefined) return { seq: reply, isNew: false, isAnswered: true };
     if (!mayGrow) throw fullError('disk_full', 'the disk of the broker is full');
     this.#requireRoom(body.length);
     const head: SummedHead = {
@@ -169,6 +172,13 @@ export class MailTable {
       mails.push(mailOf(row, deliveries));
     }
     return mails;
+  }
+
+  /** As `read`, of one request. */
+  request(dest: string, sender: string, id: string, nowMs: number | undefined): Mail | undefined {
+    const mail = this.#index.get(this.#index.seqOf(keyOf(dest, sender, id, 0)) ?? 0);
+    const row = mail && this.#rowOf(mail.seq, nowMs);
+    return mail && row && mailOf(row, mail.deliveries);
   }
 
   handedOut(seq: number): void {

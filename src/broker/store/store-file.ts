@@ -6,19 +6,17 @@
  * nothing is synced any more: SQLite would, when it closes a file in its place, so the file is moved from its place first. The log
  * of such a file is copied before it is written to again: the system may believe that parts of it are on disk, and they are not.
  */
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readSync,
-  renameSync,
-  statSync,
-} from 'node:fs';
+import { chmodSync, closeSync, copyFileSync, existsSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
+import {
+  checkVersion,
+  claimDatabase,
+  isDamage,
+  type OwnFormat,
+  sqliteCode,
+  Unreadable,
+} from '../../host/own-database.js';
 import { setAside } from '../../host/set-aside.js';
 import { HostError } from '../../kernel/errors.js';
 import { failedError } from './store-words.js';
@@ -26,14 +24,10 @@ import { failedError } from './store-words.js';
 const fileName = 'broker.db';
 /** Where the file is after a failed sync, until it is opened again. */
 const failedName = 'broker.db-failed';
-/** Raised with every change of the tables; an unknown one is not touched. */
 const schemaVersion = 1;
+const format: OwnFormat = { noun: 'a store', version: schemaVersion };
 /** Whoever had the folder before us gave back its lock; SQLite gives back the file a moment later, with the thread. */
 const leavingMs = 1_000;
-/** The header of an SQLite file: how it begins, and where our version is in it. */
-const headerBytes = 100;
-const magic = Buffer.from('SQLite format 3\0');
-const versionAt = 60;
 /** Files up to this are looked through before they are used; larger ones would take too long, and their rows have sums. */
 const checkedBytesMax = 128 * 1024 * 1024;
 
@@ -81,8 +75,6 @@ export function moveFailed(folder: string): void {
 
 export const isFull = (error: unknown): boolean => sqliteCode(error) === 'SQLITE_FULL';
 
-const sqliteCode = (error: unknown): string => String((error as { code?: unknown } | null)?.code ?? '');
-
 /** True when its last process had failed. */
 function bringBack(folder: string): boolean {
   const failed = path.join(folder, failedName);
@@ -111,21 +103,15 @@ export function sync(file: string): void {
 }
 
 function prepare(file: string, schema: string, hasFailed: boolean): Database.Database {
-  // Made by us before SQLite makes it, so that it is never readable by others; its log takes over its rights.
-  const descriptor = openSync(file, 'a+', 0o600);
-  try {
-    checkHeader(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-  chmodSync(file, 0o600);
+  // Its log takes over its rights.
+  claimDatabase(file, format);
   const database = new Database(file);
   const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
   pragma(`busy_timeout = ${leavingMs}`);
   // Before the first look at it: the index of the log is then in memory, and no third file can run full.
   pragma('locking_mode = EXCLUSIVE');
   const [{ user_version: found }] = pragma('user_version') as [{ user_version: number }];
-  if (found > schemaVersion) throw unknownVersion(found);
+  checkVersion(found, format);
   pragma('journal_mode = WAL');
   pragma('synchronous = FULL');
   // Done by us: SQLite does not tell when its own writing of the log into the file fails, and would try again.
@@ -150,26 +136,6 @@ function check(database: Database.Database): void {
   const left = verdict();
   if (left !== 'ok') throw new Unreadable(left);
 }
-
-/** What can be told without SQLite is: it does not let go of a file it has opened. */
-function checkHeader(descriptor: number): void {
-  const header = Buffer.alloc(headerBytes);
-  const found = readSync(descriptor, header, 0, headerBytes, 0);
-  if (found === 0) return;
-  if (found < headerBytes || !header.subarray(0, magic.length).equals(magic))
-    throw new Unreadable('not an SQLite file');
-  const version = header.readUInt32BE(versionAt);
-  if (version > schemaVersion) throw unknownVersion(version);
-}
-
-/** Not our store, or one that we do not know how to read. */
-class Unreadable extends Error {}
-
-const unknownVersion = (found: number) =>
-  new Unreadable(`a store of version ${found}, this Hostler knows ${schemaVersion}`);
-
-const isDamage = (error: unknown): boolean =>
-  error instanceof Unreadable || ['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(sqliteCode(error));
 
 const unusable = (cause: unknown): HostError =>
   isFull(cause) || (cause as NodeJS.ErrnoException).code === 'ENOSPC'

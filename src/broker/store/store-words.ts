@@ -6,7 +6,7 @@
  */
 import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import type { CallClaim, Claimed } from '../ports.js';
-import type { DeadLetter, Mail, MailboxSize, NewMail, StoreState } from '../store-port.js';
+import type { DeadLetter, Mail, MailboxSize, NewMail, Put, StoreState } from '../store-port.js';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -59,6 +59,7 @@ export const storeLimits: StoreLimits = {
 export type Operation =
   | { readonly op: 'put'; readonly mail: NewMail; readonly answers?: number | undefined }
   | { readonly op: 'read'; readonly mailbox: string; readonly afterSeq: number; readonly count: number; bytes: number }
+  | { readonly op: 'request'; readonly to: string; readonly sender: string; readonly id: string }
   | { readonly op: 'handedOut' | 'remove' | 'revive' | 'dropDead'; readonly seq: number }
   | { readonly op: 'bury'; readonly seq: number; readonly reasons: readonly string[] }
   | { readonly op: 'sizes' | 'deadLetters' | 'flush' }
@@ -79,7 +80,7 @@ export interface Refusal {
 
 export type Answer =
   | Refusal
-  | { readonly seq: number; readonly isNew: boolean }
+  | Put
   | { readonly mails: readonly Mail[] }
   | { readonly sizes: readonly MailboxSize[] }
   | { readonly deadLetters: readonly DeadLetter[] }

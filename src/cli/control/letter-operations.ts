@@ -2,9 +2,11 @@
 import { z } from 'zod';
 import type { DeadLetters } from '../../broker/dead-letters.js';
 import { HostError } from '../../kernel/errors.js';
+import { madeOnce } from '../../kernel/made-once.js';
 import type { Operations } from './control-server.js';
 
-const oneLetter = z.object({ seq: z.int().min(0) });
+/** Most hosts are never asked about letters. */
+const oneLetter = madeOnce(() => z.object({ seq: z.int().min(0) }));
 
 /** `of` is asked each time: a broker may not be there yet, or not at all. */
 export function letterOperations(of: () => DeadLetters | undefined): Operations {
@@ -17,7 +19,7 @@ export function letterOperations(of: () => DeadLetters | undefined): Operations 
     });
   };
   const seqOf = (request: unknown): number => {
-    const read = oneLetter.safeParse(request);
+    const read = oneLetter().safeParse(request);
     if (read.success) return read.data.seq;
     throw new HostError('invalid_request', 'the number of the letter is missing', {
       field: 'seq',

@@ -24,7 +24,8 @@ const refusal = (status: number, code: number, message: string, headers: HeaderL
 /** The same as a failure of a request that was understood. */
 export const failureOf = ({ status, failure }: Refusal): RpcFailure => ({ ...failure, httpStatus: status });
 
-const inWords = (count: number): string => count.toLocaleString('en-US');
+/** Not by `toLocaleString`, whose first use takes as long as a tenth of our start. */
+const inWords = (count: number): string => String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
 const invalid = RPC.invalidRequest;
 const closing: HeaderList = ['Connection', 'close'];
 

@@ -45,8 +45,16 @@ export interface PageRequest {
   readonly page: number;
 }
 
+interface LastPage extends Pick<PageRequest, 'page' | 'method' | 'era' | 'states'> {
+  readonly table: Table;
+  readonly info: string;
+  readonly bytes: Buffer;
+}
+
 export class PreparedLists {
   readonly #kept = new Map<string, Buffer>();
+  /** What was asked for last is likely asked for next, and is found without putting its key together. */
+  #last: LastPage | undefined;
   readonly #tableNumbers = new WeakMap<Table, number>();
   #lastTable = 0;
   #bytes = 0;
@@ -59,7 +67,23 @@ export class PreparedLists {
     // Only tools say whether their server runs, and only modern answers who gave them.
     const states = method === 'tools/list' ? request.states : '';
     const info = era === 'modern' ? request.serverInfo : '';
-    const key = `${this.#numberOf(view.table(method))} ${method} ${era} ${page}\n${states}\n${info}`;
+    const table = view.table(method);
+    const last = this.#last;
+    if (
+      last?.table === table &&
+      last.page === page &&
+      last.method === method &&
+      last.era === era &&
+      last.states === states &&
+      last.info === info
+    )
+      return last.bytes;
+    const bytes = this.#find(`${this.#numberOf(table)} ${method} ${era} ${page}\n${states}\n${info}`, request);
+    this.#last = { table, page, method, era, states, info, bytes };
+    return bytes;
+  }
+
+  #find(key: string, request: PageRequest): Buffer {
     const kept = this.#kept.get(key);
     if (kept) return kept;
     const bytes = this.#make(request);

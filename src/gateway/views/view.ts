@@ -38,6 +38,8 @@ export class View {
   readonly #interned: Tables;
   readonly #onClash: OnClash;
   readonly #tables = new Map<ListMethod, Table>();
+  /** Each of its servers was: one that is defined anew, and so unseen again, is in another view. */
+  #isSeen = false;
   #templates: { readonly server: string; readonly template: UriTemplate }[] | undefined;
 
   constructor(
@@ -74,8 +76,11 @@ export class View {
 
   /** What to wait for before anything is said of all that is here; undefined when each server was seen once. */
   sight(): Promise<void> | undefined {
+    if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
-    return unseen.length === 0 ? undefined : this.#upstreams.firstSight(unseen);
+    if (unseen.length > 0) return this.#upstreams.firstSight(unseen);
+    this.#isSeen = true;
+    return undefined;
   }
 
   table(method: ListMethod): Table {

@@ -272,6 +272,83 @@ test('mail that comes while a mailbox is read from the disk is handed out once, 
   expect((await store.sizes())[0]?.count).toBe(40);
 });
 
+test('D-45 a cancel that comes while no host is there holds: what it is about is gone, on disk too', async () => {
+  const { client, settle, core, store } = await coreBench();
+  const alice = client().hello('alice').request('a').request('b');
+  client().hello('bob').request('a');
+  await settle();
+  alice.say({ kind: 'cancel', to: 'host', id: 'a' }).say({ kind: 'cancel', to: 'host', id: 'never-sent' });
+  await settle();
+  expect(core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 2 }]);
+  expect((await store.sizes())[0]).toMatchObject({ count: 2 });
+  const host = client().subscribed('host');
+  await settle();
+  expect(host.of('message').map(({ id, from }) => [id, (from as { mailbox: string }).mailbox])).toEqual([
+    ['b', 'alice'],
+    ['a', 'bob'],
+  ]);
+  expect(host.of('cancel')).toEqual([]);
+});
+
+test('D-45 the last request that is cancelled leaves no mailbox behind', async () => {
+  const { client, settle, core } = await coreBench();
+  const alice = client().hello('alice').request('a');
+  await settle();
+  alice.say({ kind: 'cancel', to: 'host', id: 'a' });
+  await settle();
+  expect(core.status().mailboxes).toEqual([]);
+});
+
+test.each([
+  ['in the same broker', false],
+  ['in one that was started again', true],
+])('D-45 who gets what was handed out and cancelled hears first that nobody waits, %s', async (_, isRestarted) => {
+  const before = await coreBench();
+  const { settle, store } = before;
+  before.client().hello('alice').request('a').request('b');
+  const lost = before.client().subscribed('host');
+  await settle();
+  lost.reader.ended('closed with 1006');
+  const { client } = isRestarted ? await coreBench({}, undefined, store) : before;
+  const alice = client().hello('alice');
+  for (const id of ['a', 'b']) alice.say({ kind: 'cancel', to: 'host', id });
+  await settle();
+  // Whoever sends it again wants it again.
+  alice.request('b');
+  await settle();
+  const host = client().subscribed('host');
+  await settle();
+  const heard = host.wire.frames.filter(({ kind }) => kind === 'cancel' || kind === 'message');
+  expect(heard.map(({ kind, id }) => `${kind} ${id}`)).toEqual(['cancel a', 'message a', 'message b']);
+});
+
+test('D-45 a cancel that comes while the mailbox is read finds what was not read yet', async () => {
+  const { client, settle, core } = await coreBench({ page: { count: 1, bytes: 1_000_000 } });
+  const alice = client().hello('alice');
+  for (const id of ['a', 'b', 'c']) alice.request(id);
+  await settle();
+  const host = client().subscribed('host');
+  alice.say({ kind: 'cancel', to: 'host', id: 'c' });
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'b']);
+  expect(core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 2 }]);
+  // The key itself is not the cancelled one's for ever.
+  alice.request('c');
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+});
+
+test('D-45 a cancel of what is over already does not stop the same key from being sent anew', async () => {
+  const { client, settle } = await coreBench();
+  const alice = client().hello('alice').request('other');
+  await settle();
+  alice.say({ kind: 'cancel', to: 'host', id: 'a' }).request('a');
+  await settle();
+  const host = client().subscribed('host');
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['other', 'a']);
+});
+
 test('AC-BR8 a request that still waits is taken back by its cancel; another’s is not', async () => {
   const { client, settle, store } = await coreBench({ hostWindow: 1 });
   const host = client().subscribed('host');

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { BrokerCore } from '../../../src/broker/embedded/broker-core.js';
 import { localHostLink } from '../../../src/broker/embedded/host-link.js';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
-import type { NewMail } from '../../../src/broker/store-port.js';
+import type { NewMail, Put } from '../../../src/broker/store-port.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { eventually } from '../../eventually.js';
@@ -51,7 +51,7 @@ test.each<[keyof Verdict, Happened[]]>([
 /** Says of every 20th message that it is held, and holds it not. */
 class LyingStore extends MemoryMailStore {
   #puts = 0;
-  override async put(mail: NewMail): Promise<{ seq: number; isNew: boolean }> {
+  override async put(mail: NewMail): Promise<Put> {
     if (mail.kind === 'request' && ++this.#puts % 20 === 0) return { seq: 0, isNew: false };
     return super.put(mail);
   }

@@ -1,6 +1,8 @@
 /** What is handed out has one holder at a time, and comes again until it is finished or given up. */
 import { expect, test } from 'vitest';
-import { coreBench, type Frame, hostCredential, worker } from './core-bench.js';
+import { HostError } from '../../../src/kernel/errors.js';
+import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
+import { type CoreBench, coreBench, type Frame, hostCredential, worker } from './core-bench.js';
 
 const first = (frames: readonly Frame[]): Frame => frames[0] as Frame;
 
@@ -31,6 +33,105 @@ test('B7 a late ack or release of a replaced connection is refused and counted, 
   next.ack(held).say({ kind: 'ack', seq: 4711, lease: held.lease });
   await settle();
   expect(core.status()).toMatchObject({ fenced: 4, held: 0 });
+});
+
+test('B7 a host hears whether anybody but itself had a request before, also when the broker forgot that', async () => {
+  const store = new MemoryMailStore();
+  const { client, settle } = await coreBench({}, undefined, store);
+  const handedTo = async (at: CoreBench['client'], instance?: string): Promise<Frame> => {
+    const host = at().hello('host', { instance }).say({ kind: 'subscribe' });
+    await settle();
+    host.reader.ended('closed with 1006');
+    await settle();
+    return first(host.of('message'));
+  };
+  client().hello('alice').request('a');
+  await settle();
+  expect(await handedTo(client, 'one')).not.toHaveProperty('wasElsewhere');
+  expect(await handedTo(client, 'one')).toMatchObject({ deliveries: 2, wasElsewhere: false });
+  const restarted = await coreBench({}, undefined, store);
+  expect(await handedTo(restarted.client, 'one')).toMatchObject({ deliveries: 3, wasElsewhere: true });
+});
+
+test('B7 a host that does not say who it is may be another each time', async () => {
+  const { client, settle } = await coreBench();
+  client().hello('alice').request('a');
+  for (const wasElsewhere of [undefined, true]) {
+    const host = client().subscribed('host');
+    await settle();
+    expect(first(host.of('message')).wasElsewhere).toBe(wasElsewhere);
+    host.reader.ended('closed with 1006');
+  }
+});
+
+/** Whose puts wait until they are let, or refused. */
+class SlowStore extends MemoryMailStore {
+  isSlow = false;
+  goOn = () => {};
+
+  override async put(...asked: Parameters<MemoryMailStore['put']>): ReturnType<MemoryMailStore['put']> {
+    if (this.isSlow) await new Promise<void>((resolve) => (this.goOn = resolve));
+    return super.put(...asked);
+  }
+}
+
+test.each([
+  ['is over with the answer', undefined, []],
+  [
+    'comes to the next one when the answer is refused',
+    new HostError('insufficient_storage', 'full', { execution: 'not_executed' }),
+    ['a'],
+  ],
+  ['comes to nobody while nobody knows', new HostError('transport', 'failed', { execution: 'uncertain' }), []],
+])('B7 a request whose host is cut while its answer is on its way to the disk %s', async (_, failure, comesAgain) => {
+  const store = new SlowStore();
+  const { client, settle } = await coreBench({}, undefined, store);
+  const alice = client().subscribed('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  store.isSlow = true;
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', seq, lease, body: {} });
+  await settle();
+  host.reader.ended('closed with 1006');
+  const next = client().subscribed('host');
+  await settle();
+  expect(next.of('message')).toEqual([]);
+  store.failure = failure;
+  store.goOn();
+  await settle();
+  expect(next.of('message').map(({ id }) => id)).toEqual(comesAgain);
+  expect(alice.of('message')).toHaveLength(failure ? 0 : 1);
+});
+
+test('B7 a worker that sends again before it heard its reply is not run a second time', async () => {
+  const { client, settle, core } = await coreBench();
+  const alice = client().hello('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  const { seq, lease } = first(host.of('message'));
+  host.say({ kind: 'deliver', id: 'a', type: 'reply', to: 'alice', seq, lease, body: {} });
+  await settle();
+  alice.request('a').say({ kind: 'subscribe' });
+  await settle();
+  expect([alice.of('delivered').length, host.of('message').length]).toEqual([2, 1]);
+  expect(core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 0 }, { count: 1 }]);
+  // Who asks again after it heard is a new asker.
+  alice.ack(first(alice.of('message'))).request('a');
+  await settle();
+  expect(host.of('message').map(({ id }) => id)).toEqual(['a', 'a']);
+});
+
+test('a mailbox that could not take the word that its request was given up is not remembered for it', async () => {
+  const { client, settle, core, store } = await coreBench({ deliveries: 1 });
+  const alice = client().hello('alice').request('a');
+  const host = client().subscribed('host');
+  await settle();
+  alice.reader.ended('closed with 1006');
+  store.failure = new HostError('insufficient_storage', 'full', { execution: 'not_executed' });
+  host.reader.ended('closed with 1006');
+  await settle();
+  expect(core.status()).toMatchObject({ mailboxes: [], deadLetters: 1 });
 });
 
 test('a worker cannot end what another holds', async () => {

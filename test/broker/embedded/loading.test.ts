@@ -1,6 +1,6 @@
 /** A mailbox is read from its disk while mail comes and subscribers go: nothing is left out, and nothing comes twice. */
 import { expect, test } from 'vitest';
-import type { Mail, NewMail } from '../../../src/broker/store-port.js';
+import type { Mail, NewMail, Put } from '../../../src/broker/store-port.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 import { coreBench, type Frame } from './core-bench.js';
 
@@ -18,7 +18,7 @@ class GatedStore extends MemoryMailStore {
     return page;
   }
 
-  override async put(mail: NewMail): Promise<{ seq: number; isNew: boolean }> {
+  override async put(mail: NewMail): Promise<Put> {
     this.putsMax = Math.max(this.putsMax, ++this.putsUnderWay);
     const put = await super.put(mail);
     if (this.isGated) await new Promise<void>((resolve) => this.#puts.push(resolve));

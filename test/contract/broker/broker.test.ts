@@ -90,11 +90,37 @@ for (const { name, open, deliveriesMax, acksOutliveKill } of engines) {
       const first = await TestHost.open(at);
       const alice = await TestWorker.open(at, 'alice');
       await alice.send('a');
-      expect((await first.next(1)).deliveries).toBe(1);
+      expect(await first.next(1)).toMatchObject({ deliveries: 1, wasElsewhere: false });
       await first.link.close();
       const second = await TestHost.open(at, echo);
-      expect(await second.next(1)).toMatchObject({ id: 'a', deliveries: 2 });
+      expect(await second.next(1)).toMatchObject({ id: 'a', deliveries: 2, wasElsewhere: true });
       await alice.reply('a');
+    });
+
+    test('D-40 what a host refused is over when its worker hears so, and comes to nobody again', async () => {
+      const at = await up();
+      const first = await TestHost.open(at, ({ refuse }) => void refuse('{"error":{}}'));
+      const alice = await TestWorker.open(at, 'alice');
+      await alice.send('a');
+      expect(await alice.reply('a')).toBe('{"error":{}}');
+      expect(await at.depth()).toBe(0);
+      await first.link.close();
+      const second = await TestHost.open(at, echo);
+      await alice.send('b');
+      await alice.reply('b');
+      expect([first.ids(), second.ids()]).toEqual([['a'], ['b']]);
+    });
+
+    test('D-40 what a host gave back it does not refuse any more', async () => {
+      const at = await up();
+      const host = await TestHost.open(at);
+      const alice = await TestWorker.open(at, 'alice');
+      await alice.send('a');
+      const delivery = await host.next(1);
+      delivery.release(0, 'not now');
+      await expect(delivery.refuse('{"error":{}}')).rejects.toMatchObject({ details: { reason: 'not_owed' } });
+      echo(await host.next(2));
+      expect(await alice.reply('a')).toContain('echo');
     });
 
     test('AC-BR7 a full mailbox refuses who sends, by the id of the message, and nobody else', async () => {

@@ -1,0 +1,82 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { type LaterRow, LaterWrites, rowsMax } from './later-writes.js';
+
+/** What happened, by turn of the event loop. */
+function watch() {
+  const later = new LaterWrites();
+  const done: string[] = [];
+  const row = (name: string, fails?: 'text' | 'write'): LaterRow => {
+    const step = (what: 'text' | 'write') => {
+      if (fails === what) throw new Error(`${what} of ${name}`);
+      done.push(`${what} ${name}`);
+      return name;
+    };
+    return {
+      row: name,
+      text: () => step('text'),
+      write: () => step('write'),
+      onFailed: (error) => done.push(String(error)),
+    };
+  };
+  const turn = async () => {
+    await nextTurn();
+    return done.splice(0);
+  };
+  return { later, done, row, turn };
+}
+
+test('X18 each turn makes one text, or writes one', async () => {
+  const { later, row, turn } = watch();
+  later.put('a', row('A'));
+  later.put('b', row('B'));
+  const turns: string[][] = [];
+  for (let i = 0; i < 6; i++) turns.push(await turn());
+  expect(turns.flat()).toEqual(['text A', 'write A', 'text B', 'write B']);
+  expect(Math.max(...turns.map(({ length }) => length))).toBe(1);
+  expect([later.get('a'), later.get('b')]).toEqual([undefined, undefined]);
+});
+
+test('a row that waits is there for whoever asks; of two the later is written, and of one that was dropped none', async () => {
+  const { later, row, turn } = watch();
+  later.put('a', row('A'));
+  expect(later.get('a')).toBe('A');
+  await turn();
+  later.put('a', row('A2'));
+  later.put('b', row('B'));
+  later.drop('b');
+  const done: string[] = [];
+  for (let i = 0; i < 6; i++) done.push(...(await turn()));
+  expect(done.filter((each) => each.startsWith('write'))).toEqual(['write A2']);
+  expect(later.get('b')).toBeUndefined();
+});
+
+test('what waits is written at once when it must be, once', async () => {
+  const { later, done, row, turn } = watch();
+  later.put('a', row('A'));
+  later.put('b', row('B', 'write'));
+  later.flush();
+  expect(done.splice(0)).toEqual(['text A', 'write A', 'text B', 'Error: write of B']);
+  expect([...(await turn()), ...(await turn()), ...(await turn())]).toEqual([]);
+});
+
+test('one that fails is told, and those behind it are written', async () => {
+  const { later, row, turn } = watch();
+  later.put('a', row('A', 'text'));
+  later.put('b', row('B', 'write'));
+  later.put('c', row('C'));
+  const done: string[] = [];
+  for (let i = 0; i < 8; i++) done.push(...(await turn()));
+  expect(done).toEqual(['Error: text of A', 'text B', 'Error: write of B', 'text C', 'write C']);
+});
+
+test(`${rowsMax} wait at most: one more is written at once`, () => {
+  const { later, done, row } = watch();
+  for (let i = 0; i < rowsMax; i++) later.put(`p${i}`, row(`${i}`));
+  expect(done).toEqual([]);
+  later.put('more', row('more'));
+  expect(done).toEqual(['text more', 'write more']);
+  later.put('p0', row('again'));
+  expect(done).toHaveLength(2);
+  later.flush();
+});

@@ -1,0 +1,140 @@
+/**
+ * One page of a list, read in slices: whoever takes them lets others have their turn between two of them. What is refused is
+ * refused from the bytes, before the rest is looked at.
+ * Not here: how much a list may hold over all its pages (session/lists.ts).
+ *
+ * Invariants: from one slice to the next no more is looked at than `sliceBytes` and one element or member, neither larger than
+ * its bound. A key that stands twice is nobody's value, and nothing is found in a page that is no object, or has more members
+ * than anybody means.
+ */
+import { LIMITS } from '../kernel/limits.js';
+import { keyIs } from './json-members.js';
+import { keyEndBefore, skipKey, skipSpace, skipValue } from './json-scan.js';
+
+export interface PageLimits {
+  readonly sliceBytes: number;
+  /** One element of the list, of whatever kind. */
+  readonly elementBytes: number;
+  readonly elements: number;
+  /** One member beside the list. */
+  readonly memberBytes: number;
+}
+
+export type PageFault = 'element_too_large' | 'too_many_elements' | 'member_too_large';
+
+export interface Page {
+  /** Where each object of the list begins and ends, two numbers each. */
+  readonly bounds: readonly number[];
+  /** Views, in the order of the keys that were asked for. */
+  readonly members: readonly (Buffer | undefined)[];
+}
+
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+
+/** Yields between two slices. Returns what was found, or why the page is refused. */
+export function* walkPage(
+  bytes: Buffer,
+  listKey: string,
+  keys: readonly string[],
+  limits: PageLimits,
+): Generator<undefined, Page | PageFault> {
+  return yield* new PageWalk(bytes, limits).walk(listKey, keys);
+}
+
+class PageWalk {
+  readonly #bytes: Buffer;
+  readonly #limits: PageLimits;
+  readonly #bounds: number[] = [];
+  #at = 0;
+  #sliceStart = 0;
+  #fault: PageFault | undefined;
+
+  constructor(bytes: Buffer, limits: PageLimits) {
+    this.#bytes = bytes;
+    this.#limits = limits;
+  }
+
+  *walk(listKey: string, keys: readonly string[]): Generator<undefined, Page | PageFault> {
+    const bytes = this.#bytes;
+    const members = keys.map((): Buffer | undefined => undefined);
+    const counts = keys.map(() => 0);
+    const none: Page = { bounds: [], members: keys.map(() => undefined) };
+    let lists = 0;
+    if (!this.#passes(OPEN_BRACE)) return none;
+    if (this.#passes(CLOSE_BRACE)) return none;
+    for (let count = 1; count <= LIMITS.members; count++) {
+      const keyStart = skipSpace(bytes, this.#at, bytes.length) + 1;
+      const afterKey = skipKey(bytes, keyStart - 1, bytes.length);
+      if (afterKey < 0) return none;
+      const keyEnd = keyEndBefore(bytes, afterKey);
+      const start = skipSpace(bytes, afterKey, bytes.length);
+      this.#at = start;
+      const isList = keyIs(bytes, keyStart, keyEnd, listKey);
+      if (isList) lists++;
+      const isWhole =
+        isList && bytes[start] === OPEN_BRACKET
+          ? yield* this.#elements()
+          : this.#skip(this.#limits.memberBytes, 'member_too_large');
+      if (!isWhole) return this.#fault ?? none;
+      for (let k = 0; k < keys.length; k++) {
+        if (!keyIs(bytes, keyStart, keyEnd, keys[k] as string)) continue;
+        members[k] = counts[k] ? undefined : bytes.subarray(start, this.#at);
+        counts[k] = 1;
+      }
+      if (this.#passes(CLOSE_BRACE)) return { bounds: lists === 1 ? this.#bounds : [], members };
+      if (!this.#passes(COMMA)) return none;
+      if (this.#isSliceOver()) yield;
+    }
+    return none;
+  }
+
+  /** False: it is no array, or there is a fault. */
+  *#elements(): Generator<undefined, boolean> {
+    this.#passes(OPEN_BRACKET);
+    if (this.#passes(CLOSE_BRACKET)) return true;
+    for (let count = 1; ; count++) {
+      if (count > this.#limits.elements) return this.#refuse('too_many_elements');
+      const start = skipSpace(this.#bytes, this.#at, this.#bytes.length);
+      this.#at = start;
+      if (!this.#skip(this.#limits.elementBytes, 'element_too_large')) return false;
+      if (this.#bytes[start] === OPEN_BRACE) this.#bounds.push(start, this.#at);
+      if (this.#passes(CLOSE_BRACKET)) return true;
+      if (!this.#passes(COMMA)) return false;
+      if (this.#isSliceOver()) yield;
+    }
+  }
+
+  /** One value, of which no more than `bytesMax` and one byte are looked at. */
+  #skip(bytesMax: number, fault: PageFault): boolean {
+    const end = Math.min(this.#bytes.length, this.#at + bytesMax + 1);
+    const after = skipValue(this.#bytes, this.#at, end, 0);
+    // Cut off in its midst it is no value, or a number that ends where it was cut.
+    if (after < 0 ? end < this.#bytes.length : after - this.#at > bytesMax) return this.#refuse(fault);
+    if (after < 0) return false;
+    this.#at = after;
+    return true;
+  }
+
+  #refuse(fault: PageFault): false {
+    this.#fault = fault;
+    return false;
+  }
+
+  /** Steps over the byte if it comes next. */
+  #passes(byte: number): boolean {
+    const at = skipSpace(this.#bytes, this.#at, this.#bytes.length);
+    if (at >= this.#bytes.length || this.#bytes[at] !== byte) return false;
+    this.#at = at + 1;
+    return true;
+  }
+
+  #isSliceOver(): boolean {
+    if (this.#at - this.#sliceStart < this.#limits.sliceBytes) return false;
+    this.#sliceStart = this.#at;
+    return true;
+  }
+}
