@@ -32,9 +32,77 @@ export interface BundledRun {
   readonly slot: ClaimSlot;
 }
 
+/** What becomes of a claim that is wanted. */
+interface ClaimingSteps {
+  readonly won: (name: string, slot: ClaimSlot) => void;
+  readonly failed: (name: string) => void;
+  readonly look: (claim: CallClaim, log: ClaimLog, entry: ClaimEntry, isFirst: boolean) => Promise<Claimed | undefined>;
+  readonly again: (claiming: Claiming, log: ClaimLog) => void;
+}
+
+/** Of one call that somebody wants to run. */
+class Claiming implements Wanted {
+  overrides = -1;
+  rounds = 0;
+
+  constructor(
+    readonly steps: ClaimingSteps,
+    readonly claim: CallClaim,
+    readonly log: ClaimLog,
+    readonly name: string,
+    readonly isFirst: boolean,
+    readonly resolve: (claimed: Claimed) => void,
+    readonly reject: (error: unknown) => void,
+  ) {}
+
+  get key(): string {
+    return this.claim.key;
+  }
+
+  get hash(): string {
+    return this.claim.hash;
+  }
+
+  get until(): Date {
+    return this.claim.rememberUntil;
+  }
+
+  won(slot: ClaimSlot): void {
+    this.steps.won(this.name, slot);
+    this.resolve(mine);
+  }
+
+  taken(entry: ClaimEntry): void {
+    const { steps, claim, log, name, isFirst } = this;
+    steps.look(claim, log, entry, isFirst).then(
+      (found) => {
+        if (found === undefined) {
+          this.overrides = entry.slot;
+          this.rounds++;
+          return steps.again(this, log);
+        }
+        if (isFirst && found.kind !== 'mine') steps.failed(name);
+        this.resolve(found);
+      },
+      (error) => this.failed(error),
+    );
+  }
+
+  failed(error: unknown): void {
+    if (this.isFirst) this.steps.failed(this.name);
+    this.reject(error);
+  }
+}
+
 export class BundleJournal {
   readonly #parts: JournalParts;
   readonly #own: OwnClaims<BundledRun>;
+  readonly #steps: ClaimingSteps = {
+    won: (name, slot) => this.#won(name, slot),
+    failed: (name) => this.#own.running.delete(name),
+    look: (claim, log, entry, isFirst) => this.#look(claim.mailbox, claim.key, log, entry, claim, isFirst),
+    again: (claiming, log) => this.#want(claiming.claim.mailbox, log, claiming),
+  };
 
   constructor(parts: JournalParts, own: OwnClaims<BundledRun>) {
     this.#parts = parts;
@@ -49,26 +117,7 @@ export class BundleJournal {
     const isFirst = !running.has(name);
     if (isFirst) running.set(name, undefined);
     return new Promise((resolve, reject) => {
-      const failed = (error: unknown) => {
-        if (isFirst) running.delete(name);
-        reject(error);
-      };
-      const want = (overrides: number, rounds: number) =>
-        this.#want(mailbox, log, {
-          ...{ key, name, hash: claim.hash, until: claim.rememberUntil, overrides, rounds, failed },
-          won: (slot) => {
-            this.#won(name, slot);
-            resolve(mine);
-          },
-          taken: (entry) => {
-            this.#look(mailbox, key, log, entry, claim, isFirst).then((found) => {
-              if (found === undefined) return want(entry.slot, rounds + 1);
-              if (isFirst && found.kind !== 'mine') running.delete(name);
-              resolve(found);
-            }, failed);
-          },
-        });
-      want(-1, 0);
+      this.#want(mailbox, log, new Claiming(this.#steps, claim, log, name, isFirst, resolve, reject));
     });
   }
 
@@ -150,7 +199,7 @@ export class BundleJournal {
       try {
         await this.#writeOne(mailbox, log, wanted);
       } catch (error) {
-        for (const { failed } of wanted) failed(error);
+        for (const each of wanted) each.failed(error);
       }
     }
     log.isWriting = false;

@@ -58,7 +58,7 @@ export interface Wanted {
   readonly hash: string;
   readonly until: Date;
   /** The claim that may be passed over; -1: none. */
-  readonly overrides: number;
+  overrides: number;
   rounds: number;
   won(slot: ClaimSlot): void;
   taken(entry: ClaimEntry): void;
@@ -114,9 +114,11 @@ export class ClaimLog implements Bundle {
   }
 }
 
-/** Hashes beside their keys in a list: a key may be any word, also one that means something to an object. */
+/** Keys are names (ports.ts). Hashes beside them in a list: a key may be any word, also one that means something to an object. */
 export function writeSlot(instance: string, boot: string, calls: readonly Pick<Wanted, 'key' | 'hash'>[]): string {
-  return JSON.stringify({ instance, boot, calls: calls.flatMap(({ key, hash }) => [key, hash]) });
+  let listed = '';
+  for (const { key, hash } of calls) listed += `${listed === '' ? '' : ','}"${key}",${JSON.stringify(hash)}`;
+  return `{"instance":${JSON.stringify(instance)},"boot":"${boot}","calls":[${listed}]}`;
 }
 
 function readSlot(body: Buffer): { boot: string; calls: { key: string; hash: string }[] } {

@@ -20,6 +20,7 @@ function delivered(confirmed: Promise<NatsMessage>) {
       return { kind: 'there' };
     },
     tell: (subject, word) => void said.push(`tell ${subject} ${word}`),
+    tellSoon: (subject, word) => void said.push(`tell ${subject} ${word}`),
   };
   const journal: Partial<NatsJournal> = { isKept: () => false, forget: () => void said.push('forget') };
   const names = namesOf('h');

@@ -101,33 +101,48 @@ export class NatsDelivery implements Delivery {
     return this.#isSettled;
   }
 
-  // Bound, as whoever is handed a delivery may take its functions off it.
-  readonly reply = (...parts: readonly JsonText[]): Promise<void> => {
-    const body = bodyOf(parts);
-    return this.#isKept(body) ? done : this.#keep(body);
-  };
+  // Bound, as whoever is handed a delivery may take its functions off it; and made when asked for, as few of them are.
+  get reply() {
+    return (...parts: readonly JsonText[]): Promise<void> => {
+      const body = bodyOf(parts);
+      return this.#isKept(body) ? done : this.#keep(body);
+    };
+  }
 
-  readonly answer = (...parts: readonly JsonText[]): Promise<void> => {
-    const body = bodyOf(parts);
-    if (!this.#isKept(body)) return this.#keep(body).then(this.ack);
-    this.ack();
-    return done;
-  };
+  get answer() {
+    return (...parts: readonly JsonText[]): Promise<void> => {
+      const body = bodyOf(parts);
+      if (!this.#isKept(body)) return this.#keep(body).then(() => this.#settle(undefined));
+      this.#settle(undefined);
+      return done;
+    };
+  }
 
-  readonly refuse = async (...parts: readonly JsonText[]): Promise<void> => {
+  get refuse() {
+    return (...parts: readonly JsonText[]): Promise<void> => this.#refuse(bodyOf(parts));
+  }
+
+  get ack() {
+    return (): void => this.#settle(undefined);
+  }
+
+  get release() {
+    return (delayMs: number, reason: string): void => this.#release(delayMs, reason);
+  }
+
+  async #refuse(body: Buffer): Promise<void> {
     if (this.#isSettled) throw notOwed();
-    const body = bodyOf(parts);
     // Told only, it could be lost with the connection: the request would come again, and run, after its worker heard that it did not.
     if (this.bundle === undefined) {
       await this.#carrier.confirm();
-      this.ack();
+      this.#settle(undefined);
       if (!this.#isKept(body)) await this.#keep(body);
       return;
     }
     // Of a bundle the claim that goes with the reply is what keeps it from running.
     if (!this.#isKept(body)) await this.#keep(body);
-    this.ack();
-  };
+    this.#settle(undefined);
+  }
 
   #isKept(body: Buffer): boolean {
     const { parts, bundle } = this.#carrier;
@@ -149,16 +164,14 @@ export class NatsDelivery implements Delivery {
     sweep({ stream: names.replyStream, seq: receipt.seq }, new Date(endMs + mailGraceMs));
   }
 
-  readonly ack = (): void => this.#settle(undefined);
-
-  readonly release = (delayMs: number, reason: string): void => {
+  #release(delayMs: number, reason: string): void {
     if (this.#isSettled) return;
     const { connection, allNames, from } = this.#carrier.parts;
     // Not waited for: a reason that is lost stands in the dead letter as a delivery without one.
     if (this.fault === undefined)
       connection.tell(allNames.reason(from.mailbox, this.id), `${this.deliveries}: ${reason.slice(0, reasonChars)}`);
     this.giveBack(delayMs);
-  };
+  }
 
   /** As if it had not been handed out here. */
   giveBack(delayMs: number): void {

@@ -29,7 +29,7 @@ export interface LaneParts {
 const pullBytes = 16 * 1024 * 1024;
 const pullMs = 30_000;
 /** More come in the next turn of the loop: what is to be said of the first ones goes out before. */
-const handedOutPerTurn = 16;
+const handedOutPerTurn = 24;
 /** How many smaller messages it takes until smaller ones are reckoned with. */
 const slowness = 8;
 /** After it, a pull that said nothing of its end is taken for over. */

@@ -100,8 +100,11 @@ export class NatsParcel implements Carrier {
   #sayOver(): void {
     const { connection } = this.parts;
     if (this.#isConfirmed) return;
-    if (this.#againMs === undefined) connection.tell(this.#ackSubject, '+ACK');
-    else if (!this.isStale)
-      connection.tell(this.#ackSubject, `-NAK {"delay":${Math.max(1, Math.round(this.#againMs * 1_000_000))}}`);
+    if (this.#againMs !== undefined) {
+      const delayNs = Math.max(1, Math.round(this.#againMs * 1_000_000));
+      if (!this.isStale) connection.tell(this.#ackSubject, `-NAK {"delay":${delayNs}}`);
+    } else if (this.bundle !== undefined) connection.tellSoon(this.#ackSubject, '+ACK');
+    // At once: a caller that has its answer may use its key again, which is not taken while this is there.
+    else connection.tell(this.#ackSubject, '+ACK');
   }
 }

@@ -215,7 +215,7 @@ class NatsWorkerLink implements WorkerLink {
       this.#bundles.over(id);
       if (idPattern.test(id)) handlers.replied(id, bufferOf(data));
     }
-    if (reply) this.#connection.tell(reply, '+ACK');
+    if (reply) this.#connection.tellSoon(reply, '+ACK');
   }
 
   #taken(nonce: string): void {
