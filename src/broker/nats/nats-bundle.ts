@@ -7,10 +7,8 @@
  */
 import { idPattern, messageBytesMax, ttlMsMax } from '../ports.js';
 
-/** In one message that is read. */
+/** In one message: the more, the less each costs. */
 export const bundleCallsMax = 64;
-/** In one that is written: several are under way at a time, so that nobody waits for the last of many to begin with the first. */
-export const bundleCallsSent = 24;
 export const bundleBytesMax = 256 * 1024;
 /** Of the line: an id, two numbers and what parts them, for each. */
 const lineBytesMax = bundleCallsMax * 152;

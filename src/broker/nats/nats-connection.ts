@@ -153,9 +153,9 @@ export class NatsConnection {
   }
 
   /** The same for what nobody waits for, such as an acknowledgement: it goes along with what is said next, or a little later. */
-  tellSoon(subject: string, body: string): void {
+  tellSoon(subject: string, body: string, reply?: string): void {
     if (this.#lost !== undefined || this.#isClosing) return;
-    this.#unsaid.push({ subject, body, reply: undefined });
+    this.#unsaid.push({ subject, body, reply });
     this.#stopSoon ??= this.#clock.at(this.#clock.nowMs() + soonMs, () => this.#sayAll());
   }
 

@@ -29,7 +29,7 @@ export interface LaneParts {
 const pullBytes = 16 * 1024 * 1024;
 const pullMs = 30_000;
 /** More come in the next turn of the loop: what is to be said of the first ones goes out before. */
-const handedOutPerTurn = 24;
+const handedOutPerTurn = 64;
 /** How many smaller messages it takes until smaller ones are reckoned with. */
 const slowness = 8;
 /** After it, a pull that said nothing of its end is taken for over. */
@@ -170,9 +170,11 @@ export class NatsLanes {
     if (free <= 0 || (lane.asked > 0 && free < laneWindow / 2)) return;
     const count = Math.max(1, Math.floor(free / lane.perMessage));
     const number = lane.nextPull++;
+    // One that is still open brings what comes first: the next is in no hurry.
+    const isUrgent = lane.asked === 0;
     lane.asked += count;
     lane.pulls.set(number, { left: count, untilMs: clock.nowMs() + pullMs + pullSlackMs });
-    connection.tell(
+    connection[isUrgent ? 'tell' : 'tellSoon'](
       `$JS.API.CONSUMER.MSG.NEXT.${lane.names.requestStream}.${hostsConsumer}`,
       `{"batch":${count},"expires":${pullMs * 1_000_000},"max_bytes":${pullBytes}}`,
       `${lane.inbox}.${number}`,

@@ -7,7 +7,7 @@
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { NewRequest } from '../ports.js';
-import { type BundledRequest, bundleBytesMax, bundleCallsMax, bundleCallsSent } from './nats-bundle.js';
+import { type BundledRequest, bundleBytesMax, bundleCallsMax } from './nats-bundle.js';
 
 /** More than a worker has under way; past it requests go alone. */
 const rememberedMax = 4_096;
@@ -105,7 +105,7 @@ export function* parted<Each extends { readonly request: NewRequest }>(all: read
   let part: Each[] = [];
   let bytes = 0;
   for (const each of all) {
-    if (part.length >= bundleCallsSent || (part.length > 0 && bytes + each.request.body.length > bundleBytesMax)) {
+    if (part.length >= bundleCallsMax || (part.length > 0 && bytes + each.request.body.length > bundleBytesMax)) {
       yield part;
       part = [];
       bytes = 0;
