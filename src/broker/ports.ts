@@ -99,7 +99,10 @@ export interface NewRequest {
   readonly body: Buffer;
   /** From now; after it nobody waits, and nobody runs it. */
   readonly ttlMs: number;
-  /** Its id was made for it alone, and no sending of it can be held anywhere: it may go as a part of a bundle. */
+  /**
+   * Its id was made for it alone, and no sending of it can be held anywhere: it may go as a part of a bundle. Such an id is not
+   * sent again after its reply, or after its cancel.
+   */
   readonly isFresh?: boolean;
 }
 

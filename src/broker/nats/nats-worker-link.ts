@@ -38,6 +38,7 @@ export interface NatsWorkerOptions {
   readonly prefix?: string;
 }
 
+/** Made once for a worker, and called for each of its connections: which requests went together is remembered here. */
 export function openNatsWorkerLink(options: NatsWorkerOptions): OpenWorkerLink {
   const all = namesOf(options.prefix);
   const names = all.of(options.mailbox);
@@ -68,8 +69,6 @@ class NatsWorkerLink implements WorkerLink {
   readonly #bundles: RequestBundles;
   /** Sent in this turn of the loop; bounded by what a worker has under way. */
   #turn: Sending[] = [];
-  /** Replies that came and were not taken; bounded by what the server leaves unacknowledged. */
-  readonly #cameIn: NatsMessage[] = [];
   /** Bundles whose receipt is waited for. */
   readonly #underWay = new Map<SentBundle, Promise<void>>();
   readonly #nonce = randomBytes(16).toString('hex');
@@ -88,9 +87,7 @@ class NatsWorkerLink implements WorkerLink {
     this.#allNames = allNames;
     this.me = { mailbox: names.mailbox, role: undefined };
     this.closed = connection.closed.then((why) => this.#replaced ?? why);
-    connection.subscribe(names.outbox, (message) => {
-      if (this.#cameIn.push(message) === 1) setImmediate(() => this.#takeNext(handlers));
-    });
+    connection.subscribe(names.outbox, (message) => this.#replied(message, handlers));
     connection.subscribe(names.tell, ({ data }) => handlers.told(bufferOf(data)));
     connection.subscribe(allNames.tellAll, ({ data }) => handlers.told(bufferOf(data)));
     connection.subscribe(names.takeover, ({ data }) => this.#taken(bufferOf(data).toString('latin1')));
@@ -192,13 +189,6 @@ class NatsWorkerLink implements WorkerLink {
 
   async close(): Promise<void> {
     await this.#connection.close();
-  }
-
-  /** One in a turn of the loop: what is sent because of it goes out before the next. */
-  #takeNext(handlers: WorkerHandlers): void {
-    const message = this.#cameIn.shift();
-    if (message !== undefined) this.#replied(message, handlers);
-    if (this.#cameIn.length > 0) setImmediate(() => this.#takeNext(handlers));
   }
 
   #replied(message: NatsMessage, handlers: WorkerHandlers): void {
