@@ -84,12 +84,14 @@ export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly 
   return joined(`${head}${target}${revision}${context}${flags},"arguments":`, args, '}');
 }
 
+const requestKeys = [
+  ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
+  ...['progress', 'callersKey'],
+];
+
 /** Throws a HostError that says what is wrong. The bytes are whole JSON, as their envelope was scanned. */
 export function readRequest(body: Buffer): Request {
-  const found = uniqueMembers(body, [
-    ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
-    ...['progress', 'callersKey'],
-  ]);
+  const found = uniqueMembers(body, requestKeys);
   if (found === undefined) throw bad('the request', 'is not one JSON object, or has a member twice');
   const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey] = found;
   requireVersion(v);
@@ -137,12 +139,14 @@ export function manifestReply({ revision, tools }: Manifest): Buffer {
   return joined(...parts, ']}}');
 }
 
+const replyKeys = ['v', 'manifest', 'result', 'era', 'error'];
+
 /** Throws when it is not one: an answer that cannot be read is not an empty one. */
 export function readReply(body: Buffer): Reply {
   requireJson(body);
-  const [v, manifest, result, era, error] = uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error']) ?? [];
+  const [v, manifest, result, era, error] = uniqueMembers(body, replyKeys) ?? [];
   requireVersion(v, 'protocol_error');
-  if ([manifest, result, error].filter(Boolean).length !== 1)
+  if (Number(!!manifest) + Number(!!result) + Number(!!error) !== 1)
     throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
   if (isObject(error)) return { kind: 'error', error: readToldError(error) };
   if (isObject(result)) return { kind: 'result', bytes: result, era: eraOf(era) };

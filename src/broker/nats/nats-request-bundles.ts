@@ -15,21 +15,24 @@ const rememberedBytesMax = 64 * 1024 * 1024;
 /** What nobody waits for any more is looked for when there is no room, and not more often than this. */
 const lookMs = 1_000;
 
+/** Its name, and the ids that went in it. */
+export class SentBundle {
+  constructor(
+    readonly id: string,
+    readonly ids: readonly string[],
+  ) {}
+}
+
 interface Remembered {
+  readonly bundle: SentBundle;
   readonly body: Buffer;
   readonly untilMs: number;
 }
 
-export class SentBundle {
-  /** Those without an answer. */
-  readonly requests = new Map<string, Remembered>();
-
-  constructor(readonly id: string) {}
-}
-
 export class RequestBundles {
   readonly #clock: Clock;
-  readonly #byId = new Map<string, SentBundle>();
+  /** Those without an answer. */
+  readonly #byId = new Map<string, Remembered>();
   #bytes = 0;
   #lookedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -43,60 +46,64 @@ export class RequestBundles {
 
   /** What it went in, if it went in one. */
   of(id: string): SentBundle | undefined {
-    return this.#byId.get(id);
+    return this.#byId.get(id)?.bundle;
   }
 
   /** Whether that one may go together with others. */
   takes({ body, isFresh }: NewRequest): boolean {
-    return isFresh === true && body.length <= bundleBytesMax / 2 && this.#hasRoom();
+    return isFresh === true && body.length <= bundleBytesMax / 2 && (this.#hasRoom() || this.#makesRoom());
   }
 
   /** Named as the first of them, so that even that one alone would be refused as long as they are held. */
   add(requests: readonly NewRequest[]): SentBundle | undefined {
     const [first] = requests;
     if (first === undefined || requests.length < 2) return undefined;
-    const bundle = new SentBundle(first.id);
+    const bundle = new SentBundle(
+      first.id,
+      requests.map(({ id }) => id),
+    );
     const nowMs = this.#clock.nowMs();
     for (const { id, body, ttlMs } of requests) {
-      bundle.requests.set(id, { body, untilMs: nowMs + ttlMs });
-      this.#byId.set(id, bundle);
+      this.#byId.set(id, { bundle, body, untilMs: nowMs + ttlMs });
       this.#bytes += body.length;
     }
     return bundle;
   }
 
   /** As it is sent now: those that somebody may still wait for, with what is left of their time. */
-  toSend({ requests }: SentBundle): BundledRequest[] {
+  toSend({ ids }: SentBundle): BundledRequest[] {
     const nowMs = this.#clock.nowMs();
     const left: BundledRequest[] = [];
-    for (const [id, { body, untilMs }] of requests)
-      if (untilMs > nowMs) left.push({ id, body, ttlMs: untilMs - nowMs });
+    for (const id of ids) {
+      const its = this.#byId.get(id);
+      if (its !== undefined && its.untilMs > nowMs) left.push({ id, body: its.body, ttlMs: its.untilMs - nowMs });
+    }
     return left;
   }
 
   /** It is answered, or nobody waits for it: it is not sent again. */
   over(id: string): void {
-    const bundle = this.#byId.get(id);
-    if (bundle === undefined) return;
+    const its = this.#byId.get(id);
+    if (its === undefined) return;
     this.#byId.delete(id);
-    this.#bytes -= bundle.requests.get(id)?.body.length ?? 0;
-    bundle.requests.delete(id);
+    this.#bytes -= its.body.length;
   }
 
   /** It surely is not held: its requests are as fresh as they were. */
-  forget(bundle: SentBundle): void {
-    for (const id of [...bundle.requests.keys()]) this.over(id);
+  forget({ ids }: SentBundle): void {
+    for (const id of ids) this.over(id);
   }
 
   #hasRoom(): boolean {
-    const isFull = () =>
-      this.#byId.size + bundleCallsMax > rememberedMax || this.#bytes + bundleBytesMax > rememberedBytesMax;
-    if (!isFull()) return true;
+    return this.#byId.size + bundleCallsMax <= rememberedMax && this.#bytes + bundleBytesMax <= rememberedBytesMax;
+  }
+
+  #makesRoom(): boolean {
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#lookedAtMs + lookMs) return false;
     this.#lookedAtMs = nowMs;
-    for (const [id, { requests }] of [...this.#byId]) if ((requests.get(id)?.untilMs ?? 0) <= nowMs) this.over(id);
-    return !isFull();
+    for (const [id, { untilMs }] of this.#byId) if (untilMs <= nowMs) this.over(id);
+    return this.#hasRoom();
   }
 }
 
