@@ -87,29 +87,26 @@ export const manifestRequest = (): Buffer => Buffer.from(`{"v":${wireVersion},"o
 export function callRequest(call: Omit<CallRequest, 'op' | 'args'> & { readonly args: JsonText }): Buffer {
   const { callKey, deadlineMs, sentMsAgo, server, tool, args, manifestRevision, trace, wantsProgress } = call;
   const { isCallersKey, sent } = call;
-  const head = JSON.stringify({
-    v: wireVersion,
-    op: 'call',
-    callKey,
-    deadlineMs: Math.ceil(deadlineMs),
-    sentMsAgo: sentMsAgo && Math.ceil(sentMsAgo),
-    server,
-    tool,
-    manifestRevision,
-    trace,
-    progress: wantsProgress || undefined,
-    callersKey: isCallersKey || undefined,
-    sent,
-  });
-  return joined(`${head.slice(0, -1)},"arguments":`, args, '}');
+  // Written out: one of these is made for every call.
+  const text = JSON.stringify;
+  const head = `{"v":${wireVersion},"op":"call","callKey":${text(callKey)},"deadlineMs":${Math.ceil(deadlineMs)}`;
+  const target = `${server === undefined ? '' : `,"server":${text(server)}`},"tool":${text(tool)}`;
+  const revision = manifestRevision === undefined ? '' : `,"manifestRevision":${text(manifestRevision)}`;
+  const context = trace === undefined ? '' : `,"trace":${text(trace)}`;
+  const flags = `${wantsProgress ? ',"progress":true' : ''}${isCallersKey ? ',"callersKey":true' : ''}`;
+  const age = sentMsAgo === undefined ? '' : `,"sentMsAgo":${Math.ceil(sentMsAgo)}`;
+  const stamp = sent === undefined ? '' : `,"sent":${text(sent)}`;
+  return joined(`${head}${target}${revision}${context}${flags}${age}${stamp},"arguments":`, args, '}');
 }
+
+const requestKeys = [
+  ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
+  ...['progress', 'callersKey', 'sentMsAgo', 'sent'],
+];
 
 /** Throws a HostError that says what is wrong. The bytes are whole JSON, as their envelope was scanned. */
 export function readRequest(body: Buffer): Request {
-  const found = uniqueMembers(body, [
-    ...['v', 'op', 'callKey', 'deadlineMs', 'server', 'tool', 'arguments', 'manifestRevision', 'trace'],
-    ...['progress', 'callersKey', 'sentMsAgo', 'sent'],
-  ]);
+  const found = uniqueMembers(body, requestKeys);
   if (found === undefined) throw bad('the request', 'is not one JSON object, or has a member twice');
   const [v, op, callKey, deadlineMs, server, tool, args, revision, trace, progress, callersKey, sentMsAgo, sent] =
     found;
@@ -172,13 +169,14 @@ export function manifestReply({ revision, tools }: Manifest): Buffer {
   return joined(...parts, ']}}');
 }
 
+const replyKeys = ['v', 'manifest', 'result', 'era', 'error', 'of'];
+
 /** Throws when it is not one: an answer that cannot be read is not an empty one. */
 export function readReply(body: Buffer): Reply {
   requireJson(body);
-  const [v, manifest, result, era, error, digest] =
-    uniqueMembers(body, ['v', 'manifest', 'result', 'era', 'error', 'of']) ?? [];
+  const [v, manifest, result, era, error, digest] = uniqueMembers(body, replyKeys) ?? [];
   requireVersion(v, 'protocol_error');
-  if ([manifest, result, error].filter(Boolean).length !== 1)
+  if (Number(!!manifest) + Number(!!result) + Number(!!error) !== 1)
     throw bad('the reply', 'must have a manifest, a result or an error, and one of them', 'protocol_error');
   const of = digest && stringOf(digest);
   if (isObject(error)) return { kind: 'error', error: readToldError(error), of };
@@ -230,7 +228,18 @@ export function readNews(body: Buffer): News | undefined {
 }
 
 export function joined(...parts: readonly JsonText[]): Buffer {
-  return Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
+  let bytes = 0;
+  for (const part of parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.length;
+  const whole = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (const part of parts) {
+    if (typeof part === 'string') at += whole.write(part, at);
+    else {
+      whole.set(part, at);
+      at += part.length;
+    }
+  }
+  return whole;
 }
 
 function requireVersion(v: Buffer | undefined, code?: ErrorCode): void {

@@ -30,12 +30,20 @@ export interface Sender {
   readonly role: string | undefined;
 }
 
+/** Requests that an engine carries as one message. Whoever is handed one of them gives this back to the journal of that engine. */
+export interface Bundle {
+  /** Unique within the sender's mailbox. */
+  readonly id: string;
+}
+
 /** A request of a worker in the hands of a host. It is owed until `ack`; lost with the link, it comes again. */
 export interface Delivery {
   /** Given once by the worker and kept over every retry: its call key. Unique within the sender's mailbox. */
   readonly id: string;
   readonly from: Sender;
   readonly body: Buffer;
+  /** What it came in, where an engine carries several as one. */
+  readonly bundle?: Bundle | undefined;
   /** How often it was handed out, this time included. */
   readonly deliveries: number;
   /** It was, or may have been, in other hands than those of this process before: they may have begun it. */
@@ -94,6 +102,11 @@ export interface NewRequest {
   readonly body: Buffer;
   /** From now; after it nobody waits, and nobody runs it. */
   readonly ttlMs: number;
+  /**
+   * Its id was made for it alone, and no sending of it can be held anywhere: it may go as a part of a bundle. Such an id is not
+   * sent again after its reply, or after its cancel.
+   */
+  readonly isFresh?: boolean;
 }
 
 export interface WorkerLink {
@@ -119,6 +132,8 @@ export type OpenWorkerLink = (handlers: WorkerHandlers, signal: CancelSignal) =>
 export interface CallClaim {
   readonly mailbox: string;
   readonly key: string;
+  /** As its delivery has it: the key is one of that bundle. */
+  readonly bundle?: Bundle | undefined;
   /** Of server, tool and arguments: the same key with others is a mistake or a trick. */
   readonly hash: string;
   /** Until when it must be remembered: past it, the deadline alone refuses it. */
@@ -145,12 +160,12 @@ export type Claimed =
 /** Decides, over restarts and between hosts, who runs a call. Its functions reject with a HostError when they cannot promise that. */
 export interface CallJournal {
   claim(claim: CallClaim): Promise<Claimed>;
-  /** What became of a key, without wanting it; undefined: nobody claimed it. `firstSentAt` as in a claim. */
+  /** What became of a key, without wanting it; undefined: nobody claimed it. `about`: as in a claim. */
   find(
     mailbox: string,
     key: string,
-    firstSentAt?: Date,
+    about?: Pick<CallClaim, 'firstSentAt' | 'bundle'>,
   ): Promise<Exclude<Claimed, { kind: 'mine' | 'conflict' }> | undefined>;
   /** Resolves when the reply will be found by whoever claims the key again. */
-  finish(mailbox: string, key: string, reply: Buffer): Promise<void>;
+  finish(mailbox: string, key: string, reply: Buffer, bundle?: Bundle): Promise<void>;
 }

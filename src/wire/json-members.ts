@@ -49,7 +49,9 @@ export function keyIs(bytes: Buffer, start: number, end: number, key: string): b
   const length = end - start;
   if (length === key.length) return spells(bytes, start, key);
   if (length < key.length || length > key.length * escapedCharBytes) return false;
-  return bytes.subarray(start, end).includes(BACKSLASH) && readString(bytes, start, end) === key;
+  // Looked for here: a view made for every key that is another one costs more than the look.
+  for (let i = start; i < end; i++) if (bytes[i] === BACKSLASH) return readString(bytes, start, end) === key;
+  return false;
 }
 
 /** Byte by byte: a text made only to be compared costs more than the comparison. */

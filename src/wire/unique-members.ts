@@ -17,6 +17,7 @@ interface Walk {
   isBad: boolean;
 }
 
+const BACKSLASH = 0x5c;
 const nothing = Buffer.alloc(0);
 const last: Walk = { bytes: nothing, places: [], views: [], isBad: true };
 
@@ -74,12 +75,25 @@ export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer |
   const { places, isBad } = walked;
   if (isBad) return undefined;
   const found: (Buffer | undefined)[] = [];
-  for (const key of keys) {
-    const at = placeOf(bytes, places, key);
-    if (at === -2) return undefined;
-    found.push(at < 0 ? undefined : viewOf(walked, bytes, at));
+  for (let i = 0; i < keys.length; i++) found.push(undefined);
+  for (let at = 0; at < places.length; at += 4) {
+    const which = whichKey(bytes, places[at] as number, places[at + 1] as number, keys);
+    if (which < 0) continue;
+    if (found[which] !== undefined) return undefined;
+    found[which] = viewOf(walked, bytes, at);
   }
   return found;
+}
+
+/** -1: none of them. A key without a backslash is as long as what it stands for, which settles most of them. */
+function whichKey(bytes: Buffer, start: number, end: number, keys: readonly string[]): number {
+  let isPlain = true;
+  for (let i = start; i < end && isPlain; i++) isPlain = bytes[i] !== BACKSLASH;
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i] as string;
+    if ((!isPlain || key.length === end - start) && keyIs(bytes, start, end, key)) return i;
+  }
+  return -1;
 }
 
 /** The same, where a key that stands twice is nobody's (wire/json-members.ts). All undefined for what is no object. */

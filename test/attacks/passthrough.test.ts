@@ -124,6 +124,7 @@ test.each(['keyed', 'open'] as const)(
       expect([reply.status >= 400 || !key, reply.text.includes(mark)]).toEqual([true, false]);
     }
     const metrics = await gateway.send({ method: 'GET', path: '/metrics', key, headers: canaryHeaders() });
+    for (const server of servers) await gateway.receivedBytes(server);
     const kept = filesBelow(gateway.place.dataDir).filter((file) => path.basename(file) !== 'key');
     const searched: Record<string, string> = {
       ...Object.fromEntries(servers.map((server) => [server, gateway.received(server)])),

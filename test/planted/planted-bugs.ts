@@ -48,10 +48,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/supervisor/supervisor.ts',
-        find: `    const [after, effects] = step(before, event, {
-      nowMs: this.#clock.nowMs(),`,
-        replace: `    const [after, effects] = step(before, event, {
-      nowMs: this.#clock.date().getTime(),`,
+        find: `    const nowMs = this.#clock.nowMs();
+    const [after, effects] = step(before, event, {`,
+        replace: `    const nowMs = this.#clock.date().getTime();
+    const [after, effects] = step(before, event, {`,
       },
     ],
     tests: ['src/supervisor/supervisor.test.ts', 'src/supervisor/mass-failure.test.ts'],

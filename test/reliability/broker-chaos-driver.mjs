@@ -226,7 +226,9 @@ const loops = workers.flatMap((worker) =>
   Array.from({ length: 4 }, async (_, lane) => {
     for (let number = 0; isCalling; number++) {
       if (random() < 0.01) await forbidden(worker);
-      await callOnce(worker, `${lane}-${number}`);
+      // Several at once at times: on NATS they go as one message.
+      const atOnce = random() < 0.2 ? randomInt(random, 2, 12) : 1;
+      await Promise.all(Array.from({ length: atOnce }, (_, n) => callOnce(worker, `${lane}-${number}-${n}`)));
       await nap(randomInt(random, 0, 20));
     }
   }),

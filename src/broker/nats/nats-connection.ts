@@ -80,6 +80,8 @@ export type Receipt =
 const receiptMs = 10_000;
 const connectMs = 5_000;
 const pingMs = 15_000;
+/** What is not urgent waits so long for company. */
+const soonMs = 5;
 /** What may wait for a receipt at a time: a server that reads slowly must not fill our memory. */
 const waitingMax = 65_536;
 const waitingBytesMax = 64 * 1024 * 1024;
@@ -108,6 +110,8 @@ export class NatsConnection {
   #waitingBytes = 0;
   /** What is said in this turn of the loop; bounded by what waits for receipts and what is handed out. */
   #unsaid: { subject: string; body: Uint8Array | string | undefined; reply: string | undefined }[] = [];
+  #willSay = false;
+  #stopSoon: Cancel | undefined;
   #nextNumber = 1;
   #stopTimer: Cancel | undefined;
   #isClosing = false;
@@ -148,14 +152,34 @@ export class NatsConnection {
     if (body === undefined || body.length <= this.maxPayload) this.#say(subject, body, reply);
   }
 
+  /** The same for what nobody waits for, such as an acknowledgement: it goes along with what is said next, or a little later. */
+  tellSoon(subject: string, body: string, reply?: string): void {
+    if (this.#lost !== undefined || this.#isClosing) return;
+    this.#unsaid.push({ subject, body, reply });
+    this.#stopSoon ??= this.#clock.at(this.#clock.nowMs() + soonMs, () => this.#sayAll());
+  }
+
   /** Said at the end of this turn of the loop: what many have to say goes out in one write, which is what costs most. */
   #say(subject: string, body: Uint8Array | string | undefined, reply: string | undefined): void {
-    if (this.#unsaid.push({ subject, body, reply }) === 1) setImmediate(() => this.#sayAll());
+    this.#unsaid.push({ subject, body, reply });
+    if (this.#willSay) return;
+    this.#willSay = true;
+    setImmediate(() => {
+      if (this.#willSay) this.#sayAll();
+    });
+  }
+
+  /** Whoever was at the end of the turn itself need not wait for the next one. */
+  sayNow(): void {
+    this.#sayAll();
   }
 
   #sayAll(): void {
     const unsaid = this.#unsaid;
     this.#unsaid = [];
+    this.#willSay = false;
+    this.#stopSoon?.();
+    this.#stopSoon = undefined;
     try {
       for (const { subject, body, reply } of unsaid)
         this.#client.publish(subject, body, reply === undefined ? undefined : { reply });
@@ -280,7 +304,10 @@ export class NatsConnection {
   #ended(why: unknown): HostError | undefined {
     this.#lost = this.#isClosing ? gone() : (this.#denial ?? lossOf(why, this.#refused));
     this.#stopTimer?.();
-    for (const { reject } of this.#waiting.values()) reject(this.#lost);
+    this.#stopSoon?.();
+    // What was said and not answered may have arrived, also where it is we who close.
+    const unanswered = this.#isClosing ? lossOf(undefined, undefined) : this.#lost;
+    for (const { reject } of this.#waiting.values()) reject(unanswered);
     this.#waiting.clear();
     return this.#isClosing ? undefined : this.#lost;
   }

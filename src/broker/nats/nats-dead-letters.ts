@@ -7,6 +7,8 @@
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { errorReply } from '../messages.js';
+import { idPattern } from '../ports.js';
+import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
 import { type NatsDelivery, requestHead } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
@@ -63,17 +65,20 @@ export class NatsDeadLetters {
 
   async #bury(delivery: NatsDelivery): Promise<void> {
     const { names, journal, now } = this.#parts;
-    const { from, id, fault, payload } = delivery;
+    const { from, id, fault, body, bundle, sentAt } = delivery;
     const connection = await this.#parts.connection();
-    const outcome = fault === undefined ? await journal.outcome(from.mailbox, id) : undefined;
+    const outcome = fault === undefined ? await journal.outcome(from.mailbox, id, bundle) : undefined;
     if (outcome?.kind === 'running' || outcome?.kind === 'elsewhere') return delivery.giveBack(laterMs);
     if (outcome?.kind === 'done') {
       await delivery.reply(outcome.reply);
       return delivery.ack();
     }
     const reasons = fault === undefined ? await this.#reasons(connection, delivery) : [fault];
-    const head = JSON.stringify({ sentAtMs: delivery.sentAt.getTime(), diedAtMs: now().getTime(), reasons });
-    const letter = Buffer.concat([Buffer.from(`${head}\n`), payload]);
+    const times = { sentAtMs: sentAt.getTime(), diedAtMs: now().getTime() };
+    const head = JSON.stringify({ ...times, reasons, bundle: bundle?.id });
+    // As it would have come alone; of what is no request, all that came.
+    const ttl = fault === undefined ? requestHead((delivery.deadlineAt?.getTime() ?? 0) - times.sentAtMs) : '';
+    const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), body]);
     const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
     if (receipt.kind === 'full') return delivery.giveBack(laterMs);
     if (fault === undefined) await delivery.reply(...errorReply(givenUp(outcome !== undefined)));
@@ -107,9 +112,12 @@ export class NatsDeadLetters {
     const connection = await this.#parts.connection();
     const found = await one(connection, names.deadStream, { seq });
     if (found === undefined) return false;
-    const { letter, body } = readLetter(found);
+    const { letter, body, bundle } = readLetter(found);
     const { mailbox, id } = letter;
     const box = names.of(mailbox);
+    // Its bundle is over and answered all of it; what ran after all, on a host that was taken for dead, is not run alone.
+    if (bundle !== undefined && (await journal.hasRun(mailbox, id, bundle)))
+      return connection.remove(names.deadStream, seq);
     const outcome = await journal.outcome(mailbox, id);
     // Nobody knows whether it ran: the operator takes that upon itself.
     if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
@@ -143,15 +151,23 @@ async function* kept(connection: NatsConnection, stream: string, subject: string
   }
 }
 
-function readLetter({ seq, subject, data }: Kept): { letter: NatsDeadLetter; body: Buffer } {
+function readLetter({ seq, subject, data }: Kept): {
+  letter: NatsDeadLetter;
+  body: Buffer;
+  bundle: ClaimLog | undefined;
+} {
   const bytes = Buffer.from(data ?? '', 'base64');
   const end = bytes.indexOf(0x0a);
-  const { sentAtMs, diedAtMs, reasons } = JSON.parse(bytes.subarray(0, end).toString()) as Record<string, unknown>;
+  const { sentAtMs, diedAtMs, reasons, bundle } = JSON.parse(bytes.subarray(0, end).toString()) as Record<
+    string,
+    unknown
+  >;
   const [mailbox = '', id = ''] = subject.split('.').slice(-2);
   // Past the head of the request itself, which says how long its worker would have waited.
   const body = bytes.subarray(bytes.indexOf(0x0a, end + 1) + 1);
   return {
     body,
+    bundle: typeof bundle === 'string' && idPattern.test(bundle) ? new ClaimLog(bundle, new Date(0)) : undefined,
     letter: {
       seq,
       mailbox: mailbox.replaceAll('~', '.'),

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { HostError } from '../../kernel/errors.js';
 import type { NatsConnection, NatsMessage } from './nats-connection.js';
-import { type DeliveryParts, NatsDelivery } from './nats-delivery.js';
+import type { DeliveryParts, NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
 import { namesOf } from './nats-names.js';
+import { NatsParcel } from './nats-parcel.js';
 
 const ackSubject = '$JS.ACK.s.c.1.7.7.1700000000000000000.0';
 
@@ -19,6 +20,7 @@ function delivered(confirmed: Promise<NatsMessage>) {
       return { kind: 'there' };
     },
     tell: (subject, word) => void said.push(`tell ${subject} ${word}`),
+    tellSoon: (subject, word) => void said.push(`tell ${subject} ${word}`),
   };
   const journal: Partial<NatsJournal> = { isKept: () => false, forget: () => void said.push('forget') };
   const names = namesOf('h');
@@ -28,7 +30,8 @@ function delivered(confirmed: Promise<NatsMessage>) {
   };
   const message = { subject: `${names.of('w').requests}k`, reply: ackSubject, data: Buffer.from('1000\n{}') };
   let settled = 0;
-  const delivery = new NatsDelivery(message as unknown as NatsMessage, parts, () => void settled++);
+  const parcel = new NatsParcel(message as unknown as NatsMessage, parts, () => void settled++);
+  const [delivery] = parcel.requests as [NatsDelivery];
   return { delivery, said, settled: () => settled };
 }
 

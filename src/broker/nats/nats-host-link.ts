@@ -14,10 +14,11 @@ import { errorReply, joined } from '../messages.js';
 import { type HostHandlers, type HostLink, idPattern, type Sender } from '../ports.js';
 import type { NatsConnection } from './nats-connection.js';
 import { deliveriesMax, type NatsDeadLetters } from './nats-dead-letters.js';
-import { NatsDelivery } from './nats-delivery.js';
+import type { NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
 import { handOverMs, NatsLanes } from './nats-lanes.js';
 import { mailboxIn, type Names } from './nats-names.js';
+import { NatsParcel } from './nats-parcel.js';
 import type { Sweep } from './nats-sweeper.js';
 
 /** What the table says of a mailbox. */
@@ -81,7 +82,7 @@ export class NatsHostLink implements HostLink {
     const common = { connection, journal, allNames: names, names: box, now: () => clock.date(), sweep };
     this.#lanes.open(box, (message, settled) => {
       const from: Sender = { mailbox, role: this.#parts.credentialOf(mailbox)?.role };
-      return new NatsDelivery(message, { ...common, from }, settled);
+      return new NatsParcel(message, { ...common, from }, settled);
     });
   }
 

@@ -1,15 +1,17 @@
 /**
  * How requests come out of their streams: each mailbox has a lane with a window of its own, and lanes are handed out in turn, so
  * that a flood in one does not hold up another. What is here or handed out is kept ours while it lasts.
- * Not here: what a request is (nats-delivery.ts), who serves it.
+ * Not here: what a request is (nats-delivery.ts), what it comes in (nats-parcel.ts), who serves it.
  *
- * Invariants: no more than `window` are handed out at a time; a lane holds at most `laneWindow`, asked for included; one that
- * is closed gives back what was not handed out.
+ * Invariants: no more than `window` are handed out at a time; a lane holds at most `laneWindow`, asked for included, as far as
+ * can be told before bundles are opened: after requests that came alone there may be as many bundles in their place, of no more
+ * than `pullBytes`; a lane that is closed gives back what was not handed out.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { NatsConnection, NatsMessage } from './nats-connection.js';
 import type { NatsDelivery } from './nats-delivery.js';
 import { hostsConsumer, type MailboxNames } from './nats-names.js';
+import type { NatsParcel } from './nats-parcel.js';
 
 export interface LaneParts {
   readonly connection: NatsConnection;
@@ -26,6 +28,10 @@ export interface LaneParts {
 /** Bytes asked for in one go: more would come at once than anybody can hold. */
 const pullBytes = 16 * 1024 * 1024;
 const pullMs = 30_000;
+/** More come in the next turn of the loop: what is to be said of the first ones goes out before. */
+const handedOutPerTurn = 64;
+/** How many smaller messages it takes until smaller ones are reckoned with. */
+const slowness = 8;
 /** After it, a pull that said nothing of its end is taken for over. */
 const pullSlackMs = 2_000;
 const pullAgainMs = 1_000;
@@ -40,9 +46,14 @@ interface Pull {
 class Lane {
   readonly queue: NatsDelivery[] = [];
   readonly handedOut = new Set<NatsDelivery>();
+  /** Messages that are not over, by their number in the stream. */
+  readonly parcels = new Map<number, NatsParcel>();
   readonly pulls = new Map<number, Pull>();
   nextPull = 1;
+  /** Messages. */
   asked = 0;
+  /** Requests in a message, lately. */
+  perMessage = 1;
   isWaiting = false;
   isOpen = true;
   end: Cancel = () => {};
@@ -50,7 +61,7 @@ class Lane {
   constructor(
     readonly names: MailboxNames,
     readonly inbox: string,
-    readonly make: (message: NatsMessage, settled: (delivery: NatsDelivery) => void) => NatsDelivery,
+    readonly make: (message: NatsMessage, settled: (delivery: NatsDelivery, parcel: NatsParcel) => void) => NatsParcel,
   ) {}
 }
 
@@ -61,6 +72,7 @@ export class NatsLanes {
   readonly #turns: Lane[] = [];
   #handedOut = 0;
   #isPumping = false;
+  #willPump = false;
   #stopTick: Cancel;
 
   constructor(parts: LaneParts) {
@@ -116,8 +128,14 @@ export class NatsLanes {
     if (message.reply === undefined) return;
     // On its way when the lane was closed: left alone, it would come again only after the wait for our word.
     if (!lane.isOpen) return lane.make(message, () => {}).giveBack(handOverMs);
-    lane.queue.push(lane.make(message, (delivery) => this.#settled(lane, delivery)));
-    if (lane.queue.length === 1) this.#turns.push(lane);
+    const parcel = lane.make(message, (delivery, its) => this.#settled(lane, delivery, its));
+    const count = parcel.requests.length;
+    lane.perMessage = count >= lane.perMessage ? count : lane.perMessage - (lane.perMessage - count) / slowness;
+    const before = lane.parcels.get(parcel.seq);
+    if (before !== undefined) before.isStale = true;
+    lane.parcels.set(parcel.seq, parcel);
+    if (lane.queue.length === 0) this.#turns.push(lane);
+    lane.queue.push(...parcel.requests);
     this.#pump();
     this.#pull(lane);
   }
@@ -147,22 +165,25 @@ export class NatsLanes {
   #pull(lane: Lane): void {
     const { laneWindow, connection, clock } = this.#parts;
     if (!lane.isOpen || lane.isWaiting) return;
-    const free = laneWindow - lane.queue.length - lane.handedOut.size - lane.asked;
+    const free = laneWindow - lane.queue.length - lane.handedOut.size - lane.asked * lane.perMessage;
     // In halves: a pull for each request would double the messages.
     if (free <= 0 || (lane.asked > 0 && free < laneWindow / 2)) return;
+    const count = Math.max(1, Math.floor(free / lane.perMessage));
     const number = lane.nextPull++;
-    lane.asked += free;
-    lane.pulls.set(number, { left: free, untilMs: clock.nowMs() + pullMs + pullSlackMs });
-    connection.tell(
+    // One that is still open brings what comes first: the next is in no hurry.
+    const isUrgent = lane.asked === 0;
+    lane.asked += count;
+    lane.pulls.set(number, { left: count, untilMs: clock.nowMs() + pullMs + pullSlackMs });
+    connection[isUrgent ? 'tell' : 'tellSoon'](
       `$JS.API.CONSUMER.MSG.NEXT.${lane.names.requestStream}.${hostsConsumer}`,
-      `{"batch":${free},"expires":${pullMs * 1_000_000},"max_bytes":${pullBytes}}`,
+      `{"batch":${count},"expires":${pullMs * 1_000_000},"max_bytes":${pullBytes}}`,
       `${lane.inbox}.${number}`,
     );
   }
 
   #pump(): void {
     // Whoever settles within `handOut` comes back here: the loop below goes on with what that made free.
-    if (this.#isPumping) return;
+    if (this.#isPumping || this.#willPump) return;
     this.#isPumping = true;
     try {
       this.#handOutAll();
@@ -173,7 +194,8 @@ export class NatsLanes {
 
   #handOutAll(): void {
     const { window, handOut } = this.#parts;
-    while (this.#handedOut < window) {
+    for (let count = 0; this.#handedOut < window; count++) {
+      if (count === handedOutPerTurn) return this.#pumpLater();
       const lane = this.#turns.shift();
       if (lane === undefined) break;
       const delivery = lane.queue.shift();
@@ -185,7 +207,17 @@ export class NatsLanes {
     }
   }
 
-  #settled(lane: Lane, delivery: NatsDelivery): void {
+  #pumpLater(): void {
+    if (this.#willPump) return;
+    this.#willPump = true;
+    setImmediate(() => {
+      this.#willPump = false;
+      this.#pump();
+    });
+  }
+
+  #settled(lane: Lane, delivery: NatsDelivery, parcel: NatsParcel): void {
+    if (parcel.isOver && lane.parcels.get(parcel.seq) === parcel) lane.parcels.delete(parcel.seq);
     if (!lane.handedOut.delete(delivery)) return;
     this.#handedOut--;
     this.#pump();
@@ -198,8 +230,7 @@ export class NatsLanes {
       this.#stopTick = this.#nextTick();
       const nowMs = clock.nowMs();
       for (const lane of this.#lanes.values()) {
-        for (const delivery of lane.queue) delivery.extend();
-        for (const delivery of lane.handedOut) delivery.extend();
+        for (const parcel of lane.parcels.values()) parcel.extend();
         for (const [number, { untilMs }] of lane.pulls) if (untilMs < nowMs) this.#forget(lane, number);
         this.#pull(lane);
       }

@@ -15,14 +15,16 @@ export interface MailboxNames {
   /** `<requests><id>`: what a worker sends. */
   readonly requests: string;
   readonly requestStream: string;
-  /** `<claims><id>`: who runs it. */
+  /** `<claims><id>`: who runs it. `<claims><bundle>.<n>`: who runs which of a bundle, in order. */
   readonly claims: string;
   readonly claimStream: string;
   /** `<records><id>`: the result of a claimed call, once. `<mail><id>.<n>`: a reply that is no record. */
   readonly records: string;
   readonly mail: string;
+  /** `<bundleRecords><bundle>.<n>-<m>`: results of what the n-th claim of a bundle is for. */
+  readonly bundleRecords: string;
   readonly replyStream: string;
-  /** Where the server hands out both to the worker. */
+  /** Where the server hands out all of them to the worker. */
   readonly outbox: string;
   readonly tell: string;
   readonly cancels: string;
@@ -97,6 +99,7 @@ function mailboxNames(prefix: string, upper: string, mailbox: string): MailboxNa
     claimStream: `${upper}_CLAIMS_${box}`,
     records: `${prefix}.rep.${box}.r.`,
     mail: `${prefix}.rep.${box}.m.`,
+    bundleRecords: `${prefix}.rep.${box}.b.`,
     replyStream: `${upper}_REPLIES_${box}`,
     outbox: `${prefix}.out.${box}`,
     tell: `${prefix}.tell.${box}`,

@@ -102,7 +102,7 @@ export async function ensureMailbox(connection: NatsConnection, names: MailboxNa
     ensureStream(connection, names.claimStream, {
       ...common(plan),
       ...once,
-      subjects: [`${names.claims}*`],
+      subjects: [`${names.claims}*`, `${names.claims}*.*`],
       max_msgs: plan.claimsMax,
       max_bytes: plan.claimBytesMax,
       allow_direct: true,
@@ -110,7 +110,7 @@ export async function ensureMailbox(connection: NatsConnection, names: MailboxNa
     ensureStream(connection, names.replyStream, {
       ...common(plan),
       ...once,
-      subjects: [`${names.records}*`, `${names.mail}*.*`],
+      subjects: [`${names.records}*`, `${names.mail}*.*`, `${names.bundleRecords}*.*`],
       max_bytes: plan.replyBytesMax,
       allow_direct: true,
     }),

@@ -14,7 +14,7 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
-import { type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
+import { type Bundle, type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -59,6 +59,8 @@ export class BrokeredCall {
   readonly #ports: CallPorts;
   /** By the clock of the host. */
   readonly #endsAtMs: number;
+  /** Of the first delivery: what was claimed by it is finished by it. */
+  readonly #bundle: Bundle | undefined;
   readonly #cancellation = new Cancellation();
   /** The newest last: links come and go while a call runs. */
   readonly #deliveries: [Delivery, ...Delivery[]];
@@ -69,6 +71,7 @@ export class BrokeredCall {
   constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, delayMs: number) {
     this.#deliveries = [delivery];
     this.#endsAtMs = ports.clock.nowMs() + request.deadlineMs - delayMs;
+    this.#bundle = delivery.bundle;
     this.#request = request;
     this.#words = words;
     this.#ports = ports;
@@ -129,6 +132,7 @@ export class BrokeredCall {
     const claimed = await journal.claim({
       mailbox: from.mailbox,
       key: id,
+      bundle: this.#bundle,
       hash: hashOf(target, this.#request.args),
       rememberUntil: this.#rememberUntil(),
       isRepeatable,
@@ -142,7 +146,8 @@ export class BrokeredCall {
   /** What is said of it is what became of it; only what nobody ever began is refused. */
   async #refuse(error: HostError): Promise<void> {
     const { from, id } = this.#delivery;
-    const found = await this.#ports.journal.find(from.mailbox, id, this.#firstSentAt()).catch(() => {
+    const about = { firstSentAt: this.#firstSentAt(), bundle: this.#bundle };
+    const found = await this.#ports.journal.find(from.mailbox, id, about).catch(() => {
       throw error.with({ execution: 'uncertain' });
     });
     if (!found) throw error;
@@ -184,7 +189,7 @@ export class BrokeredCall {
     const outcome = await this.#call(target);
     // Also what surely did not run: the request may come once more, and must not run after its worker was told that it did not.
     const reply = joined(...(isHostError(outcome) ? this.#words.error(outcome, this.#of) : outcome));
-    const finished = journal.finish(from.mailbox, id, reply).catch((error) => {
+    const finished = journal.finish(from.mailbox, id, reply, this.#bundle).catch((error) => {
       // The worker may still hear it now; after a restart the same key is answered as one whose outcome nobody knows.
       onEvent({ kind: 'problem', error });
     });

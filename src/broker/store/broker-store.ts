@@ -269,8 +269,8 @@ function mailOf(asker: StoreAsker): MailStore {
 
 const journalOf = (asker: StoreAsker): CallJournal => ({
   claim: async (claim: CallClaim) => ((await asker.ask({ op: 'claim', claim })) as { claimed: Claimed }).claimed,
-  async find(mailbox, key, firstSentAt) {
-    const answer = await asker.ask({ op: 'find', mailbox, key, firstSentAt });
+  async find(mailbox, key, about) {
+    const answer = await asker.ask({ op: 'find', mailbox, key, firstSentAt: about?.firstSentAt });
     return 'claimed' in answer ? (answer.claimed as Found) : undefined;
   },
   finish: async (mailbox, key, reply) => void (await asker.ask({ op: 'finish', mailbox, key, reply }, reply.length)),

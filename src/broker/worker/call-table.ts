@@ -220,11 +220,12 @@ export class CallTable {
     const sentMsAgo = couldBeHeld ? clock.nowMs() - pending.firstSentAtMs : undefined;
     pending.mayBeHeld = true;
     pending.sentOn = link;
+    const isFresh = !couldBeHeld && !call.isCallersKey;
     link
       .send({
         id: call.callKey,
         body: dialect.callRequest({ ...call, deadlineMs, sentMsAgo, sent }),
-        ttlMs: deadlineMs,
+        ...{ ttlMs: deadlineMs, isFresh },
       })
       .catch((error) => {
         if (this.#pending.get(call.callKey) !== pending) return;

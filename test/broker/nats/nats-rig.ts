@@ -1,7 +1,15 @@
 /** Hosts and workers on a real nats-server, with a service that claims, counts what it runs, and answers. */
 import { type NatsHost, type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
-import type { Claimed, Delivery, HostHandlers, HostLink, Sender, WorkerLink } from '../../../src/broker/ports.js';
+import type {
+  Claimed,
+  Delivery,
+  HostHandlers,
+  HostLink,
+  OpenWorkerLink,
+  Sender,
+  WorkerLink,
+} from '../../../src/broker/ports.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 
 export const never = new Cancellation();
@@ -66,14 +74,14 @@ export async function serve(
   run: ((delivery: Delivery) => Promise<void>) | undefined,
   isRepeatable: boolean,
 ): Promise<void> {
-  const { id, from, body, deadlineAt } = delivery;
+  const { id, from, body, deadlineAt, bundle } = delivery;
   const { mailbox } = from;
   try {
     if (deadlineAt && deadlineAt < new Date()) {
       await delivery.reply('{"v":1,"error":{"code":"expired"}}');
       return delivery.ack();
     }
-    const claim = { mailbox, key: id, hash: body.toString(), rememberUntil: inAnHour(), isRepeatable };
+    const claim = { mailbox, key: id, bundle, hash: body.toString(), rememberUntil: inAnHour(), isRepeatable };
     const claimed = await rig.host.journal.claim(claim);
     rig.claims.push(claimed);
     switch (claimed.kind) {
@@ -81,7 +89,7 @@ export async function serve(
         rig.ran.push(id);
         await run?.(delivery);
         const reply = Buffer.from(`{"ran":${body}}`);
-        await rig.host.journal.finish(mailbox, id, reply);
+        await rig.host.journal.finish(mailbox, id, reply, bundle);
         await delivery.reply(reply);
         return delivery.ack();
       }
@@ -107,10 +115,14 @@ export interface RigWorker {
   bodyOf(id: string): string | undefined;
 }
 
-export async function startWorker(url: string, mailbox = 'w1', key?: string): Promise<RigWorker> {
+export const startWorker = (url: string, mailbox = 'w1', key?: string): Promise<RigWorker> =>
+  reopenWorker(openNatsWorkerLink({ url, key, mailbox }));
+
+/** The next link of the same process, which remembers what it sent before. */
+export async function reopenWorker(open: OpenWorkerLink): Promise<RigWorker> {
   const replies: { id: string; body: string }[] = [];
   const told: string[] = [];
-  const link = await openNatsWorkerLink({ url, key, mailbox })(
+  const link = await open(
     {
       replied: (id, body) => replies.push({ id, body: body.toString() }),
       told: (body) => told.push(body.toString()),
@@ -124,4 +136,10 @@ export const request = (id: string, body: unknown = { id }, ttlMs = 60_000) => (
   id,
   body: Buffer.from(JSON.stringify(body)),
   ttlMs,
+});
+
+/** One whose id was made for it alone: it may go together with others. */
+export const fresh = (id: string, body: unknown = { id }, ttlMs = 60_000) => ({
+  ...request(id, body, ttlMs),
+  isFresh: true,
 });

@@ -1,0 +1,393 @@
+/**
+ * The journal of calls that came in bundles: those that are claimed in one turn of the loop have one claim, and those that end in
+ * one turn one record, which is also what their worker gets.
+ * Not here: calls that came alone (nats-journal.ts), what a claim looks like (nats-claim-log.ts).
+ *
+ * Invariants: as in nats-journal.ts, for each call of a bundle; a call of a bundle that was answered has a claim, run or not, so
+ * that it is not begun when its bundle comes again for the sake of others.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { type CallClaim, type Claimed, messageBytesMax } from '../ports.js';
+import { bundleBytesMax, bundleCallsMax, readResults, writeResults } from './nats-bundle.js';
+import { type ClaimEntry, type ClaimLog, ClaimSlot, type Result, type Wanted, writeSlot } from './nats-claim-log.js';
+import type { NatsConnection, Receipt } from './nats-connection.js';
+import { tooLarge } from './nats-failures.js';
+import type { MailboxNames } from './nats-names.js';
+import {
+  type ClaimState,
+  claimChanges,
+  graceMs,
+  type JournalParts,
+  journalFull,
+  nameOf,
+  type OwnClaims,
+  roundsMax,
+} from './nats-own-claims.js';
+
+/** Past its deadline, for clocks that are not in step. */
+const clockDoubtMs = 10 * 60_000;
+const mine: Claimed = { kind: 'mine' };
+
+export interface BundledRun {
+  readonly slot: ClaimSlot;
+}
+
+/** What becomes of a claim that is wanted. */
+interface ClaimingSteps {
+  readonly won: (name: string, slot: ClaimSlot) => void;
+  readonly failed: (name: string) => void;
+  readonly look: (claim: CallClaim, log: ClaimLog, entry: ClaimEntry, isFirst: boolean) => Promise<Claimed | undefined>;
+  readonly again: (claiming: Claiming, log: ClaimLog) => void;
+}
+
+/** Of one call that somebody wants to run. */
+class Claiming implements Wanted {
+  overrides = -1;
+  rounds = 0;
+
+  constructor(
+    readonly steps: ClaimingSteps,
+    readonly claim: CallClaim,
+    readonly log: ClaimLog,
+    readonly name: string,
+    readonly isFirst: boolean,
+    readonly resolve: (claimed: Claimed) => void,
+    readonly reject: (error: unknown) => void,
+  ) {}
+
+  get key(): string {
+    return this.claim.key;
+  }
+
+  get hash(): string {
+    return this.claim.hash;
+  }
+
+  get until(): Date {
+    return this.claim.rememberUntil;
+  }
+
+  won(slot: ClaimSlot): void {
+    this.steps.won(this.name, slot);
+    this.resolve(mine);
+  }
+
+  taken(entry: ClaimEntry): void {
+    const { steps, claim, log, name, isFirst } = this;
+    steps.look(claim, log, entry, isFirst).then(
+      (found) => {
+        if (found === undefined) {
+          this.overrides = entry.slot;
+          this.rounds++;
+          return steps.again(this, log);
+        }
+        if (isFirst && found.kind !== 'mine') steps.failed(name);
+        this.resolve(found);
+      },
+      (error) => this.failed(error),
+    );
+  }
+
+  failed(error: unknown): void {
+    if (this.isFirst) this.steps.failed(this.name);
+    this.reject(error);
+  }
+}
+
+export class BundleJournal {
+  readonly #parts: JournalParts;
+  readonly #own: OwnClaims<BundledRun>;
+  readonly #steps: ClaimingSteps = {
+    won: (name, slot) => this.#won(name, slot),
+    failed: (name) => this.#own.running.delete(name),
+    look: (claim, log, entry, isFirst) => this.#look(claim.mailbox, claim.key, log, entry, claim, isFirst),
+    again: (claiming, log) => this.#want(claiming.claim.mailbox, log, claiming),
+  };
+
+  constructor(parts: JournalParts, own: OwnClaims<BundledRun>) {
+    this.#parts = parts;
+    this.#own = own;
+  }
+
+  claim(claim: CallClaim, log: ClaimLog): Promise<Claimed> {
+    const { mailbox, key } = claim;
+    const { running } = this.#own;
+    const name = nameOf(mailbox, key, log);
+    // From before it is asked for: whoever finds our claim may ask us about it before we have its receipt.
+    const isFirst = !running.has(name);
+    if (isFirst) running.set(name, undefined);
+    return new Promise((resolve, reject) => {
+      this.#want(mailbox, log, new Claiming(this.#steps, claim, log, name, isFirst, resolve, reject));
+    });
+  }
+
+  /** Answers what was not begun, for good. False: it is claimed, which whoever answers knows. Rejects if it is claimed meanwhile. */
+  async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer): Promise<boolean> {
+    const { running, finished } = this.#own;
+    const name = nameOf(mailbox, key, log);
+    if (running.has(name) || log.entryOf(key) !== undefined) return false;
+    running.set(name, undefined);
+    const slot = await new Promise<ClaimSlot | undefined>((won, reject) => {
+      const failed = (error: unknown) => {
+        running.delete(name);
+        reject(error);
+      };
+      const until = log.deadlineAt;
+      const taken = () => won(undefined);
+      this.#want(mailbox, log, { key, name, hash: '', until, overrides: -1, rounds: 0, won, taken, failed });
+    });
+    if (slot === undefined) {
+      running.delete(name);
+      throw claimedMeanwhile();
+    }
+    this.#won(name, slot);
+    await this.finish(mailbox, key, log, reply);
+    finished.delete(name);
+    return true;
+  }
+
+  finish(mailbox: string, key: string, log: ClaimLog, body: Buffer): Promise<void> {
+    const name = nameOf(mailbox, key, log);
+    return new Promise((resolve, reject) => {
+      const slot = this.#own.running.get(name)?.slot;
+      if (slot === undefined || body.length > messageBytesMax) {
+        this.#own.running.delete(name);
+        return reject(slot === undefined ? unclaimed() : tooLarge('reply', body.length));
+      }
+      // Together with what else ends in this turn of the loop.
+      if (slot.results.push({ id: key, name, body, resolve, reject }) === 1)
+        setImmediate(() => this.#keepResults(mailbox, slot));
+    });
+  }
+
+  /** What became of a call without wanting it; undefined: nobody claimed it. */
+  async outcome(mailbox: string, key: string, log: ClaimLog): Promise<Claimed | undefined> {
+    const isFirst = !this.#own.running.has(nameOf(mailbox, key, log));
+    await log.readOn(await this.#parts.connection(), this.#parts.names.of(mailbox));
+    const entry = log.entryOf(key);
+    return entry && this.#look(mailbox, key, log, entry, undefined, isFirst);
+  }
+
+  /** Whether it was run, and is over: not only answered. */
+  async hasRun(mailbox: string, key: string, log: ClaimLog): Promise<boolean> {
+    const connection = await this.#parts.connection();
+    const names = this.#parts.names.of(mailbox);
+    await log.readOn(connection, names);
+    const entry = log.entryOf(key);
+    if (entry === undefined || entry.hash === '') return false;
+    return (await this.#recordOf(connection, names, log, entry, key)) !== undefined;
+  }
+
+  #won(name: string, slot: ClaimSlot): void {
+    this.#own.confirm(name);
+    this.#own.running.set(name, { slot });
+  }
+
+  #want(mailbox: string, log: ClaimLog, wanted: Wanted): void {
+    if (log.wanted.push(wanted) > 1 || log.isWriting) return;
+    setImmediate(() => void this.#write(mailbox, log));
+  }
+
+  /** One claim for what is wanted now, and another one for what was wanted meanwhile. */
+  async #write(mailbox: string, log: ClaimLog): Promise<void> {
+    if (log.isWriting) return;
+    log.isWriting = true;
+    while (log.wanted.length > 0) {
+      const batch = this.#free(log);
+      if (batch.size === 0) continue;
+      const wanted = [...batch.values()];
+      try {
+        await this.#writeOne(mailbox, log, wanted);
+      } catch (error) {
+        for (const each of wanted) each.failed(error);
+      }
+    }
+    log.isWriting = false;
+  }
+
+  /** Those that nobody has, as far as we know; the others are told who has them. */
+  #free(log: ClaimLog): Map<string, Wanted> {
+    const batch = new Map<string, Wanted>();
+    const rest: Wanted[] = [];
+    for (const wanted of log.wanted) {
+      const entry = log.entryOf(wanted.key);
+      if (entry !== undefined && entry.slot > wanted.overrides) wanted.taken(entry);
+      else if (batch.has(wanted.key) || batch.size >= bundleCallsMax) rest.push(wanted);
+      else batch.set(wanted.key, wanted);
+    }
+    log.wanted = rest;
+    return batch;
+  }
+
+  async #writeOne(mailbox: string, log: ClaimLog, wanted: Wanted[]): Promise<void> {
+    const { instance, boot } = this.#parts;
+    const names = this.#parts.names.of(mailbox);
+    const slot = log.slots;
+    const connection = await this.#parts.connection();
+    let receipt: Receipt;
+    try {
+      receipt = await connection.keep(log.subjectOf(names, slot), writeSlot(instance, boot, wanted));
+    } catch (error) {
+      for (const { name } of wanted) this.#own.doubt(name);
+      throw error;
+    }
+    if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
+    if (receipt.kind === 'kept') {
+      log.add(slot, receipt.seq, boot, wanted);
+      const claimed = this.#slot(log, names, slot, receipt.seq, wanted);
+      for (const each of wanted) each.won(claimed);
+      return;
+    }
+    await log.readOn(connection, names);
+    for (const each of wanted) {
+      if (++each.rounds > roundsMax) each.failed(claimChanges(mailbox));
+      else log.wanted.push(each);
+    }
+  }
+
+  #slot(
+    log: ClaimLog,
+    names: MailboxNames,
+    slot: number,
+    seq: number,
+    calls: readonly Pick<Wanted, 'until'>[],
+    size = calls.length,
+  ): ClaimSlot {
+    // Not before the end of any call of the bundle: whoever reads its claims stops at the first that is not there.
+    let untilMs = log.deadlineAt.getTime() + clockDoubtMs;
+    for (const { until } of calls) untilMs = Math.max(untilMs, until.getTime());
+    const made = new ClaimSlot(log, names, slot, seq, new Date(untilMs + graceMs), size);
+    log.own.set(slot, made);
+    return made;
+  }
+
+  /** What became of a call that is claimed. Undefined: that claim may be passed over. */
+  async #look(
+    mailbox: string,
+    key: string,
+    log: ClaimLog,
+    entry: ClaimEntry,
+    wanted: CallClaim | undefined,
+    isFirst: boolean,
+  ): Promise<Claimed | undefined> {
+    const name = nameOf(mailbox, key, log);
+    const names = this.#parts.names.of(mailbox);
+    if (wanted !== undefined && entry.hash !== '' && entry.hash !== wanted.hash) return { kind: 'conflict' };
+    const connection = await this.#parts.connection();
+    const record = () => this.#recordOf(connection, names, log, entry, key);
+    const reply = await record();
+    if (reply !== undefined) return { kind: 'done', reply };
+    let state: ClaimState;
+    if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name);
+    else if (!isFirst) return { kind: 'running' };
+    else if (wanted !== undefined && this.#own.confirm(name)) {
+      // Ours, and never said to be: it was not run, and nobody else will.
+      const calls = [{ until: wanted.rememberUntil }];
+      this.#won(name, log.own.get(entry.slot) ?? this.#slot(log, names, entry.slot, entry.seq, calls, entry.size));
+      return mine;
+    } else state = 'over';
+    if (state === 'running') return { kind: 'elsewhere' };
+    // It may have been finished while its claim was read.
+    const late = await record();
+    if (late !== undefined) return { kind: 'done', reply: late };
+    return wanted === undefined || (state === 'over' && !wanted.isRepeatable) ? { kind: 'lost' } : undefined;
+  }
+
+  async #recordOf(
+    connection: NatsConnection,
+    names: MailboxNames,
+    log: ClaimLog,
+    { slot, size }: ClaimEntry,
+    key: string,
+  ): Promise<Buffer | undefined> {
+    const reading = log.reads.get(slot) ?? this.#readRecords(connection, names, log, slot, size);
+    return (await reading).get(key);
+  }
+
+  /** For all who ask in this turn of the loop, and nobody later: what is written meanwhile must not be missed. */
+  #readRecords(
+    connection: NatsConnection,
+    names: MailboxNames,
+    log: ClaimLog,
+    slot: number,
+    size: number,
+  ): Promise<ReadonlyMap<string, Buffer>> {
+    const reading = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
+      log.reads.delete(slot);
+      const read = (n: number) => connection.read(names.replyStream, recordSubject(names, log, slot, n));
+      // Each has at least one result, and there may be gaps: one of them may still be on its way.
+      const found = await Promise.all(Array.from({ length: size }, (_, n) => read(n)));
+      const replies = new Map<string, Buffer>();
+      for (const record of found)
+        for (const { id, body } of (record && readResults(record.body)) ?? []) replies.set(id, body);
+      return replies;
+    });
+    log.reads.set(slot, reading);
+    return reading;
+  }
+
+  #keepResults(mailbox: string, slot: ClaimSlot): void {
+    const { results } = slot;
+    slot.results = [];
+    let bytes = 0;
+    let first = 0;
+    results.forEach(({ body }, at) => {
+      if (at > first && bytes + body.length > bundleBytesMax) {
+        void this.#keepSome(mailbox, slot, results.slice(first, at));
+        first = at;
+        bytes = 0;
+      }
+      bytes += body.length;
+    });
+    void this.#keepSome(mailbox, slot, first === 0 ? results : results.slice(first));
+  }
+
+  async #keepSome(mailbox: string, slot: ClaimSlot, results: readonly Result[]): Promise<void> {
+    const { running, finished } = this.#own;
+    const { sweep } = this.#parts;
+    const { names, until, log } = slot;
+    try {
+      const receipt = await this.#keepRecord(slot, results);
+      if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
+      slot.left -= results.length;
+      if (receipt.kind === 'kept') sweep({ stream: names.replyStream, seq: receipt.seq }, until);
+      if (slot.left <= 0) {
+        sweep({ stream: names.claimStream, seq: slot.seq }, until);
+        log.own.delete(slot.slot);
+      }
+      for (const { name, body, resolve } of results) {
+        finished.set(name, body);
+        running.delete(name);
+        resolve();
+      }
+    } catch (error) {
+      // Over here whatever came of it: a claim of ours without a result is one whose outcome nobody can tell.
+      for (const { name, reject } of results) {
+        running.delete(name);
+        reject(error);
+      }
+    }
+  }
+
+  async #keepRecord(slot: ClaimSlot, results: readonly Result[]): Promise<Receipt> {
+    const { names, log } = slot;
+    const body = writeResults(results);
+    for (;;) {
+      const subject = recordSubject(names, log, slot.slot, slot.nextRecord++);
+      const receipt = await this.#own.keepRecord(subject, body);
+      if (receipt.kind !== 'there') return receipt;
+      // Ours, whose receipt was lost; or one of before we lost count.
+      const found = await (await this.#parts.connection()).read(names.replyStream, subject);
+      if (found?.body.equals(body)) return { kind: 'kept', seq: found.seq };
+    }
+  }
+}
+
+const recordSubject = (names: MailboxNames, log: ClaimLog, slot: number, record: number): string =>
+  `${names.bundleRecords}${log.id}.${slot}-${record}`;
+
+const unclaimed = (): HostError => new HostError('protocol_error', 'a call has a result and no claim');
+
+/** It is not for us to say what became of it: it comes again, and then is looked for. */
+const claimedMeanwhile = (): HostError =>
+  new HostError('transport', 'the call was claimed by another host meanwhile', { execution: 'uncertain' });
