@@ -160,7 +160,10 @@ export class BrokerService implements HostHandlers {
     try {
       this.#take(delivery, words);
     } catch (error) {
-      this.#refuse(delivery, words, isHostError(error) ? error : mistake(error));
+      const known = isHostError(error) ? error : mistake(error);
+      // Whoever had it before may have known how to read it.
+      const mayHaveRun = !this.#ports.isJournalShared && delivery.wasElsewhere;
+      this.#refuse(delivery, words, mayHaveRun ? known.with({ execution: 'uncertain' }) : known);
       if (!isHostError(error)) this.#tell({ kind: 'problem', error });
     }
   }
@@ -171,7 +174,7 @@ export class BrokerService implements HostHandlers {
     if (request.op === 'manifest') {
       const leave = () => this.#desk.leave(from.mailbox, body.length);
       const start = () => void this.#answerManifest(delivery, words).finally(leave);
-      if (!this.#desk.enter(from.mailbox, body.length, start)) throw tooManyWaiting();
+      if (!this.#desk.enter(from.mailbox, body.length, start)) this.#refuse(delivery, words, tooManyWaiting());
       return;
     }
     if (request.callKey !== id) throw invalid('callKey', 'is not the id of its message');

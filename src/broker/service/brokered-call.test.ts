@@ -451,6 +451,51 @@ describe('what is said of a call is what became of it', () => {
     expect(host.calls).toHaveLength(1);
   });
 
+  test.each([
+    ['its time is over', 'nova_click', 'expired'],
+    ['it may not be called', 'nova_click', 'denied'],
+    ['there is no such tool', 'nothing', 'unknown'],
+    ['there is no room for it', 'nova_click', 'full'],
+    ['it cannot be read', 'nova_click', 'unreadable'],
+  ] as const)(
+    'D-40 with a journal of its own, a host does not say that what another one had did not run: %s',
+    async (_, tool, why) => {
+      const { host, service, worker, hold } = await serviceRig({
+        isJournalShared: false,
+        ...(why === 'full' ? { limits: { waitingOfOne: 1, runningOfOne: 1 } } : {}),
+      });
+      if (why === 'denied') host.allow(() => false);
+      if (why === 'full') {
+        hold();
+        const operator = await worker('o');
+        for (let i = 0; i < 2; i++) await operator.call('nova_click');
+        await settled();
+      }
+      const body = `{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"${tool}",${why === 'unreadable' ? '"x":1' : '"arguments":{}'}}`;
+      const told: unknown[] = [];
+      const handed = async (id: string, wasElsewhere: boolean) => {
+        service.deliver({
+          ...{ id, from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body.replace('"k"', `"${id}"`)) },
+          ...{ deliveries: 2, wasElsewhere, deadlineAt: why === 'expired' ? new Date(0) : undefined },
+          ...{ reply: async () => {}, answer: async () => {}, ack: () => {}, release: () => {} },
+          refuse: async (...parts) => {
+            const { execution, retryable } = JSON.parse(joined(...parts).toString()).error;
+            told.push({ execution, retryable });
+          },
+        });
+        await settled();
+      };
+      const calls = host.calls.length;
+      await handed('k', true);
+      await handed('l', false);
+      expect(told).toEqual([
+        { execution: 'uncertain', retryable: false },
+        { execution: 'not_executed', retryable: why === 'full' },
+      ]);
+      expect(host.calls).toHaveLength(calls);
+    },
+  );
+
   test('D-40 the same host begins what it was handed before and had not begun', async () => {
     const { worker, host, broker, journal, clock, service } = await serviceRig({ isJournalShared: false });
     service.close();

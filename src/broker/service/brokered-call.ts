@@ -81,6 +81,11 @@ export class BrokeredCall {
     return this.#deliveries.at(-1) as Delivery;
   }
 
+  /** Whoever had it before may have run it, or still does, and wrote that down where nobody here can read it. */
+  get #mayRunUnseen(): boolean {
+    return !this.#ports.isJournalShared && this.#deliveries.some(({ wasElsewhere }) => wasElsewhere);
+  }
+
   cancel(): void {
     this.#cancellation.abort();
   }
@@ -117,13 +122,12 @@ export class BrokeredCall {
   }
 
   async #run(): Promise<void> {
-    const { journal, host, isJournalShared } = this.#ports;
-    const { from, id, wasElsewhere } = this.#delivery;
+    const { journal, host } = this.#ports;
+    const { from, id } = this.#delivery;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
-    // Whoever had it before may have run it, and wrote that down where nobody here can read it.
-    if (!isJournalShared && wasElsewhere && !isRepeatable) return this.#refuse(lost(target));
+    if (this.#mayRunUnseen && !isRepeatable) return this.#refuse(lost(target));
     const claimed = await journal.claim({
       mailbox: from.mailbox,
       key: id,
@@ -143,9 +147,9 @@ export class BrokeredCall {
     const found = await this.#ports.journal.find(from.mailbox, id, this.#firstSentAt()).catch(() => {
       throw error.with({ execution: 'uncertain' });
     });
-    if (!found) throw error;
     const { server = '*', tool } = this.#request;
-    return this.#found(found, { server, tool });
+    if (found) return this.#found(found, { server, tool });
+    throw this.#mayRunUnseen ? lost({ server, tool }) : error;
   }
 
   #found(found: Exclude<Claimed, { kind: 'mine' | 'conflict' }>, target: Target): Promise<void> {
