@@ -314,7 +314,8 @@ export class Postbox {
     this.#kept.drop(entry);
     // Not for whoever has it again over another connection.
     const isCounted = entry.deliveries > before;
-    if (isCounted) store.handedOut(entry.seq);
+    if (isCounted && !entry.isCountTold) store.handedOut(entry.seq);
+    if (isCounted) entry.isCountTold = false;
     const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const send = (): void => {
       if (entry.isCancelled) subscriber.send(cancelledFrame(from, id));
@@ -322,8 +323,19 @@ export class Postbox {
       subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
     };
     if (!isCounted || !subscriber.isApart) return send();
-    this.#counted.add(() => {
-      if (this.#mailbox.heldBy({ seq, lease }, subscriber.epoch)) send();
+    const { epoch } = subscriber;
+    this.#counted.add({
+      send: () => {
+        if (!this.#mailbox.heldBy({ seq, lease }, epoch)) return;
+        entry.unsent = 0;
+        send();
+      },
+      notSent: () => {
+        if (!this.#mailbox.notSent({ seq, lease }, epoch, isCounted, clock.nowMs())) return;
+        this.#kept.keep(entry, body);
+        this.#armWake();
+        this.pump();
+      },
     });
   }
 
