@@ -322,7 +322,8 @@ export class Postbox {
       const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
       subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
     };
-    if (!isCounted || !subscriber.isApart) return send();
+    // Also of what comes back to its holder: its first count may not be on disk yet.
+    if (!subscriber.isApart) return send();
     const { epoch } = subscriber;
     this.#counted.add({
       send: () => {
