@@ -21,8 +21,11 @@ export const callsSchema = `
   CREATE INDEX IF NOT EXISTS calls_until ON calls (remember_until);
 `;
 
-/** Only there in a journal that began in the place of another: when it did. */
-const beganSchema = 'CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL)';
+/** Only there in a journal that began in the place of another: when it did. What came before is not known any more. */
+export const beganSchema = (nowMs: number): string => `
+  CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL);
+  INSERT INTO journal_began VALUES (${Math.ceil(nowMs)});
+`;
 /** Between two clocks, and on the way. */
 const beganDoubtMs = 1_000;
 
@@ -78,11 +81,6 @@ export class CallsTable {
       `SELECT rowid AS at, mailbox, ${sizeOf} AS bytes FROM calls WHERE remember_until < ? AND (is_done = 1 OR boot <> ?) LIMIT ?`,
     );
     this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
-  }
-
-  /** What came before is not known any more. Kept, so that the next process knows it too. */
-  beginAnew(nowMs: number): void {
-    this.#database.exec(`BEGIN; ${beganSchema}; INSERT INTO journal_began VALUES (${Math.ceil(nowMs)}); COMMIT;`);
   }
 
   load(): void {

@@ -1,5 +1,5 @@
 /** The store without its thread. A copy of its folder is what a kill at that moment leaves. */
-import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
@@ -276,4 +276,33 @@ test('closed, it is one file and its reserve, for nobody else to read', () => {
   for (const name of readdirSync(folder))
     expect([name, statSync(path.join(folder, name)).mode & 0o777]).toEqual([name, 0o600]);
   expect(idsIn(open(killed(folder)))).toEqual(['a']);
+});
+
+describe('a file that was made in the place of another', () => {
+  const claim = (key: string, firstSentAt?: Date): Operation => ({
+    op: 'claim',
+    claim: {
+      ...{ mailbox: 'w1', key, hash: 'h', isRepeatable: false },
+      ...{ rememberUntil: new Date(9_000), firstSentAt },
+    },
+  });
+  const before = new Date(500);
+
+  test('D-40 says so though a kill came between setting the damaged one aside and making it, and after every restart', () => {
+    const folder = newFolder();
+    const file = path.join(folder, 'broker.db');
+    writeFileSync(`${file}.unusable`, 'what was there');
+    const cut = { 'no file yet': killed(folder), 'an empty one': killed(folder) };
+    writeFileSync(path.join(cut['an empty one'], 'broker.db'), '');
+    for (const [what, left] of Object.entries(cut)) {
+      const found = run(open(left), claim('ran', before), claim('new'));
+      expect([what, found]).toEqual([what, [{ claimed: { kind: 'lost' } }, { claimed: { kind: 'mine' } }]]);
+      const again = open(killed(left));
+      expect([what, run(again, claim('other', before))]).toEqual([what, [{ claimed: { kind: 'lost' } }]]);
+    }
+  });
+
+  test('D-40 is not one that is simply the first: what was sent before it is run', () => {
+    expect(run(open(newFolder()), claim('early', before))).toEqual([{ claimed: { kind: 'mine' } }]);
+  });
 });

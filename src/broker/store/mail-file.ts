@@ -11,7 +11,7 @@ import path from 'node:path';
 import type Database from 'libsql';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Mail, NewMail, StoreState } from '../store-port.js';
-import { CallsTable, callsSchema } from './calls-table.js';
+import { beganSchema, CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
 import { isFull, moveFailed, openStoreFile, sync } from './store-file.js';
@@ -54,10 +54,10 @@ export class MailFile {
     this.#limits = limits;
     this.#reserve = new ReserveFile(path.join(folder, 'broker.reserve'), limits.reserveBytes);
     const boot = randomBytes(6).readUIntBE(0, 6);
-    const opened = openStoreFile(folder, mailSchema + callsSchema, onProblem, (database, isReplaced) => {
+    const schema = { tables: mailSchema + callsSchema, inPlaceOfAnother: beganSchema(nowMs) };
+    const opened = openStoreFile(folder, schema, onProblem, (database) => {
       const mail = new MailTable(database, limits, onProblem);
       const calls = new CallsTable(database, limits, boot, onProblem);
-      if (isReplaced) calls.beginAnew(nowMs);
       calls.load();
       return { database, mail, calls, damaged: mail.load() };
     });
