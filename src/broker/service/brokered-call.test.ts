@@ -277,6 +277,35 @@ describe('at most once', () => {
     expect([operator.errorOf(id).code, host.calls.length, broker.owed]).toEqual(['insufficient_storage', 0, 0]);
   });
 
+  test('D-40 a journal that fails does not make what may have run be told as not run', async () => {
+    const { worker, host, journal, clock } = await serviceRig();
+    const operator = await worker('o');
+    const sent = { clock: 'c', atMs: clock.nowMs() };
+    await operator.call('nova_click', {}, { callKey: 'ran', isCallersKey: true, sent });
+    await settled();
+    operator.replies.length = 0;
+    const failed = new HostError('insufficient_storage', 'the disk failed', { execution: 'not_executed' });
+    journal.refuseNextClaim = failed;
+    // It can still be asked: what it knows is said.
+    await operator.call('nova_click', {}, { callKey: 'ran', isCallersKey: true, sent });
+    await settled();
+    expect(operator.replyTo('ran')?.kind).toBe('result');
+    operator.replies.length = 0;
+    journal.claim = async () => Promise.reject(failed);
+    journal.find = async () => Promise.reject(failed);
+    const told = async (callKey: string, more: object) => {
+      await operator.call('nova_click', {}, { callKey, ...more });
+      await settled();
+      const { code, details, retryable } = operator.errorOf(callKey);
+      return [code, details.execution, retryable];
+    };
+    expect(await told('ran', { isCallersKey: true, sent })).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('again', { sent, sentMsAgo: 1 })).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('silent', {})).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('first', { sent })).toEqual(['insufficient_storage', 'not_executed', true]);
+    expect(host.calls).toHaveLength(1);
+  });
+
   test('D-42 a request whose time is over is answered and not run', async () => {
     const { worker, host, broker, clock, connect, events, journal } = await serviceRig();
     const operator = await worker('o');

@@ -86,6 +86,16 @@ export class BrokeredCall {
     return !this.#ports.isJournalShared && this.#deliveries.some(({ wasElsewhere }) => wasElsewhere);
   }
 
+  /**
+   * Nobody can have begun it before: its key is new, it was sent once and handed out once. Who does not say when it sends does not
+   * say that either.
+   */
+  get #isSurelyFirst(): boolean {
+    const { isCallersKey, sent, sentMsAgo } = this.#request;
+    if (isCallersKey || sent === undefined || sentMsAgo !== undefined) return false;
+    return this.#deliveries.every(({ deliveries, wasElsewhere }) => deliveries <= 1 && !wasElsewhere);
+  }
+
   cancel(): void {
     this.#cancellation.abort();
   }
@@ -128,14 +138,20 @@ export class BrokeredCall {
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
     if (this.#mayRunUnseen && !isRepeatable) return this.#refuse(lost(target));
-    const claimed = await journal.claim({
-      mailbox: from.mailbox,
-      key: id,
-      hash: hashOf(target, this.#request.args),
-      rememberUntil: this.#rememberUntil(),
-      isRepeatable,
-      firstSentAt: this.#firstSentAt(),
-    });
+    let claimed: Claimed;
+    try {
+      claimed = await journal.claim({
+        mailbox: from.mailbox,
+        key: id,
+        hash: hashOf(target, this.#request.args),
+        rememberUntil: this.#rememberUntil(),
+        isRepeatable,
+        firstSentAt: this.#firstSentAt(),
+      });
+    } catch (error) {
+      if (!isHostError(error) || this.#isSurelyFirst) throw error;
+      return this.#refuse(error);
+    }
     if (claimed.kind === 'mine') return this.#execute(target);
     if (claimed.kind === 'conflict') throw conflict(target);
     return this.#found(claimed, target);
