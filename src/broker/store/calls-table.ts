@@ -138,6 +138,13 @@ export class CallsTable {
     this.#holds(mailbox, 0, reply.length);
   }
 
+  /** Its request may come again until then. Nothing for a key that nobody claimed. */
+  remember(mailbox: string, key: string, untilMs: number): void {
+    const found = this.#rowOf(mailbox, key);
+    if (found === undefined || found === 'damaged' || found.remember_until >= untilMs) return;
+    this.#write({ ...found, remember_until: untilMs });
+  }
+
   /** Forgets what may be forgotten, a bounded number. */
   forget(nowMs: number): void {
     for (const { at, mailbox, bytes } of this.#expired.all([nowMs, this.#boot, forgetCount]) as {

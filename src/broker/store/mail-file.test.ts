@@ -278,6 +278,21 @@ test('closed, it is one file and its reserve, for nobody else to read', () => {
   expect(idsIn(open(killed(folder)))).toEqual(['a']);
 });
 
+test('B10 what became of a letter that is put back is remembered for as long as it may be handed out', () => {
+  const file = open(newFolder());
+  const claim: Operation = {
+    op: 'claim',
+    claim: { mailbox: 'w1', key: 'a', hash: 'h', isRepeatable: false, rememberUntil: new Date(2_500) },
+  };
+  const finish: Operation = { op: 'finish', mailbox: 'w1', key: 'a', reply: Buffer.from('{}') };
+  run(file, put('a', { expiresAtMs: 10_005 }), claim, finish, { op: 'bury', seq: 1, reasons: ['lost'] });
+  run(file, { op: 'revive', seq: 1 });
+  const found = (atMs: number) => file.run([{ op: 'tidy' }, { op: 'find', mailbox: 'w1', key: 'a' }], atMs).at(-1);
+  // Put back at 2,000 with 10,000 to go, and ten minutes for doubt.
+  expect(found(2_000 + 10_000 + 600_000)).toMatchObject({ claimed: { kind: 'done' } });
+  expect(found(2_000 + 10_000 + 600_001)).toEqual({ done: true });
+});
+
 describe('a file that was made in the place of another', () => {
   const claim = (key: string, firstSentAt?: Date): Operation => ({
     op: 'claim',

@@ -10,6 +10,7 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'libsql';
 import { type HostError, isHostError } from '../../kernel/errors.js';
+import { keyKeptMsMin, ttlMsMax } from '../ports.js';
 import type { Mail, NewMail, StoreState } from '../store-port.js';
 import { beganSchema, CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
@@ -209,7 +210,7 @@ export class MailFile {
       case 'bury':
         return void this.#mail.bury(operation.seq, operation.reasons, nowMs);
       case 'revive':
-        return { revived: this.#mail.revive(operation.seq, mayGrow, nowMs) };
+        return { revived: this.#revive(operation.seq, mayGrow, nowMs) };
       case 'dropDead':
         return { isDropped: this.#mail.dropDead(operation.seq) };
       case 'sizes':
@@ -234,6 +235,15 @@ export class MailFile {
       default:
         return operation satisfies never;
     }
+  }
+
+  /** What became of it before is remembered for as long as it may be handed out now. */
+  #revive(seq: number, mayGrow: boolean, nowMs: number): Mail | undefined {
+    const mail = this.#mail.revive(seq, mayGrow, nowMs);
+    if (mail?.kind !== 'request') return mail;
+    const { from, id, expiresAtMs = nowMs + ttlMsMax } = mail;
+    this.#calls.remember(from.mailbox, id, expiresAtMs + keyKeptMsMin);
+    return mail;
   }
 
   /** A reply that is refused leaves its request where it is. */
