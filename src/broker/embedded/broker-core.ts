@@ -168,6 +168,11 @@ export class BrokerCore implements SessionCore {
     return this.#credentials.admit(claim, this.#wallMs());
   }
 
+  get beganMsAgo(): number | undefined {
+    const { beganAtMs } = this.#store;
+    return beganAtMs === undefined ? undefined : Math.max(0, Math.floor(this.#wallMs() - beganAtMs));
+  }
+
   get isClosing(): boolean {
     return this.#isClosed;
   }

@@ -525,6 +525,32 @@ describe('what is said of a call is what became of it', () => {
     },
   );
 
+  test('D-40 with a journal of its own, a host does not begin what was sent before the broker lost its store', async () => {
+    const { host, service, clock } = await serviceRig({ isJournalShared: false });
+    host.repeatable.add('nova/fetch_url');
+    await clock.advanceAsync(60_000);
+    const heldSince = new Date(clock.date().getTime() - 10_000);
+    const said: string[] = [];
+    const handed = async (id: string, tool: string, sentMsAgo: number | undefined, since: Date | undefined) => {
+      const ago = sentMsAgo === undefined ? '' : `,"sentMsAgo":${sentMsAgo}`;
+      const body = `{"v":1,"op":"call","callKey":"${id}","deadlineMs":1000,"tool":"${tool}","arguments":{}${ago}}`;
+      service.deliver({
+        ...{ id, from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+        ...{ wasElsewhere: false, heldSince: since, deadlineAt: undefined },
+        ...{ reply: async () => {}, ack: () => {}, release: () => {} },
+        answer: async () => void said.push(`${id} ran`),
+        refuse: async (...parts) => void said.push(`${id} ${JSON.parse(joined(...parts).toString()).error.code}`),
+      });
+      await settled();
+    };
+    await handed('before', 'nova_click', 10_000, heldSince);
+    await handed('repeatable', 'fetch_url', 10_000, heldSince);
+    await handed('after', 'nova_click', 8_000, heldSince);
+    await handed('new', 'nova_click', undefined, heldSince);
+    await handed('kept', 'nova_click', 10_000, undefined);
+    expect(said).toEqual(['before outcome_uncertain', 'repeatable ran', 'after ran', 'new ran', 'kept ran']);
+  });
+
   test('D-40 the same host begins what it was handed before and had not begun', async () => {
     const { worker, host, broker, journal, clock, service } = await serviceRig({ isJournalShared: false });
     service.close();

@@ -14,7 +14,14 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
-import { type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
+import {
+  beganDoubtMs,
+  type CallJournal,
+  type Claimed,
+  type Delivery,
+  keyKeptMsMin,
+  messageBytesMax,
+} from '../ports.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -83,7 +90,10 @@ export class BrokeredCall {
 
   /** Whoever had it before may have run it, or still does, and wrote that down where nobody here can read it. */
   get #mayRunUnseen(): boolean {
-    return !this.#ports.isJournalShared && this.#deliveries.some(({ wasElsewhere }) => wasElsewhere);
+    if (this.#ports.isJournalShared) return false;
+    return this.#deliveries.some(
+      ({ wasElsewhere, heldSince }) => wasElsewhere || (heldSince !== undefined && this.#isSentBefore(heldSince)),
+    );
   }
 
   /**
@@ -336,6 +346,11 @@ export class BrokeredCall {
     if (sentMsAgo === undefined && deliveries <= 1) return undefined;
     const sentAtMs = (deadlineAt ?? this.#ports.clock.date()).getTime() - (deadlineAt ? deadlineMs : 0);
     return new Date(sentAtMs - (sentMsAgo ?? 0));
+  }
+
+  #isSentBefore(beganAt: Date): boolean {
+    const sentAt = this.#firstSentAt();
+    return sentAt !== undefined && sentAt.getTime() < beganAt.getTime() + beganDoubtMs;
   }
 
   #repeated(found: Found): void {

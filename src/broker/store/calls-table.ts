@@ -9,7 +9,7 @@
  */
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
-import type { CallClaim, Claimed } from '../ports.js';
+import { beganDoubtMs, type CallClaim, type Claimed } from '../ports.js';
 import { callSum, type SummedCall } from './mail-checksum.js';
 import { fullError, type StoreLimits } from './store-words.js';
 
@@ -26,8 +26,6 @@ export const beganSchema = (nowMs: number): string => `
   CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL);
   INSERT INTO journal_began VALUES (${Math.ceil(nowMs)});
 `;
-/** Between two clocks, and on the way. */
-const beganDoubtMs = 1_000;
 
 /** What a row takes beside its texts and its reply, about. */
 const rowBytes = 256;
@@ -81,6 +79,11 @@ export class CallsTable {
       `SELECT rowid AS at, mailbox, ${sizeOf} AS bytes FROM calls WHERE remember_until < ? AND (is_done = 1 OR boot <> ?) LIMIT ?`,
     );
     this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
+  }
+
+  /** Only of one that began in the place of another. */
+  get beganMs(): number | undefined {
+    return Number.isFinite(this.#beganMs) ? this.#beganMs : undefined;
   }
 
   load(): void {

@@ -313,11 +313,14 @@ describe('a file that was made in the place of another', () => {
       const found = run(open(left), claim('ran', before), claim('new'));
       expect([what, found]).toEqual([what, [{ claimed: { kind: 'lost' } }, { claimed: { kind: 'mine' } }]]);
       const again = open(killed(left));
+      expect(again.beganAtMs).toBe(1_000);
       expect([what, run(again, claim('other', before))]).toEqual([what, [{ claimed: { kind: 'lost' } }]]);
     }
   });
 
   test('D-40 is not one that is simply the first: what was sent before it is run', () => {
-    expect(run(open(newFolder()), claim('early', before))).toEqual([{ claimed: { kind: 'mine' } }]);
+    const file = open(newFolder());
+    expect(run(file, claim('early', before))).toEqual([{ claimed: { kind: 'mine' } }]);
+    expect(file.beganAtMs).toBeUndefined();
   });
 });

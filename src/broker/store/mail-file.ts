@@ -95,6 +95,11 @@ export class MailFile {
     return this.#state;
   }
 
+  /** As in the port. */
+  get beganAtMs(): number | undefined {
+    return this.#calls.beganMs;
+  }
+
   /** Throws when the store failed, and ever after. */
   run(operations: readonly Operation[], nowMs: number): Answer[] {
     if (this.#state === 'failed') throw this.#failure;
