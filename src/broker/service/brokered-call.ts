@@ -1,6 +1,7 @@
 /**
  * One call of a worker, from the claim to the reply.
- * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts).
+ * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts), in which words it is refused
+ * (call-refusals.ts).
  *
  * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
  * is acknowledged after that; a call whose time is over, or that nobody waits for, is not begun.
@@ -8,9 +9,7 @@
 import { hash } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
-import { LIMITS } from '../../kernel/limits.js';
-import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
@@ -22,6 +21,17 @@ import {
   keyKeptMsMin,
   messageBytesMax,
 } from '../ports.js';
+import {
+  ambiguous,
+  conflict,
+  expired,
+  lost,
+  nobodyWaits,
+  notAllowed,
+  notFound,
+  ownMistake,
+  tooLarge,
+} from './call-refusals.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -241,7 +251,7 @@ export class BrokeredCall {
             }
           : {}),
       });
-      if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);
+      if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length, replyBytesMax);
       return this.#words.result(bytes, era, this.#of);
     } catch (error) {
       return isHostError(error) ? error : ownMistake(error);
@@ -364,92 +374,3 @@ const hashOf = ({ server, tool }: Target, args: Buffer): string =>
 
 const traceMeta = ({ traceparent, tracestate }: Trace): string =>
   `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;
-
-const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
-
-const notAllowed = (role: string | undefined, server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'denied',
-    `tool '${shown(tool)}' is not allowed for role ${role === undefined ? '<none>' : `'${role}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      ...(role === undefined ? {} : { role }),
-      reason: 'allowlist',
-      execution: 'not_executed',
-      hint: 'ask the operator to allow it for your role',
-    },
-  );
-
-const notFound = (server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'tool_not_found',
-    `there is no tool '${shown(tool)}'${server === undefined ? '' : ` of server '${shown(server)}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      execution: 'not_executed',
-      hint: 'list the tools again',
-    },
-  );
-
-const ambiguous = (tool: string): HostError =>
-  new HostError('invalid_request', `several servers have a tool '${shown(tool)}'`, {
-    tool: shown(tool),
-    field: 'server',
-    execution: 'not_executed',
-    hint: 'name the server too',
-  });
-
-const expired = (): HostError =>
-  new HostError('expired', 'its time was over before it could be run', {
-    execution: 'not_executed',
-    hint: 'give it more time, or see why the host was late',
-  });
-
-const nobodyWaits = (): HostError =>
-  new HostError('cancelled', 'it was cancelled before it was run', { execution: 'not_executed' });
-
-const lost = ({ server, tool }: Target): HostError =>
-  new HostError(
-    'outcome_uncertain',
-    `server '${server}': the host that ran ${shown(tool)} ended before it was done; the call may have run`,
-    {
-      server,
-      tool: shown(tool),
-      reason: 'host_lost',
-      execution: 'uncertain',
-      hint: 'look at its effect before sending it again',
-    },
-  );
-
-const conflict = ({ server, tool }: Target): HostError =>
-  new HostError('key_conflict', `server '${server}': the key of this call was used for another one`, {
-    server,
-    tool: shown(tool),
-    execution: 'not_executed',
-    hint: 'use a new key for each call, and the same one only for the same arguments',
-  });
-
-const tooLarge = ({ server, tool }: Target, actual: number): HostError =>
-  new HostError(
-    'result_too_large',
-    `server '${server}': the result of ${shown(tool)} is too large to be sent to a worker`,
-    {
-      server,
-      tool: shown(tool),
-      reason: 'reply_too_large',
-      limit: replyBytesMax,
-      actual,
-      execution: 'uncertain',
-      hint: 'the call has run; ask for less at a time',
-    },
-  );
-
-/** What it says may hold anything: it stays here. */
-const ownMistake = (cause: unknown): HostError =>
-  new HostError('protocol_error', 'the host failed to run the call', {
-    execution: 'uncertain',
-    hint: 'ask the operator of the host, whose log says why; the call may have run',
-    cause,
-  });
