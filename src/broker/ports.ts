@@ -21,6 +21,9 @@ export const ttlMsMax = 24 * 3_600_000;
 /** A journal remembers a key for so long after it was claimed, at least: clocks are in doubt by as much. */
 export const keyKeptMsMin = 10 * 60_000;
 
+/** How much later than it says a journal or a store may have begun, by the clock of whoever sent: between two clocks, and on the way. */
+export const beganDoubtMs = 1_000;
+
 /** Of ids on the wire, which are subjects and rows elsewhere. */
 export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;
 
@@ -48,6 +51,8 @@ export interface Delivery {
   readonly deliveries: number;
   /** It was, or may have been, in other hands than those of this process before: they may have begun it. */
   readonly wasElsewhere: boolean;
+  /** Only where whoever holds it took the place of one that is gone: what was first sent before may have been in any hands. */
+  readonly heldSince?: Date | undefined;
   /** On the wall of whoever holds it; undefined: the worker set none. */
   readonly deadlineAt: Date | undefined;
   /** Resolves when the reply is held for the worker; the request is still owed. Rejects with a HostError; the link goes on all the same. */

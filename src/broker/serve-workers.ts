@@ -87,11 +87,14 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     status: () => ({ service: service.status(), broker: engine.status() }),
     deadLetters: engine.deadLetters,
     async close(graceMs = 0) {
-      // While the link is there: who waits for a reply hears it now, and not from the next host.
-      await service.stop(graceMs);
-      await supervision.stop();
-      service.close();
-      await engine.close();
+      try {
+        // While the link is there: who waits for a reply hears it now, and not from the next host.
+        await service.stop(graceMs);
+        await supervision.stop();
+        service.close();
+      } finally {
+        await engine.close();
+      }
     },
   };
 }
@@ -128,8 +131,11 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
         calls: () => broker.core.deadCalls(),
       }),
       async close() {
-        await broker.close();
-        await store.close();
+        try {
+          await broker.close();
+        } finally {
+          await store.close();
+        }
       },
     };
   } catch (error) {

@@ -53,6 +53,8 @@ export type StoreState = 'open' | 'full' | 'failed';
 
 export interface MailStore {
   readonly state: StoreState;
+  /** Wall time; only of one that began in the place of one that is gone: what was sent before may have been handed out. */
+  readonly beganAtMs?: number | undefined;
   /** Everything held, at start. */
   sizes(): Promise<readonly MailboxSize[]>;
   /**

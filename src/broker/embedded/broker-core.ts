@@ -142,21 +142,35 @@ export class BrokerCore implements SessionCore {
     this.#tell({ kind: 'turned_away', reason });
   }
 
-  /** Everybody is sent away; what was taken is on disk when it resolves. */
+  /** Everybody is sent away; what was taken is on disk when it resolves, or it was told that it is not. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelExpiry();
     // First, so that whoever waits for a receipt gets it.
-    await this.#store.flush();
+    await this.#flushed();
     for (const session of [...this.#sessions]) session.cut('going_away', over('going_away', 'the broker stops'));
     this.#boxes.close();
-    await this.#store.flush();
+    await this.#flushed();
+  }
+
+  /** A disk that failed is no reason to stay. */
+  async #flushed(): Promise<void> {
+    try {
+      await this.#store.flush();
+    } catch (error) {
+      this.#tell({ kind: 'problem', error: isHostError(error) ? error : notFlushed(error) });
+    }
   }
 
   // What sessions ask.
 
   admit(claim: Claim): Credential | undefined {
     return this.#credentials.admit(claim, this.#wallMs());
+  }
+
+  get beganMsAgo(): number | undefined {
+    const { beganAtMs } = this.#store;
+    return beganAtMs === undefined ? undefined : Math.max(0, Math.floor(this.#wallMs() - beganAtMs));
   }
 
   get isClosing(): boolean {
@@ -358,6 +372,13 @@ export class BrokerCore implements SessionCore {
     }
   }
 }
+
+const notFlushed = (cause: unknown): HostError =>
+  new HostError('insufficient_storage', 'what the broker took last is not on its disk', {
+    execution: 'uncertain',
+    hint: 'see to the disk of the broker',
+    cause,
+  });
 
 const revoked = (): HostError =>
   new HostError('denied', 'whoever it is of has no key any more, or has another role', {

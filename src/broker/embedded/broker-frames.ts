@@ -27,7 +27,14 @@ export interface Message extends Held {
 }
 
 export type BrokerFrame =
-  | { readonly kind: 'welcome'; readonly mailbox: string; readonly role: string | undefined; readonly epoch: string }
+  | {
+      readonly kind: 'welcome';
+      readonly mailbox: string;
+      readonly role: string | undefined;
+      readonly epoch: string;
+      /** To a host, where the broker does not know what it held before that. */
+      readonly beganMsAgo: number | undefined;
+    }
   | { readonly kind: 'subscribed' }
   | { readonly kind: 'delivered'; readonly id: string; readonly to: string }
   | { readonly kind: 'refused'; readonly id: string; readonly to: string; readonly error: HostError }
@@ -39,8 +46,8 @@ export type BrokerFrame =
 
 const plain = (frame: object): Buffer => Buffer.from(JSON.stringify(frame));
 
-export const welcomeFrame = ({ mailbox, role }: Sender, epoch: string): Buffer =>
-  plain({ kind: 'welcome', v: frameVersion, mailbox, role, epoch });
+export const welcomeFrame = ({ mailbox, role }: Sender, epoch: string, beganMsAgo?: number): Buffer =>
+  plain({ kind: 'welcome', v: frameVersion, mailbox, role, epoch, beganMsAgo });
 export const subscribedFrame = (): Buffer => plain({ kind: 'subscribed' });
 export const deliveredFrame = (id: string, to: string): Buffer => plain({ kind: 'delivered', id, to });
 export const refusedFrame = (id: string, to: string, error: HostError): Buffer =>
@@ -68,7 +75,7 @@ export function readBrokerFrame(bytes: Buffer): BrokerFrame | undefined {
     case 'welcome': {
       const [mailbox, epoch, role] = [mailboxOf(members.mailbox), textOf(members.epoch), textOf(members.role)];
       if (mailbox === undefined || epoch === undefined || (members.role && role === undefined)) return undefined;
-      return { kind, mailbox, role, epoch };
+      return { kind, mailbox, role, epoch, beganMsAgo: wholeOf(members.beganMsAgo, 0, Number.MAX_SAFE_INTEGER) };
     }
     case 'subscribed':
       return { kind };

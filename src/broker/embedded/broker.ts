@@ -50,8 +50,11 @@ export async function openBroker({ listen, ...options }: BrokerOptions): Promise
       drop: (seq) => core.dropDead(seq),
     },
     async close() {
-      await core.close();
-      await server?.close();
+      try {
+        await core.close();
+      } finally {
+        await server?.close();
+      }
     },
   };
 }

@@ -5,6 +5,7 @@
  * Invariant: whichever finds the request first, the look at the disk or the reading of its mailbox, finds the cancel too. Who sends
  * the request once more has taken the cancel back.
  */
+import { FairMap } from '../fair-map.js';
 import type { Mail, MailStore } from '../store-port.js';
 import type { DiskReading } from './disk-reading.js';
 
@@ -14,13 +15,12 @@ export interface DiskCancelsParts {
   readonly disk: DiskReading;
 }
 
-/** Of one mailbox, that were not found yet. Past it the oldest are lost. */
+/** Of one mailbox, that were not found yet. Past it the oldest of whoever has most are lost. */
 const cancelsMax = 1_024;
 
 export class DiskCancels {
   readonly #parts: DiskCancelsParts;
-  /** Oldest first. */
-  readonly #names = new Set<string>();
+  readonly #cancelled = new FairMap<true>(cancelsMax);
 
   constructor(parts: DiskCancelsParts) {
     this.#parts = parts;
@@ -29,9 +29,7 @@ export class DiskCancels {
   /** The request, when it is found on disk alone. Otherwise the reading finds it, or it is over. */
   async find(sender: string, id: string): Promise<Mail | undefined> {
     const { name, store, disk } = this.#parts;
-    const cancelled = nameOf(sender, id);
-    if (this.#names.size >= cancelsMax) for (const oldest of this.#names) if (this.#names.delete(oldest)) break;
-    this.#names.add(cancelled);
+    this.#cancelled.set(sender, id, true);
     if (disk.isReading) return undefined;
     let mail: Mail | undefined;
     try {
@@ -41,19 +39,16 @@ export class DiskCancels {
       return undefined;
     }
     if (disk.isReading || disk.isLoaded) return undefined;
-    return this.#names.delete(cancelled) ? mail : undefined;
+    return this.#cancelled.take(sender, id) && mail;
   }
 
   /** Whether it was cancelled, of what the reading found or its sender sends again; then that is done with. */
   take({ from, id }: Pick<Mail, 'from' | 'id'>): boolean {
-    return this.#names.size > 0 && this.#names.delete(nameOf(from.mailbox, id));
+    return this.#cancelled.size > 0 && this.#cancelled.take(from.mailbox, id) === true;
   }
 
   /** Everything was read: what was not found is over. */
   clear(): void {
-    this.#names.clear();
+    this.#cancelled.clear();
   }
 }
-
-/** Neither has a space in it. */
-const nameOf = (sender: string, id: string): string => `${sender} ${id}`;

@@ -24,7 +24,17 @@ const names = [
     'key',
     'mailbox',
   ] as const),
-  ...(['role', 'from', 'deliveries', 'deadlineMs', 'epoch', 'error', 'instance', 'wasElsewhere'] as const),
+  ...([
+    'role',
+    'from',
+    'deliveries',
+    'deadlineMs',
+    'epoch',
+    'error',
+    'instance',
+    'wasElsewhere',
+    'beganMsAgo',
+  ] as const),
 ] as const;
 
 export type MemberName = (typeof names)[number];

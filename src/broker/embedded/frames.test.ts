@@ -48,6 +48,7 @@ test('what the broker writes a client reads', () => {
     body,
   } as const;
   expect(readBrokerFrame(messageFrame(message))).toEqual({ kind: 'message', ...message });
+  expect(readBrokerFrame(welcomeFrame({ mailbox: 'a', role: 'r' }, 'e', 7))).toMatchObject({ beganMsAgo: 7 });
   expect(readBrokerFrame(welcomeFrame({ mailbox: 'a', role: 'r' }, 'e'))).toEqual({
     ...{ kind: 'welcome', mailbox: 'a', role: 'r', epoch: 'e' },
   });

@@ -93,7 +93,7 @@ function take(link: Link, clock: Clock, handlers: HostHandlers, message: Message
     isOwed = false;
   };
   const delivery: Delivery = {
-    ...{ id, from, body, deliveries, wasElsewhere },
+    ...{ id, from, body, deliveries, wasElsewhere, heldSince: link.heldSince },
     deadlineAt: deadlineMs === undefined ? undefined : new Date(clock.date().getTime() + deadlineMs),
     reply: (...parts: readonly JsonText[]) => send(undefined, parts),
     answer,

@@ -45,6 +45,8 @@ export class Link implements WireReader {
   readonly #receipts = new Map<string, Waiter[]>();
   #wire: Wire | undefined;
   #me: Sender | undefined;
+  /** The store of the broker, by our clock. */
+  #beganAtMs: number | undefined;
   #opened: { resolve: () => void; reject: (error: HostError) => void } | undefined;
   #lastError: HostError | undefined;
   /** What came before the link was handed over; no more than the window. */
@@ -83,6 +85,12 @@ export class Link implements WireReader {
     return link;
   }
 
+  #welcomed({ mailbox, role, beganMsAgo }: Extract<BrokerFrame, { kind: 'welcome' }>): void {
+    if (this.#me) return;
+    this.#me = Object.freeze({ mailbox, role });
+    if (beganMsAgo !== undefined) this.#beganAtMs = this.#options.clock.nowMs() - beganMsAgo;
+  }
+
   #handOver(): void {
     const early = this.#early ?? [];
     this.#early = undefined;
@@ -92,6 +100,13 @@ export class Link implements WireReader {
   get me(): Sender {
     if (!this.#me) throw new Error('nobody was welcomed');
     return this.#me;
+  }
+
+  /** By the wall of now; only where the broker took the place of one that is gone. */
+  get heldSince(): Date | undefined {
+    const { clock } = this.#options;
+    if (this.#beganAtMs === undefined) return undefined;
+    return new Date(clock.date().getTime() - (clock.nowMs() - this.#beganAtMs));
   }
 
   isAwaited(to: string, id: string): boolean {
@@ -140,7 +155,7 @@ export class Link implements WireReader {
     if (frame === undefined) return;
     switch (frame.kind) {
       case 'welcome':
-        this.#me ??= Object.freeze({ mailbox: frame.mailbox, role: frame.role });
+        this.#welcomed(frame);
         return;
       case 'subscribed':
         if (this.#me) this.#opened?.resolve();

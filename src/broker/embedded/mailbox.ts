@@ -30,6 +30,10 @@ export interface Entry {
   wasCut: boolean;
   /** How often a holder that lost its connection had it again over the next one. */
   returns: number;
+  /** How often in a row it could not be sent to whoever was to have it, because the disk did not take that it was. */
+  unsent: number;
+  /** The disk was told of its next handing out already: the last one was not sent. */
+  isCountTold: boolean;
   /** It was in the hands of somebody else than whoever has it, or had it last. */
   wasElsewhere: boolean;
   readonly reasons: string[];
@@ -175,6 +179,26 @@ export class Mailbox {
     return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growingMs), max));
   }
 
+  /**
+   * Its holder never saw it: as if it had not been handed out, but for a rest. `isCounted`: whether that was one more. False when it
+   * has another holder, or none.
+   */
+  notSent(held: Held, epoch: string, isCounted: boolean, nowMs: number): boolean {
+    const entry = this.heldBy(held, epoch);
+    if (!entry) return false;
+    if (isCounted) {
+      entry.deliveries--;
+      entry.isCountTold = true;
+    } else {
+      entry.returns--;
+      entry.wasCut = true;
+    }
+    this.#unhold(entry);
+    const { first, max } = this.#rules.redeliverMs;
+    this.#waitAgain(entry, nowMs + doubledMs(first, entry.unsent++, max));
+    return true;
+  }
+
   /** Its holder answers it. Until `forget` or `notEnded` nobody else gets it. */
   ending(held: Held, epoch: string): Entry | undefined {
     const entry = this.heldBy(held, epoch);
@@ -275,6 +299,8 @@ export const entryOf = ({ seq, id, kind, from, body, sentAtMs, expiresAtMs, deli
   holder: undefined,
   wasCut: false,
   returns: 0,
+  unsent: 0,
+  isCountTold: false,
   // Of what was handed out before this process began, nobody remembers to whom.
   wasElsewhere: deliveries > 0,
   reasons: [],

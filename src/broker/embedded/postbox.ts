@@ -19,6 +19,7 @@ import { DiskReading } from './disk-reading.js';
 import type { BrokerEvent, Dropped } from './events.js';
 import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
+import type { LateRequests } from './late-requests.js';
 import type { BrokerLimits } from './limits.js';
 import { type Entry, entryOf, isInHands, Mailbox, type Returned } from './mailbox.js';
 import { Fill, hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
@@ -30,6 +31,7 @@ export interface PostboxParts {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   readonly kept: ByteBudget;
+  readonly late: LateRequests;
   /** Whether whoever sent it could send it now. */
   isCurrent(from: Sender): boolean;
   tell(event: BrokerEvent): void;
@@ -113,7 +115,7 @@ export class Postbox {
     const { limits, store } = this.#parts;
     if (isCrowded(this.#fill, length, limits)) {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
-      if (!this.#disk.isLoaded) await this.#disk.load();
+      if (!this.#disk.isLoaded && (await this.#late(mail))) return;
       this.#makeRoom();
       const isHeld = this.#ids.has(sender, kind, id);
       if (!isHeld && !hasRoom(this.#fill, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
@@ -135,6 +137,13 @@ export class Postbox {
     } finally {
       this.#arriving--;
     }
+  }
+
+  /** Reads everything first. True: it was answered meanwhile, and its worker knows. */
+  #late({ kind, from, id }: NewMail): Promise<boolean> {
+    const isRead = this.#disk.load();
+    if (kind === 'reply') return isRead.then(() => false);
+    return this.#parts.late.during(isRead, this.name, from.mailbox, id);
   }
 
   /** A dead one that lives again. */
@@ -177,6 +186,7 @@ export class Postbox {
   ack(held: Held, epoch: string): boolean {
     const entry = this.#mailbox.ack(held, epoch);
     if (!entry) return false;
+    if (entry.type === 'reply') this.#parts.late.replyTaken(entry.from.mailbox, this.name, entry.id);
     this.#parts.store.remove(entry.seq);
     this.#gone(entry);
     this.pump();
@@ -314,16 +324,29 @@ export class Postbox {
     this.#kept.drop(entry);
     // Not for whoever has it again over another connection.
     const isCounted = entry.deliveries > before;
-    if (isCounted) store.handedOut(entry.seq);
+    if (isCounted && !entry.isCountTold) store.handedOut(entry.seq);
+    if (isCounted) entry.isCountTold = false;
     const { seq, id, type, from, deliveries, wasElsewhere, expiresAtMs } = entry;
     const send = (): void => {
       if (entry.isCancelled) subscriber.send(cancelledFrame(from, id));
       const deadlineMs = expiresAtMs === undefined ? undefined : Math.floor(expiresAtMs - clock.date().getTime());
       subscriber.send(messageFrame({ seq, lease, id, type, from, deliveries, wasElsewhere, deadlineMs, body }));
     };
-    if (!isCounted || !subscriber.isApart) return send();
-    this.#counted.add(() => {
-      if (this.#mailbox.heldBy({ seq, lease }, subscriber.epoch)) send();
+    // Also of what comes back to its holder: its first count may not be on disk yet.
+    if (!subscriber.isApart) return send();
+    const { epoch } = subscriber;
+    this.#counted.add({
+      send: () => {
+        if (!this.#mailbox.heldBy({ seq, lease }, epoch)) return;
+        entry.unsent = 0;
+        send();
+      },
+      notSent: () => {
+        if (!this.#mailbox.notSent({ seq, lease }, epoch, isCounted, clock.nowMs())) return;
+        this.#kept.keep(entry, body);
+        this.#armWake();
+        this.pump();
+      },
     });
   }
 

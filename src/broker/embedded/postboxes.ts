@@ -12,6 +12,7 @@ import type { Sender } from '../ports.js';
 import type { MailStore } from '../store-port.js';
 import type { BrokerEvent, MailboxStatus } from './events.js';
 import { ByteBudget } from './kept-bodies.js';
+import { LateRequests } from './late-requests.js';
 import type { BrokerLimits } from './limits.js';
 import type { Entry } from './mailbox.js';
 import { Postbox } from './postbox.js';
@@ -32,6 +33,7 @@ const sweepMs = 3_600_000;
 export class Postboxes {
   readonly #parts: PostboxesParts;
   readonly #kept: ByteBudget;
+  readonly #late = new LateRequests();
   readonly #boxes = new Map<string, Postbox>();
   #cancelSweep: Cancel = () => {};
   #isClosed = false;
@@ -111,7 +113,8 @@ export class Postboxes {
   #newBox(name: string, size: { readonly count: number; readonly bytes: number }): Postbox {
     const { store, clock, limits, isCurrent, tell } = this.#parts;
     const died = (entry: Entry) => void this.#answerDead(entry, name);
-    return new Postbox(name, size, { store, clock, limits, kept: this.#kept, isCurrent, tell, died });
+    const shared = { store, clock, limits, kept: this.#kept, late: this.#late };
+    return new Postbox(name, size, { ...shared, isCurrent, tell, died });
   }
 
   /** Whoever waits for a request that was given up hears so now, and not at its deadline. */

@@ -23,6 +23,8 @@ export interface SessionCore {
   readonly clock: Clock;
   readonly limits: BrokerLimits;
   admit(claim: Claim): Credential | undefined;
+  /** Only where its store began in the place of one that is gone. */
+  readonly beganMsAgo: number | undefined;
   /** It takes nobody any more, whatever its key. */
   readonly isClosing: boolean;
   /** Whether its holder may have one connection more. */
@@ -255,7 +257,7 @@ export class Session implements WireReader, Subscriber {
     this.#wire.welcomed?.();
     this.#cancelHello();
     this.#bucket = this.#core.bucketOf(admitted);
-    this.send(welcomeFrame(this.who, this.epoch));
+    this.send(welcomeFrame(this.who, this.epoch, this.isHost ? this.#core.beganMsAgo : undefined));
     this.#core.welcomed(this);
   }
 

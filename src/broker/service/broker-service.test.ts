@@ -162,6 +162,16 @@ describe('one worker and the others', () => {
     expect(host.calls).toHaveLength(1);
   });
 
+  test('D-45 a cancel that overtakes its request counts, however many cancels another worker sends', async () => {
+    const { worker, host, service } = await serviceRig();
+    const operator = await worker('o');
+    service.cancelled({ mailbox: 'o', role: 'operator' }, 'early');
+    for (let n = 0; n < 2_000; n++) service.cancelled({ mailbox: 'flood', role: 'operator' }, `x${n}`);
+    await operator.call('nova_click', {}, { callKey: 'early' });
+    await settled();
+    expect([operator.errorOf('early').code, host.calls]).toEqual(['cancelled', []]);
+  });
+
   test('D-45 a cancel that overtakes its request counts', async () => {
     const { worker, host, broker } = await serviceRig();
     const operator = await worker('o');

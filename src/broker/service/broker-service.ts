@@ -11,6 +11,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { jointKey } from '../../policy/joint-key.js';
+import { FairMap } from '../fair-map.js';
 import { changedNews } from '../messages.js';
 import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
 import { BrokeredCall, type CallPorts, replyAgainMs } from './brokered-call.js';
@@ -41,7 +42,7 @@ const deskDefaults: DeskLimits = {
   ...{ running: 256, runningOfOne: 64, waitingOfOne: 1_024 },
   ...{ bytes: 64 * 1024 * 1024, bytesOfOne: 16 * 1024 * 1024 },
 };
-/** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. */
+/** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. Of all workers. */
 const earlyCancelsMax = 1_024;
 const earlyCancelMs = 5_000;
 /** Mailboxes whose role is remembered, the latest. */
@@ -57,7 +58,7 @@ export class BrokerService implements HostHandlers {
   readonly #manifests: Manifests;
   readonly #ways: WayMeter;
   readonly #calls = new Map<string, BrokeredCall>();
-  readonly #earlyCancels = new Map<string, number>();
+  readonly #earlyCancels = new FairMap<number>(earlyCancelsMax);
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
   readonly #roles = new Map<string, string | undefined>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
@@ -150,10 +151,9 @@ export class BrokerService implements HostHandlers {
   }
 
   cancelled(from: Sender, id: string): void {
-    const key = jointKey(from.mailbox, id);
-    const call = this.#calls.get(key);
+    const call = this.#calls.get(jointKey(from.mailbox, id));
     if (call) call.cancel();
-    else setBounded(this.#earlyCancels, key, this.#options.clock.nowMs(), earlyCancelsMax);
+    else this.#earlyCancels.set(from.mailbox, id, this.#options.clock.nowMs());
   }
 
   deliver(delivery: Delivery): void {
@@ -163,7 +163,10 @@ export class BrokerService implements HostHandlers {
     try {
       this.#take(delivery, words);
     } catch (error) {
-      this.#refuse(delivery, words, isHostError(error) ? error : mistake(error));
+      const known = isHostError(error) ? error : mistake(error);
+      // Whoever had it before may have known how to read it.
+      const mayHaveRun = !this.#ports.isJournalShared && delivery.wasElsewhere;
+      this.#refuse(delivery, words, mayHaveRun ? known.with({ execution: 'uncertain' }) : known);
       if (!isHostError(error)) this.#tell({ kind: 'problem', error });
     }
   }
@@ -174,7 +177,7 @@ export class BrokerService implements HostHandlers {
     if (request.op === 'manifest') {
       const leave = () => this.#desk.leave(from.mailbox, body.length);
       const start = () => void this.#answerManifest(delivery, words).finally(leave);
-      if (!this.#desk.enter(from.mailbox, body.length, start)) throw tooManyWaiting();
+      if (!this.#desk.enter(from.mailbox, body.length, start)) this.#refuse(delivery, words, tooManyWaiting());
       return;
     }
     if (request.callKey !== id) throw invalid('callKey', 'is not the id of its message');
@@ -189,7 +192,7 @@ export class BrokerService implements HostHandlers {
     }
     const delayMs = request.sent ? this.#ways.delayMs(from.mailbox, request.sent) : 0;
     const call = new BrokeredCall(delivery, request, words, this.#ports, delayMs);
-    if (this.#wasCancelled(key)) call.cancel();
+    if (this.#wasCancelled(from, id)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {
       this.#calls.delete(key);
@@ -213,9 +216,8 @@ export class BrokerService implements HostHandlers {
       .finally(() => this.#calls.delete(key));
   }
 
-  #wasCancelled(key: string): boolean {
-    const atMs = this.#earlyCancels.get(key);
-    this.#earlyCancels.delete(key);
+  #wasCancelled({ mailbox }: Sender, id: string): boolean {
+    const atMs = this.#earlyCancels.take(mailbox, id);
     return atMs !== undefined && this.#options.clock.nowMs() - atMs <= earlyCancelMs;
   }
 

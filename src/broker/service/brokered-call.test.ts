@@ -303,6 +303,35 @@ describe('at most once', () => {
     expect([operator.errorOf(id).code, host.calls.length, broker.owed]).toEqual(['insufficient_storage', 0, 0]);
   });
 
+  test('D-40 a journal that fails does not make what may have run be told as not run', async () => {
+    const { worker, host, journal, clock } = await serviceRig();
+    const operator = await worker('o');
+    const sent = { clock: 'c', atMs: clock.nowMs() };
+    await operator.call('nova_click', {}, { callKey: 'ran', isCallersKey: true, sent });
+    await settled();
+    operator.replies.length = 0;
+    const failed = new HostError('insufficient_storage', 'the disk failed', { execution: 'not_executed' });
+    journal.refuseNextClaim = failed;
+    // It can still be asked: what it knows is said.
+    await operator.call('nova_click', {}, { callKey: 'ran', isCallersKey: true, sent });
+    await settled();
+    expect(operator.replyTo('ran')?.kind).toBe('result');
+    operator.replies.length = 0;
+    journal.claim = async () => Promise.reject(failed);
+    journal.find = async () => Promise.reject(failed);
+    const told = async (callKey: string, more: object) => {
+      await operator.call('nova_click', {}, { callKey, ...more });
+      await settled();
+      const { code, details, retryable } = operator.errorOf(callKey);
+      return [code, details.execution, retryable];
+    };
+    expect(await told('ran', { isCallersKey: true, sent })).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('again', { sent, sentMsAgo: 1 })).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('silent', {})).toEqual(['insufficient_storage', 'uncertain', false]);
+    expect(await told('first', { sent })).toEqual(['insufficient_storage', 'not_executed', true]);
+    expect(host.calls).toHaveLength(1);
+  });
+
   test('D-42 a request whose time is over is answered and not run', async () => {
     const { worker, host, broker, clock, connect, events, journal } = await serviceRig();
     const operator = await worker('o');
@@ -475,6 +504,77 @@ describe('what is said of a call is what became of it', () => {
     await settled();
     expect(operator.errorOf(id)).toMatchObject({ code: 'outcome_uncertain', details: { reason: 'host_lost' } });
     expect(host.calls).toHaveLength(1);
+  });
+
+  test.each([
+    ['its time is over', 'nova_click', 'expired'],
+    ['it may not be called', 'nova_click', 'denied'],
+    ['there is no such tool', 'nothing', 'unknown'],
+    ['there is no room for it', 'nova_click', 'full'],
+    ['it cannot be read', 'nova_click', 'unreadable'],
+  ] as const)(
+    'D-40 with a journal of its own, a host does not say that what another one had did not run: %s',
+    async (_, tool, why) => {
+      const { host, service, worker, hold } = await serviceRig({
+        isJournalShared: false,
+        ...(why === 'full' ? { limits: { waitingOfOne: 1, runningOfOne: 1 } } : {}),
+      });
+      if (why === 'denied') host.allow(() => false);
+      if (why === 'full') {
+        hold();
+        const operator = await worker('o');
+        for (let i = 0; i < 2; i++) await operator.call('nova_click');
+        await settled();
+      }
+      const body = `{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"${tool}",${why === 'unreadable' ? '"x":1' : '"arguments":{}'}}`;
+      const told: unknown[] = [];
+      const handed = async (id: string, wasElsewhere: boolean) => {
+        service.deliver({
+          ...{ id, from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body.replace('"k"', `"${id}"`)) },
+          ...{ deliveries: 2, wasElsewhere, deadlineAt: why === 'expired' ? new Date(0) : undefined },
+          ...{ reply: async () => {}, answer: async () => {}, ack: () => {}, release: () => {} },
+          refuse: async (...parts) => {
+            const { execution, retryable } = JSON.parse(joined(...parts).toString()).error;
+            told.push({ execution, retryable });
+          },
+        });
+        await settled();
+      };
+      const calls = host.calls.length;
+      await handed('k', true);
+      await handed('l', false);
+      expect(told).toEqual([
+        { execution: 'uncertain', retryable: false },
+        { execution: 'not_executed', retryable: why === 'full' },
+      ]);
+      expect(host.calls).toHaveLength(calls);
+    },
+  );
+
+  test('D-40 with a journal of its own, a host does not begin what was sent before the broker lost its store', async () => {
+    const { host, service, clock } = await serviceRig({ isJournalShared: false });
+    host.repeatable.add('nova/fetch_url');
+    await clock.advanceAsync(60_000);
+    const heldSince = new Date(clock.date().getTime() - 10_000);
+    const said: string[] = [];
+    const handed = async (id: string, tool: string, sentMsAgo: number | undefined, since: Date | undefined) => {
+      const ago = sentMsAgo === undefined ? '' : `,"sentMsAgo":${sentMsAgo}`;
+      const body = `{"v":1,"op":"call","callKey":"${id}","deadlineMs":1000,"tool":"${tool}","arguments":{}${ago}}`;
+      service.deliver({
+        ...{ id, from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+        ...{ wasElsewhere: false, heldSince: since, deadlineAt: undefined },
+        ...{ reply: async () => {}, ack: () => {}, release: () => {} },
+        answer: async () => void said.push(`${id} ran`),
+        refuse: async (...parts) => void said.push(`${id} ${JSON.parse(joined(...parts).toString()).error.code}`),
+      });
+      await settled();
+    };
+    await handed('before', 'nova_click', 10_000, heldSince);
+    await handed('repeatable', 'fetch_url', 10_000, heldSince);
+    await handed('after', 'nova_click', 8_000, heldSince);
+    await handed('new', 'nova_click', undefined, heldSince);
+    await handed('kept', 'nova_click', 10_000, undefined);
+    expect(said).toEqual(['before outcome_uncertain', 'repeatable ran', 'after ran', 'new ran', 'kept ran']);
   });
 
   test('D-40 the same host begins what it was handed before and had not begun', async () => {

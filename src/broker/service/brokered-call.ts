@@ -1,6 +1,7 @@
 /**
  * One call of a worker, from the claim to the reply.
- * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts).
+ * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts), in which words it is refused
+ * (call-refusals.ts).
  *
  * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
  * is acknowledged after that; a call whose time is over, or that nobody waits for, is not begun.
@@ -8,13 +9,30 @@
 import { hash } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
-import { LIMITS } from '../../kernel/limits.js';
-import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
-import { type Bundle, type CallJournal, type Claimed, type Delivery, keyKeptMsMin, messageBytesMax } from '../ports.js';
+import {
+  type Bundle,
+  beganDoubtMs,
+  type CallJournal,
+  type Claimed,
+  type Delivery,
+  keyKeptMsMin,
+  messageBytesMax,
+} from '../ports.js';
+import {
+  ambiguous,
+  conflict,
+  expired,
+  lost,
+  nobodyWaits,
+  notAllowed,
+  notFound,
+  ownMistake,
+  tooLarge,
+} from './call-refusals.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -86,6 +104,24 @@ export class BrokeredCall {
     return this.#deliveries.at(-1) as Delivery;
   }
 
+  /** Whoever had it before may have run it, or still does, and wrote that down where nobody here can read it. */
+  get #mayRunUnseen(): boolean {
+    if (this.#ports.isJournalShared) return false;
+    return this.#deliveries.some(
+      ({ wasElsewhere, heldSince }) => wasElsewhere || (heldSince !== undefined && this.#isSentBefore(heldSince)),
+    );
+  }
+
+  /**
+   * Nobody can have begun it before: its key is new, it was sent once and handed out once. Who does not say when it sends does not
+   * say that either.
+   */
+  get #isSurelyFirst(): boolean {
+    const { isCallersKey, sent, sentMsAgo } = this.#request;
+    if (isCallersKey || sent === undefined || sentMsAgo !== undefined) return false;
+    return this.#deliveries.every(({ deliveries, wasElsewhere }) => deliveries <= 1 && !wasElsewhere);
+  }
+
   cancel(): void {
     this.#cancellation.abort();
   }
@@ -122,22 +158,27 @@ export class BrokeredCall {
   }
 
   async #run(): Promise<void> {
-    const { journal, host, isJournalShared } = this.#ports;
-    const { from, id, wasElsewhere } = this.#delivery;
+    const { journal, host } = this.#ports;
+    const { from, id } = this.#delivery;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
-    // Whoever had it before may have run it, and wrote that down where nobody here can read it.
-    if (!isJournalShared && wasElsewhere && !isRepeatable) return this.#refuse(lost(target));
-    const claimed = await journal.claim({
-      mailbox: from.mailbox,
-      key: id,
-      bundle: this.#bundle,
-      hash: hashOf(target, this.#request.args),
-      rememberUntil: this.#rememberUntil(),
-      isRepeatable,
-      firstSentAt: this.#firstSentAt(),
-    });
+    if (this.#mayRunUnseen && !isRepeatable) return this.#refuse(lost(target));
+    let claimed: Claimed;
+    try {
+      claimed = await journal.claim({
+        mailbox: from.mailbox,
+        key: id,
+        bundle: this.#bundle,
+        hash: hashOf(target, this.#request.args),
+        rememberUntil: this.#rememberUntil(),
+        isRepeatable,
+        firstSentAt: this.#firstSentAt(),
+      });
+    } catch (error) {
+      if (!isHostError(error) || this.#isSurelyFirst) throw error;
+      return this.#refuse(error);
+    }
     if (claimed.kind === 'mine') return this.#execute(target);
     if (claimed.kind === 'conflict') throw conflict(target);
     return this.#found(claimed, target);
@@ -150,9 +191,9 @@ export class BrokeredCall {
     const found = await this.#ports.journal.find(from.mailbox, id, about).catch(() => {
       throw error.with({ execution: 'uncertain' });
     });
-    if (!found) throw error;
     const { server = '*', tool } = this.#request;
-    return this.#found(found, { server, tool });
+    if (found) return this.#found(found, { server, tool });
+    throw this.#mayRunUnseen ? lost({ server, tool }) : error;
   }
 
   #found(found: Exclude<Claimed, { kind: 'mine' | 'conflict' }>, target: Target): Promise<void> {
@@ -219,7 +260,7 @@ export class BrokeredCall {
             }
           : {}),
       });
-      if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length);
+      if (bytes.length > replyBytesMax) return tooLarge(target, bytes.length, replyBytesMax);
       return this.#words.result(bytes, era, this.#of);
     } catch (error) {
       return isHostError(error) ? error : ownMistake(error);
@@ -326,6 +367,11 @@ export class BrokeredCall {
     return new Date(sentAtMs - (sentMsAgo ?? 0));
   }
 
+  #isSentBefore(beganAt: Date): boolean {
+    const sentAt = this.#firstSentAt();
+    return sentAt !== undefined && sentAt.getTime() < beganAt.getTime() + beganDoubtMs;
+  }
+
   #repeated(found: Found): void {
     const { from, id } = this.#delivery;
     this.#ports.onEvent({ kind: 'repeated', from, callKey: id, found });
@@ -337,92 +383,3 @@ const hashOf = ({ server, tool }: Target, args: Buffer): string =>
 
 const traceMeta = ({ traceparent, tracestate }: Trace): string =>
   `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;
-
-const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
-
-const notAllowed = (role: string | undefined, server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'denied',
-    `tool '${shown(tool)}' is not allowed for role ${role === undefined ? '<none>' : `'${role}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      ...(role === undefined ? {} : { role }),
-      reason: 'allowlist',
-      execution: 'not_executed',
-      hint: 'ask the operator to allow it for your role',
-    },
-  );
-
-const notFound = (server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'tool_not_found',
-    `there is no tool '${shown(tool)}'${server === undefined ? '' : ` of server '${shown(server)}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      execution: 'not_executed',
-      hint: 'list the tools again',
-    },
-  );
-
-const ambiguous = (tool: string): HostError =>
-  new HostError('invalid_request', `several servers have a tool '${shown(tool)}'`, {
-    tool: shown(tool),
-    field: 'server',
-    execution: 'not_executed',
-    hint: 'name the server too',
-  });
-
-const expired = (): HostError =>
-  new HostError('expired', 'its time was over before it could be run', {
-    execution: 'not_executed',
-    hint: 'give it more time, or see why the host was late',
-  });
-
-const nobodyWaits = (): HostError =>
-  new HostError('cancelled', 'it was cancelled before it was run', { execution: 'not_executed' });
-
-const lost = ({ server, tool }: Target): HostError =>
-  new HostError(
-    'outcome_uncertain',
-    `server '${server}': the host that ran ${shown(tool)} ended before it was done; the call may have run`,
-    {
-      server,
-      tool: shown(tool),
-      reason: 'host_lost',
-      execution: 'uncertain',
-      hint: 'look at its effect before sending it again',
-    },
-  );
-
-const conflict = ({ server, tool }: Target): HostError =>
-  new HostError('key_conflict', `server '${server}': the key of this call was used for another one`, {
-    server,
-    tool: shown(tool),
-    execution: 'not_executed',
-    hint: 'use a new key for each call, and the same one only for the same arguments',
-  });
-
-const tooLarge = ({ server, tool }: Target, actual: number): HostError =>
-  new HostError(
-    'result_too_large',
-    `server '${server}': the result of ${shown(tool)} is too large to be sent to a worker`,
-    {
-      server,
-      tool: shown(tool),
-      reason: 'reply_too_large',
-      limit: replyBytesMax,
-      actual,
-      execution: 'uncertain',
-      hint: 'the call has run; ask for less at a time',
-    },
-  );
-
-/** What it says may hold anything: it stays here. */
-const ownMistake = (cause: unknown): HostError =>
-  new HostError('protocol_error', 'the host failed to run the call', {
-    execution: 'uncertain',
-    hint: 'ask the operator of the host, whose log says why; the call may have run',
-    cause,
-  });

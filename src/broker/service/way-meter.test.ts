@@ -45,3 +45,10 @@ test('what is far too long is no delay: a machine was asleep, or the request wai
   expect([came(5_003), came(5_004), came(86_400_000), came(13)]).toEqual([5_000, 0, 0, 10]);
   clock.advance(1);
 });
+
+test('D-44 a mailbox that names many clocks pushes out the meter of no other', () => {
+  const { came } = rig();
+  came(3, 'c1', 'bob');
+  for (let n = 0; n < 20_000; n++) came(3, `c${n}`);
+  expect(came(150, 'c1', 'bob')).toBe(147);
+});

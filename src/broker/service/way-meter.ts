@@ -5,11 +5,11 @@
  * Not here: what a call that was on its way for long still has (brokered-call.ts).
  *
  * Invariants: clocks are monotonic and count from anywhere, each with a name of its own; what a sender says of its clock shortens
- * the time of nobody but itself. Bound: `metersMax`.
+ * the time of nobody but itself. A mailbox has one meter, of the clock that it last named, so that nobody pushes out another's by
+ * naming many. Bound: `metersMax`.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
-import { jointKey } from '../../policy/joint-key.js';
 import type { Sent } from '../messages.js';
 
 const metersMax = 10_000;
@@ -20,6 +20,7 @@ const delayMsMax = 5_000;
 
 /** By how much the clock of the host was ahead when a request came: the least in this window, and in the one before. */
 interface Meter {
+  readonly clock: string;
   readonly sinceMs: number;
   readonly leastMs: number;
   readonly leastBeforeMs: number;
@@ -37,17 +38,17 @@ export class WayMeter {
   delayMs(mailbox: string, { clock, atMs }: Sent): number {
     const nowMs = this.#clock.nowMs();
     const aheadMs = nowMs - atMs;
-    const key = jointKey(mailbox, clock);
-    const meter = metered(this.#meters.get(key), aheadMs, nowMs);
-    setBounded(this.#meters, key, meter, metersMax);
+    const known = this.#meters.get(mailbox);
+    const meter = metered(known?.clock === clock ? known : undefined, clock, aheadMs, nowMs);
+    setBounded(this.#meters, mailbox, meter, metersMax);
     const delayMs = aheadMs - Math.min(meter.leastMs, meter.leastBeforeMs);
     return delayMs > delayMsMax ? 0 : delayMs;
   }
 }
 
-function metered(before: Meter | undefined, aheadMs: number, nowMs: number): Meter {
+function metered(before: Meter | undefined, clock: string, aheadMs: number, nowMs: number): Meter {
   const ageMs = before ? nowMs - before.sinceMs : Number.POSITIVE_INFINITY;
-  if (!before || ageMs >= 2 * windowMs) return { sinceMs: nowMs, leastMs: aheadMs, leastBeforeMs: aheadMs };
-  if (ageMs >= windowMs) return { sinceMs: nowMs, leastMs: aheadMs, leastBeforeMs: before.leastMs };
+  if (!before || ageMs >= 2 * windowMs) return { clock, sinceMs: nowMs, leastMs: aheadMs, leastBeforeMs: aheadMs };
+  if (ageMs >= windowMs) return { clock, sinceMs: nowMs, leastMs: aheadMs, leastBeforeMs: before.leastMs };
   return aheadMs < before.leastMs ? { ...before, leastMs: aheadMs } : before;
 }

@@ -82,6 +82,7 @@ class StoreAsker {
   readonly #ended: Promise<void>;
   #state: StoreState = 'open';
   #failure: string | undefined;
+  beganAtMs: number | undefined;
   #isClosed = false;
   #closing: Promise<void> | undefined;
   #asked: Operation[] = [];
@@ -178,6 +179,7 @@ class StoreAsker {
     switch (words.kind) {
       case 'opened':
         this.#thread.unref();
+        this.beganAtMs = words.beganAtMs;
         this.#became(words.state);
         this.#tidyLater();
         return resolve();
@@ -251,6 +253,7 @@ function mailOf(asker: StoreAsker): MailStore {
     get state() {
       return asker.state;
     },
+    beganAtMs: asker.beganAtMs,
     sizes: async () => (await ask<{ sizes: MailboxSize[] }>({ op: 'sizes' })).sizes,
     put: (mail, answers) => ask<Put>({ op: 'put', mail, answers }, mail.body.length),
     read: async (mailbox, afterSeq, { count, bytes }) =>

@@ -9,7 +9,7 @@
  */
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
-import type { CallClaim, Claimed } from '../ports.js';
+import { beganDoubtMs, type CallClaim, type Claimed } from '../ports.js';
 import { callSum, type SummedCall } from './mail-checksum.js';
 import { fullError, type StoreLimits } from './store-words.js';
 
@@ -21,10 +21,11 @@ export const callsSchema = `
   CREATE INDEX IF NOT EXISTS calls_until ON calls (remember_until);
 `;
 
-/** Only there in a journal that began in the place of another: when it did. */
-const beganSchema = 'CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL)';
-/** Between two clocks, and on the way. */
-const beganDoubtMs = 1_000;
+/** Only there in a journal that began in the place of another: when it did. What came before is not known any more. */
+export const beganSchema = (nowMs: number): string => `
+  CREATE TABLE IF NOT EXISTS journal_began (at_ms INTEGER NOT NULL);
+  INSERT INTO journal_began VALUES (${Math.ceil(nowMs)});
+`;
 
 /** What a row takes beside its texts and its reply, about. */
 const rowBytes = 256;
@@ -80,9 +81,9 @@ export class CallsTable {
     this.#remove = database.prepare('DELETE FROM calls WHERE rowid = ?');
   }
 
-  /** What came before is not known any more. Kept, so that the next process knows it too. */
-  beginAnew(nowMs: number): void {
-    this.#database.exec(`BEGIN; ${beganSchema}; INSERT INTO journal_began VALUES (${Math.ceil(nowMs)}); COMMIT;`);
+  /** Only of one that began in the place of another. */
+  get beganMs(): number | undefined {
+    return Number.isFinite(this.#beganMs) ? this.#beganMs : undefined;
   }
 
   load(): void {
@@ -138,6 +139,13 @@ export class CallsTable {
     } else if (found.reply === null) this.#write({ ...found, reply });
     else return;
     this.#holds(mailbox, 0, reply.length);
+  }
+
+  /** Its request may come again until then. Nothing for a key that nobody claimed. */
+  remember(mailbox: string, key: string, untilMs: number): void {
+    const found = this.#rowOf(mailbox, key);
+    if (found === undefined || found === 'damaged' || found.remember_until >= untilMs) return;
+    this.#write({ ...found, remember_until: untilMs });
   }
 
   /** Forgets what may be forgotten, a bounded number. */

@@ -1,5 +1,5 @@
 /** The store without its thread. A copy of its folder is what a kill at that moment leaves. */
-import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
@@ -276,4 +276,51 @@ test('closed, it is one file and its reserve, for nobody else to read', () => {
   for (const name of readdirSync(folder))
     expect([name, statSync(path.join(folder, name)).mode & 0o777]).toEqual([name, 0o600]);
   expect(idsIn(open(killed(folder)))).toEqual(['a']);
+});
+
+test('B10 what became of a letter that is put back is remembered for as long as it may be handed out', () => {
+  const file = open(newFolder());
+  const claim: Operation = {
+    op: 'claim',
+    claim: { mailbox: 'w1', key: 'a', hash: 'h', isRepeatable: false, rememberUntil: new Date(2_500) },
+  };
+  const finish: Operation = { op: 'finish', mailbox: 'w1', key: 'a', reply: Buffer.from('{}') };
+  run(file, put('a', { expiresAtMs: 10_005 }), claim, finish, { op: 'bury', seq: 1, reasons: ['lost'] });
+  run(file, { op: 'revive', seq: 1 });
+  const found = (atMs: number) => file.run([{ op: 'tidy' }, { op: 'find', mailbox: 'w1', key: 'a' }], atMs).at(-1);
+  // Put back at 2,000 with 10,000 to go, and ten minutes for doubt.
+  expect(found(2_000 + 10_000 + 600_000)).toMatchObject({ claimed: { kind: 'done' } });
+  expect(found(2_000 + 10_000 + 600_001)).toEqual({ done: true });
+});
+
+describe('a file that was made in the place of another', () => {
+  const claim = (key: string, firstSentAt?: Date): Operation => ({
+    op: 'claim',
+    claim: {
+      ...{ mailbox: 'w1', key, hash: 'h', isRepeatable: false },
+      ...{ rememberUntil: new Date(9_000), firstSentAt },
+    },
+  });
+  const before = new Date(500);
+
+  test('D-40 says so though a kill came between setting the damaged one aside and making it, and after every restart', () => {
+    const folder = newFolder();
+    const file = path.join(folder, 'broker.db');
+    writeFileSync(`${file}.unusable`, 'what was there');
+    const cut = { 'no file yet': killed(folder), 'an empty one': killed(folder) };
+    writeFileSync(path.join(cut['an empty one'], 'broker.db'), '');
+    for (const [what, left] of Object.entries(cut)) {
+      const found = run(open(left), claim('ran', before), claim('new'));
+      expect([what, found]).toEqual([what, [{ claimed: { kind: 'lost' } }, { claimed: { kind: 'mine' } }]]);
+      const again = open(killed(left));
+      expect(again.beganAtMs).toBe(1_000);
+      expect([what, run(again, claim('other', before))]).toEqual([what, [{ claimed: { kind: 'lost' } }]]);
+    }
+  });
+
+  test('D-40 is not one that is simply the first: what was sent before it is run', () => {
+    const file = open(newFolder());
+    expect(run(file, claim('early', before))).toEqual([{ claimed: { kind: 'mine' } }]);
+    expect(file.beganAtMs).toBeUndefined();
+  });
 });

@@ -10,8 +10,9 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'libsql';
 import { type HostError, isHostError } from '../../kernel/errors.js';
+import { keyKeptMsMin, ttlMsMax } from '../ports.js';
 import type { Mail, NewMail, StoreState } from '../store-port.js';
-import { CallsTable, callsSchema } from './calls-table.js';
+import { beganSchema, CallsTable, callsSchema } from './calls-table.js';
 import { MailTable, mailSchema } from './mail-table.js';
 import { ReserveFile } from './reserve-file.js';
 import { isFull, moveFailed, openStoreFile, sync } from './store-file.js';
@@ -54,10 +55,10 @@ export class MailFile {
     this.#limits = limits;
     this.#reserve = new ReserveFile(path.join(folder, 'broker.reserve'), limits.reserveBytes);
     const boot = randomBytes(6).readUIntBE(0, 6);
-    const opened = openStoreFile(folder, mailSchema + callsSchema, onProblem, (database, isReplaced) => {
+    const schema = { tables: mailSchema + callsSchema, inPlaceOfAnother: beganSchema(nowMs) };
+    const opened = openStoreFile(folder, schema, onProblem, (database) => {
       const mail = new MailTable(database, limits, onProblem);
       const calls = new CallsTable(database, limits, boot, onProblem);
-      if (isReplaced) calls.beginAnew(nowMs);
       calls.load();
       return { database, mail, calls, damaged: mail.load() };
     });
@@ -92,6 +93,11 @@ export class MailFile {
 
   get state(): StoreState {
     return this.#state;
+  }
+
+  /** As in the port. */
+  get beganAtMs(): number | undefined {
+    return this.#calls.beganMs;
   }
 
   /** Throws when the store failed, and ever after. */
@@ -209,7 +215,7 @@ export class MailFile {
       case 'bury':
         return void this.#mail.bury(operation.seq, operation.reasons, nowMs);
       case 'revive':
-        return { revived: this.#mail.revive(operation.seq, mayGrow, nowMs) };
+        return { revived: this.#revive(operation.seq, mayGrow, nowMs) };
       case 'dropDead':
         return { isDropped: this.#mail.dropDead(operation.seq) };
       case 'sizes':
@@ -234,6 +240,15 @@ export class MailFile {
       default:
         return operation satisfies never;
     }
+  }
+
+  /** What became of it before is remembered for as long as it may be handed out now. */
+  #revive(seq: number, mayGrow: boolean, nowMs: number): Mail | undefined {
+    const mail = this.#mail.revive(seq, mayGrow, nowMs);
+    if (mail?.kind !== 'request') return mail;
+    const { from, id, expiresAtMs = nowMs + ttlMsMax } = mail;
+    this.#calls.remember(from.mailbox, id, expiresAtMs + keyKeptMsMin);
+    return mail;
   }
 
   /** A reply that is refused leaves its request where it is. */

@@ -5,8 +5,19 @@
  * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. After a failed sync
  * nothing is synced any more: SQLite would, when it closes a file in its place, so the file is moved from its place first. The log
  * of such a file is copied before it is written to again: the system may believe that parts of it are on disk, and they are not.
+ * A file that was made in the place of another says so from its first commit on.
  */
-import { chmodSync, closeSync, copyFileSync, existsSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  statSync,
+} from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
 import {
@@ -31,18 +42,24 @@ const leavingMs = 1_000;
 /** Files up to this are looked through before they are used; larger ones would take too long, and their rows have sums. */
 const checkedBytesMax = 128 * 1024 * 1024;
 
+export interface StoreSchema {
+  readonly tables: string;
+  /** What else is written to a file that is made in the place of one that is gone. */
+  readonly inPlaceOfAnother: string;
+}
+
 /**
  * Throws when it cannot be used. A damaged file is moved out of the way and told by `onProblem`; what `use` finds when it reads
- * the tables counts as well. `isReplaced`: the file was made in the place of one that is gone.
+ * the tables counts as well.
  */
 export function openStoreFile<T>(
   folder: string,
-  schema: string,
+  schema: StoreSchema,
   onProblem: (error: HostError) => void,
-  use: (database: Database.Database, isReplaced: boolean) => T,
+  use: (database: Database.Database) => T,
 ): T {
   const file = path.join(folder, fileName);
-  const open = (hasFailed: boolean, isReplaced = false) => use(prepare(file, schema, hasFailed), isReplaced);
+  const open = (hasFailed: boolean) => use(prepare(file, schema, hasFailed));
   try {
     return open(bringBack(folder));
   } catch (error) {
@@ -60,7 +77,7 @@ export function openStoreFile<T>(
         cause: error,
       }),
     );
-    return open(false, true);
+    return open(false);
   }
 }
 
@@ -102,7 +119,7 @@ export function sync(file: string): void {
   }
 }
 
-function prepare(file: string, schema: string, hasFailed: boolean): Database.Database {
+function prepare(file: string, schema: StoreSchema, hasFailed: boolean): Database.Database {
   // Its log takes over its rights.
   claimDatabase(file, format);
   const database = new Database(file);
@@ -119,9 +136,16 @@ function prepare(file: string, schema: string, hasFailed: boolean): Database.Dat
   pragma('cache_size = -16384');
   if (hasFailed || statSync(file).size <= checkedBytesMax) check(database);
   // The version is written last: a file that has it has the tables.
-  if (found !== schemaVersion) database.exec(`BEGIN; ${schema} PRAGMA user_version = ${schemaVersion}; COMMIT;`);
+  if (found !== schemaVersion) {
+    const made = schema.tables + (isInPlaceOfAnother(file) ? schema.inPlaceOfAnother : '');
+    database.exec(`BEGIN; ${made} PRAGMA user_version = ${schemaVersion}; COMMIT;`);
+  }
   return database;
 }
+
+/** Seen by what was set aside, also by an earlier process that ended before it had made another file. */
+const isInPlaceOfAnother = (file: string): boolean =>
+  readdirSync(path.dirname(file)).some((name) => name.startsWith(`${path.basename(file)}.unusable`));
 
 /** An index that does not fit its table is made anew: the rows are what counts. */
 function check(database: Database.Database): void {

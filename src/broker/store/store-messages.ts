@@ -26,7 +26,12 @@ export interface Packed<T> {
 export type ToThread = (Packed<Operation> & { readonly nowMs: number }) | { readonly close: true };
 
 export type FromThread =
-  | { readonly kind: 'opened'; readonly state: StoreState; readonly problems: Refusal[] }
+  | {
+      readonly kind: 'opened';
+      readonly state: StoreState;
+      readonly beganAtMs: number | undefined;
+      readonly problems: Refusal[];
+    }
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly problems: Refusal[] }
   | {
       readonly kind: 'answered';

@@ -40,7 +40,7 @@ try {
     takeAll();
     serve(file);
   });
-  say({ kind: 'opened', state: file.state, problems: told() });
+  say({ kind: 'opened', state: file.state, beganAtMs: file.beganAtMs, problems: told() });
 } catch (error) {
   say({ kind: 'refused', refusal: refusal(toHostError(error)), problems: told() });
   port.close();

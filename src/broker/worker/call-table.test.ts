@@ -141,6 +141,25 @@ describe('a call', () => {
     expect(links.map(saidOn)).toEqual([undefined, undefined, 2_500]);
   });
 
+  const walls = [
+    ['slept', 3_600_000, 3_601_000],
+    ['slept for days', 72 * 3_600_000, 24 * 3_600_000],
+    ['was set back', -3_600_000, 1_000],
+  ] as const;
+  test.each(walls)(
+    'D-40 says how long ago it was first sent, though the machine %s meanwhile',
+    async (_, wallMs, said) => {
+      const links = [new ScriptedLink(), new ScriptedLink()] as const;
+      table.use(links[0]);
+      start('k', 10_000);
+      await clock.advanceAsync(1_000);
+      clock.jumpWall(wallMs);
+      table.use(undefined);
+      table.use(links[1]);
+      expect(JSON.parse(links[1].sent[0]?.body.toString() as string)).toMatchObject({ sentMsAgo: said });
+    },
+  );
+
   test('that may be held is not given up because a later sending was refused', async () => {
     const links = [new ScriptedLink(), new ScriptedLink()] as const;
     table.use(links[0]);

@@ -11,7 +11,7 @@ import { type Execution, type HostError, isHostError } from '../../kernel/errors
 import { newId } from '../../kernel/random.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { type Reply, requestDigest } from '../messages.js';
-import type { WorkerLink } from '../ports.js';
+import { ttlMsMax, type WorkerLink } from '../ports.js';
 import { callBytesMax, callsMax } from './call-bounds.js';
 import {
   cancelledCall,
@@ -58,8 +58,8 @@ interface Pending {
   readonly waiters: Map<CallWaiter, Cancel>;
   /** A sending of it may have arrived. */
   mayBeHeld: boolean;
-  /** Of the first that may have. */
-  firstSentAtMs: number;
+  /** Of the first that may have: by the clock, and by the wall, which goes on while the machine sleeps. */
+  firstSent: { readonly atMs: number; readonly wallMs: number };
   /** The newest of them. */
   sentOn: WorkerLink | undefined;
   cancelResend: Cancel;
@@ -189,7 +189,7 @@ export class CallTable {
       call,
       waiters: new Map(),
       mayBeHeld: false,
-      firstSentAtMs: 0,
+      firstSent: { atMs: 0, wallMs: 0 },
       sentOn: undefined,
       cancelResend: () => {},
       cancelLinkWait: () => {},
@@ -216,8 +216,8 @@ export class CallTable {
     if (deadlineMs <= 0) return;
     const sent = { clock: this.#clockName, atMs: Math.floor(clock.nowMs()) };
     const couldBeHeld = pending.mayBeHeld;
-    if (!couldBeHeld) pending.firstSentAtMs = clock.nowMs();
-    const sentMsAgo = couldBeHeld ? clock.nowMs() - pending.firstSentAtMs : undefined;
+    if (!couldBeHeld) pending.firstSent = { atMs: clock.nowMs(), wallMs: clock.date().getTime() };
+    const sentMsAgo = couldBeHeld ? this.#sentMsAgo(pending) : undefined;
     pending.mayBeHeld = true;
     pending.sentOn = link;
     const isFresh = !couldBeHeld && !call.isCallersKey;
@@ -231,6 +231,12 @@ export class CallTable {
         if (this.#pending.get(call.callKey) !== pending) return;
         this.#unsent(pending, link, couldBeHeld, error);
       });
+  }
+
+  /** Rather too long than too short: what may have run before a journal began must not be taken for younger than that. */
+  #sentMsAgo({ firstSent: { atMs, wallMs } }: Pending): number {
+    const { clock } = this.#parts;
+    return Math.min(Math.max(clock.nowMs() - atMs, clock.date().getTime() - wallMs), ttlMsMax);
   }
 
   /** Decided by what the sending said: over means another link, doubt means again, a refusal is the end of the call. */

@@ -85,6 +85,65 @@ test('B7 a host with a journal of its own is handed what the disk knows to be ha
   expect(host.of('message')).toHaveLength(3);
 });
 
+test('B7 what comes back to its holder before the disk knew of it waits for the disk, too, and is not counted again', async () => {
+  const store = new MemoryMailStore();
+  const flushes: { resolve: () => void; reject: (error: Error) => void }[] = [];
+  store.flush = () => new Promise((resolve, reject) => flushes.push({ resolve, reject }));
+  const { client, clock, settle, core } = await coreBench({}, undefined, store);
+  const connect = () => client().hello('host', { instance: 'one' }).say({ kind: 'subscribe' });
+  const before = connect();
+  client().hello('alice').request('a');
+  await settle();
+  before.reader.ended('closed with 1006');
+  const next = connect();
+  await settle();
+  expect([core.status().held, flushes.length, next.of('message')]).toEqual([1, 2, []]);
+  flushes[0]?.resolve();
+  await settle();
+  expect([before.of('message'), next.of('message')]).toEqual([[], []]);
+  // Not taken: it is a return the next time, too.
+  flushes[1]?.reject(new HostError('insufficient_storage', 'full', { execution: 'not_executed' }));
+  await settle();
+  expect([core.status().held, next.of('message')]).toEqual([0, []]);
+  await clock.advanceAsync(1_000);
+  flushes[2]?.resolve();
+  await settle();
+  expect(next.of('message')).toMatchObject([{ id: 'a', deliveries: 1 }]);
+  expect(await store.read('host', 0, { count: 1, bytes: 1_000 })).toMatchObject([{ deliveries: 1 }]);
+});
+
+test('B7 what could not be sent because the disk did not take the count is nobody’s, comes again, and does not die of it', async () => {
+  const store = new MemoryMailStore();
+  let isFull = true;
+  let flushes = 0;
+  store.flush = async () => {
+    flushes++;
+    if (isFull) throw new HostError('insufficient_storage', 'full', { execution: 'not_executed' });
+  };
+  const { client, clock, settle, core } = await coreBench({ hostWindow: 2 }, undefined, store);
+  const host = client().hello('host', { instance: 'one' }).say({ kind: 'subscribe' });
+  const alice = client().hello('alice');
+  for (const id of ['a', 'b', 'c']) alice.request(id);
+  await settle();
+  expect([core.status().held, host.of('message')]).toEqual([0, []]);
+  // Ever more slowly: after one second, two, four and so on.
+  const before = flushes;
+  await clock.advanceAsync(1_000 + 2_000 + 4_000);
+  expect(flushes - before).toBeLessThan(10);
+  expect([core.status().held, core.status().deadLetters]).toEqual([0, 0]);
+  isFull = false;
+  await clock.advanceAsync(8_000);
+  await settle();
+  expect([core.status().held, host.of('message').length]).toEqual([2, 2]);
+  for (const message of host.of('message')) host.ack(message);
+  await settle();
+  const handed = host.of('message');
+  expect(handed.map(({ id }) => id).sort()).toEqual(['a', 'b', 'c']);
+  // Nobody had it before, and nobody is told otherwise.
+  for (const message of handed) expect(message).toMatchObject({ deliveries: 1 });
+  for (const message of handed) expect(message).not.toHaveProperty('wasElsewhere');
+});
+
 test('B7 a host that does not say who it is may be another each time', async () => {
   const { client, settle } = await coreBench();
   client().hello('alice').request('a');

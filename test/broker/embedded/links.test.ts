@@ -8,6 +8,7 @@ import type { Delivery, WorkerLink } from '../../../src/broker/ports.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { eventually } from '../../eventually.js';
+import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 import { keyOf } from './core-bench.js';
 import { type SocketBench, socketBench } from './socket-bench.js';
 
@@ -193,6 +194,21 @@ test('B7 links of one process have one name, and those of another have another',
   }
   expect(seen).toEqual([false, false, true]);
   expect(() => openHostLink({ url: bench.url, clock: systemClock, key: 'k', instance: 'a b' })).toThrow('instance');
+});
+
+test('D-40 a host hears since when the broker knows what it held, if it lost its store, and only then', async () => {
+  const store = Object.assign(new MemoryMailStore(), { beganAtMs: systemClock.date().getTime() - 60_000 });
+  for (const lost of [true, false]) {
+    const bench = await up(lost ? { store } : {});
+    const seen: (Date | undefined)[] = [];
+    const link = await bench.host()({ deliver: ({ heldSince }) => void seen.push(heldSince), cancelled() {} }, never);
+    const alice = await bench.worker('alice')(quiet, never);
+    await alice.send(request('a'));
+    await eventually('the request', () => seen.length > 0);
+    if (lost) expect(Math.abs((seen[0] as Date).getTime() - store.beganAtMs)).toBeLessThan(30_000);
+    else expect(seen).toEqual([undefined]);
+    await link.close();
+  }
 });
 
 test('a cancel never overtakes its request', async () => {

@@ -8,6 +8,7 @@ import { afterEach, expect, test } from 'vitest';
 import { openWorkerLink } from '../../../src/broker/embedded/worker-link.js';
 import type { Delivery } from '../../../src/broker/ports.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { HostError } from '../../../src/kernel/errors.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { eventually } from '../../eventually.js';
 import { keyOf } from './core-bench.js';
@@ -232,4 +233,22 @@ test('new keys cut sockets before any time has passed, and the link says that it
   broker.rekey([]);
   expect(await alice.closed).toMatchObject({ code: 'unauthenticated' });
   await expect(worker('alice')(quiet, never)).rejects.toMatchObject({ code: 'unauthenticated', retryable: false });
+});
+
+test('a broker whose disk failed still ends: everybody is sent away, the port is closed, and it is told', async () => {
+  const { url, broker, store, events } = await up();
+  store.flush = () =>
+    Promise.reject(new HostError('insufficient_storage', 'the disk failed', { execution: 'uncertain' }));
+  const alice = (await RawSocket.open(url)).hello('alice');
+  await eventually('a welcome', () => alice.frames[0]);
+  await broker.close();
+  await eventually('the end', () => alice.closed);
+  const late = new RawSocket(url);
+  await new Promise((resolve) => late.socket.once('error', resolve));
+  expect([late.isOpen, late.status, broker.status().connections]).toEqual([false, undefined, 0]);
+  const problems = events.filter(({ kind }) => kind === 'problem');
+  expect(problems).toMatchObject([
+    { error: { message: 'the disk failed' } },
+    { error: { message: 'the disk failed' } },
+  ]);
 });

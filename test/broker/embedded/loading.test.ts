@@ -123,3 +123,33 @@ test('B9 of one connection no more is under way to the disk than may be, and not
   expect(idsOf(alice.of('delivered'))).toEqual(Array.from({ length: 50 }, (_, n) => `m${n}`));
   expect(alice.wire.isPaused).toBe(false);
 });
+
+test('B7 a request that is sent again waits for its mailbox to be read: answered meanwhile, it is not taken as a new one', async () => {
+  const store = new MemoryMailStore();
+  const limits = { mailboxMessages: 10 };
+  const earlier = await coreBench(limits, undefined, store);
+  const worker = earlier.client().hello('bob');
+  for (let n = 0; n < 9; n++) worker.request(`m${n}`);
+  earlier.client().hello('host').say({ kind: 'deliver', id: 'k', type: 'reply', to: 'alice', body: {} });
+  await earlier.settle();
+  const { client, settle } = await coreBench(limits, undefined, store);
+  const reads: (() => void)[] = [];
+  const read = store.read.bind(store);
+  store.read = async (mailbox, ...asked) => {
+    if (mailbox === 'host') await new Promise<void>((resolve) => reads.push(resolve));
+    return read(mailbox, ...asked);
+  };
+  const alice = client().subscribed('alice').request('k').request('other');
+  await settle();
+  const [reply] = alice.of('message');
+  alice.ack(reply as Frame);
+  await settle();
+  expect([reads.length, alice.of('delivered')]).toEqual([1, []]);
+  for (let n = 0; n < 3; n++) {
+    for (const go of reads.splice(0)) go();
+    await settle();
+  }
+  expect(idsOf(alice.of('delivered'))).toEqual(['k', 'other']);
+  const held = (await read('host', 0, { count: 100, bytes: 1e9 })).map(({ id }) => id);
+  expect([held.includes('k'), held.includes('other'), held.length]).toEqual([false, true, 10]);
+});

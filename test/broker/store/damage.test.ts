@@ -133,6 +133,7 @@ test('D-40: a journal in the place of one that is gone runs nothing that was sen
     const store = await open();
     expect(await store.journal.claim(claim('ran', sentAt))).toEqual({ kind: 'lost' });
     expect(await store.journal.find('w1', 'ran', { firstSentAt: sentAt })).toEqual({ kind: 'lost' });
+    expect(store.mail.beganAtMs).toBeGreaterThan(sentAt.getTime());
     // Whoever asks without having sent it before is not in doubt.
     expect(await store.journal.find('w1', 'ran')).toBeUndefined();
     expect(await store.journal.claim(claim(`new-${turn}`))).toEqual({ kind: 'mine' });
