@@ -8,7 +8,7 @@
 const nothing = Buffer.alloc(0);
 /** Slabs grow with the body up to this, and are never copied to larger ones: what was copied from would wait to be collected. */
 const slabBytesMax = 64 * 1024;
-const slabBytesMin = 4 * 1024;
+const slabBytesMin = 256;
 /** Each piece costs the same however small it is: 4 MiB come in some thousand from an honest sender, in millions from none. */
 const piecesMax = 10_000;
 
