@@ -179,7 +179,6 @@ export class BundleJournal {
   }
 
   #won(name: string, slot: ClaimSlot): void {
-    this.#own.confirm(name);
     this.#own.running.set(name, { slot });
   }
 
@@ -223,17 +222,18 @@ export class BundleJournal {
     const { instance, boot } = this.#parts;
     const names = this.#parts.names.of(mailbox);
     const slot = log.slots;
+    const by = { boot, number: this.#own.nextNumber() };
     const connection = await this.#parts.connection();
     let receipt: Receipt;
     try {
-      receipt = await connection.keep(log.subjectOf(names, slot), writeSlot(instance, boot, wanted));
+      receipt = await connection.keep(log.subjectOf(names, slot), writeSlot(instance, by, wanted));
     } catch (error) {
-      for (const { name } of wanted) this.#own.doubt(name);
+      for (const { name } of wanted) this.#own.doubt(name, by.number);
       throw error;
     }
     if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
     if (receipt.kind === 'kept') {
-      log.add(slot, receipt.seq, boot, wanted);
+      log.add(slot, receipt.seq, by, wanted);
       const claimed = this.#slot(log, names, slot, receipt.seq, wanted);
       for (const each of wanted) each.won(claimed);
       return;
@@ -278,9 +278,9 @@ export class BundleJournal {
     const reply = await record();
     if (reply !== undefined) return { kind: 'done', reply };
     let state: ClaimState;
-    if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name);
+    if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name, entry.number);
     else if (!isFirst) return { kind: 'running' };
-    else if (wanted !== undefined && this.#own.confirm(name)) {
+    else if (wanted !== undefined && this.#own.confirm(name, entry.number)) {
       // Ours, and never said to be: it was not run, and nobody else will.
       const calls = [{ until: wanted.rememberUntil }];
       this.#won(name, log.own.get(entry.slot) ?? this.#slot(log, names, entry.slot, entry.seq, calls, entry.size));

@@ -18,6 +18,8 @@ export interface ClaimEntry {
   /** How many calls it is for. */
   readonly size: number;
   readonly boot: string;
+  /** Of the claims of that process. */
+  readonly number: string;
   /** Empty: it was answered without being run. */
   readonly hash: string;
 }
@@ -94,12 +96,12 @@ export class ClaimLog implements Bundle {
   add(
     slot: number,
     seq: number,
-    boot: string,
+    { boot, number }: Pick<ClaimEntry, 'boot' | 'number'>,
     calls: readonly { readonly key: string; readonly hash: string }[],
   ): void {
     if (slot !== this.slots) return;
     this.slots++;
-    for (const { key, hash } of calls) this.#entries.set(key, { slot, seq, size: calls.length, boot, hash });
+    for (const { key, hash } of calls) this.#entries.set(key, { slot, seq, size: calls.length, boot, number, hash });
   }
 
   /** Reads what was written since. */
@@ -108,30 +110,38 @@ export class ClaimLog implements Bundle {
       const slot = this.slots;
       const found = await connection.read(names.claimStream, this.subjectOf(names, slot));
       if (found === undefined) return;
-      const { boot, calls } = readSlot(found.body);
-      this.add(slot, found.seq, boot, calls);
+      const { by, calls } = readSlot(found.body);
+      this.add(slot, found.seq, by, calls);
     }
   }
 }
 
 /** Keys are names (ports.ts). Hashes beside them in a list: a key may be any word, also one that means something to an object. */
-export function writeSlot(instance: string, boot: string, calls: readonly Pick<Wanted, 'key' | 'hash'>[]): string {
+export function writeSlot(
+  instance: string,
+  { boot, number }: Pick<ClaimEntry, 'boot' | 'number'>,
+  calls: readonly Pick<Wanted, 'key' | 'hash'>[],
+): string {
   let listed = '';
   for (const { key, hash } of calls) listed += `${listed === '' ? '' : ','}"${key}",${JSON.stringify(hash)}`;
-  return `{"instance":${JSON.stringify(instance)},"boot":"${boot}","calls":[${listed}]}`;
+  return `{"instance":${JSON.stringify(instance)},"boot":"${boot}","number":"${number}","calls":[${listed}]}`;
 }
 
-function readSlot(body: Buffer): { boot: string; calls: { key: string; hash: string }[] } {
+function readSlot(body: Buffer): {
+  by: Pick<ClaimEntry, 'boot' | 'number'>;
+  calls: { key: string; hash: string }[];
+} {
   const calls: { key: string; hash: string }[] = [];
   try {
-    const { boot, calls: told } = JSON.parse(body.toString()) as { boot: unknown; calls: unknown };
-    if (typeof boot !== 'string' || !Array.isArray(told) || told.length % 2 === 1) throw unreadableClaim();
+    const { boot, number = '', calls: told } = JSON.parse(body.toString()) as Record<string, unknown>;
+    if (typeof boot !== 'string' || typeof number !== 'string' || !Array.isArray(told) || told.length % 2 === 1)
+      throw unreadableClaim();
     for (let at = 0; at < told.length; at += 2) {
       const [key, hash] = [told[at], told[at + 1]] as unknown[];
       if (typeof key !== 'string' || typeof hash !== 'string') throw unreadableClaim();
       calls.push({ key, hash });
     }
-    return { boot, calls };
+    return { by: { boot, number }, calls };
   } catch {
     throw unreadableClaim();
   }

@@ -139,6 +139,26 @@ test('D-40 a claim whose receipt was lost was not run, and is run once: by its h
   await way.close();
 });
 
+test('D-40 one that ran and has no result is not taken for one whose receipt was lost, however often it is claimed', async () => {
+  const way = await tcpCut(server.port);
+  const [a, b] = [hostNamed('a', way.url), hostNamed('b')];
+  const its = bundle();
+  expect(kinds(await claimAll(a, keys(2), its))).toEqual(['mine', 'mine']);
+  const ended = keys(2).map((key) => a.journal.finish('w1', key, Buffer.alloc(5 * 1024 * 1024), its));
+  for (const each of ended) await expect(each).rejects.toThrow();
+  for (const host of [a, b]) {
+    way.deafen();
+    const asking = claimAll(a, keys(2), bundle());
+    asking.catch(() => {});
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+    way.cut();
+    await expect(asking).rejects.toMatchObject({ code: 'transport' });
+    await eventually('to be back', () => a.journal.claim(claimOf('other', bundle('C'))).catch(() => undefined));
+    expect(kinds(await claimAll(host, keys(2), bundle()))).toEqual(['lost', 'lost']);
+  }
+  await way.close();
+});
+
 test('D-40 results whose server is away wait for it, and are found then', async () => {
   const [a, b] = [hostNamed('a'), hostNamed('b')];
   const its = bundle();
