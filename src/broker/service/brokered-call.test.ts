@@ -490,6 +490,31 @@ describe('what is said of a call is what became of it', () => {
     expect([host.calls.length, service.status().running]).toEqual([1, 0]);
   });
 
+  test('D-40 one that comes more often than is kept here is given back, and none is left owed', async () => {
+    const { service, host, held, hold } = await serviceRig();
+    hold();
+    const body = '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
+    const owed = new Set<number>();
+    const released: number[] = [];
+    for (let n = 0; n < 12; n++) {
+      owed.add(n);
+      const over = async () => void owed.delete(n);
+      service.deliver({
+        ...{ id: 'k', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+        ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {}, answer: over, refuse: over, ack: over },
+        release: () => {
+          released.push(n);
+          owed.delete(n);
+        },
+      });
+      await settled();
+    }
+    expect([released, owed.size]).toEqual([[0, 1, 2, 3], 8]);
+    held[0]?.done();
+    await settled();
+    expect([host.calls.length, released.length, owed.size]).toEqual([1, 4, 0]);
+  });
+
   test('D-40 with a journal of its own, a host does not begin what another one had', async () => {
     const { worker, host, broker, clock, hold } = await serviceRig();
     hold();

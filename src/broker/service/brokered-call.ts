@@ -136,7 +136,9 @@ export class BrokeredCall {
   comesAgain(delivery: Delivery): void {
     if (this.#outcome) return void this.#answerTo(delivery, this.#outcome.parts, this.#outcome.how);
     this.#deliveries.push(delivery);
-    if (this.#deliveries.length > deliveriesMax) this.#deliveries.shift();
+    // Of one that is not known here any more nobody would say that it is over, and it would count as handed out for good.
+    if (this.#deliveries.length > deliveriesMax)
+      this.#deliveries.shift()?.release(elsewhereMs, 'it came too often at once');
   }
 
   run(): Promise<void> {
