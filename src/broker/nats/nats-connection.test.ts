@@ -27,11 +27,13 @@ function connected() {
   return { connection, end, complain };
 }
 
-test.each([
+const ends = [
   ['the key is taken out', 'unauthenticated'],
   ['the server does not let it hear any more', 'denied'],
   ['the connection is lost', 'transport'],
-] as const)('D-40 what waits for its receipt may have arrived, also when %s', async (_, code) => {
+];
+
+test.each(ends)('D-40 what waits for its receipt may have arrived, also when %s', async (_, code) => {
   const { connection, end, complain } = connected();
   const asked = connection.keep('hostler.claim.w1.k', '{}');
   if (code === 'unauthenticated') end(new Error('Authentication Expired'));
