@@ -97,8 +97,8 @@ export class NatsDelivery implements Delivery {
     return this.#carrier.bundle;
   }
 
-  get isSettled(): boolean {
-    return this.#isSettled;
+  get isOwed(): boolean {
+    return !this.#isSettled;
   }
 
   // Bound, as whoever is handed a delivery may take its functions off it; and made when asked for, as few of them are.

@@ -4,7 +4,7 @@
  * (call-refusals.ts).
  *
  * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
- * is acknowledged after that; a call whose time is over, or that nobody waits for, is not begun.
+ * is acknowledged after that; a call whose time is over, that nobody waits for, or that is not owed here any more, is not begun.
  */
 import { hash } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
@@ -162,6 +162,8 @@ export class BrokeredCall {
   async #run(): Promise<void> {
     const { journal, host } = this.#ports;
     const { from, id } = this.#delivery;
+    // While it waited here others may have refused it, which leaves no claim: it comes again if it is not over.
+    if (this.#deliveries.every(({ isOwed }) => isOwed === false)) return;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);
