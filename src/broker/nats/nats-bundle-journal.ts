@@ -11,7 +11,7 @@ import { type CallClaim, type Claimed, messageBytesMax } from '../ports.js';
 import { bundleBytesMax, bundleCallsMax, readResults, writeResults } from './nats-bundle.js';
 import { type ClaimEntry, type ClaimLog, ClaimSlot, type Result, type Wanted, writeSlot } from './nats-claim-log.js';
 import type { NatsConnection, Receipt } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { claimedMeanwhile, inDoubt, tooLarge } from './nats-failures.js';
 import type { MailboxNames } from './nats-names.js';
 import {
   type ClaimState,
@@ -84,7 +84,7 @@ class Claiming implements Wanted {
         if (isFirst && found.kind !== 'mine') steps.failed(name);
         this.resolve(found);
       },
-      (error) => this.failed(error),
+      (error) => this.failed(inDoubt(error)),
     );
   }
 
@@ -121,7 +121,7 @@ export class BundleJournal {
     });
   }
 
-  /** Answers what was not begun, for good. False: it is claimed, which whoever answers knows. Rejects if it is claimed meanwhile. */
+  /** Answers what was not begun, for good. False: it is claimed. Rejects if it is claimed meanwhile. */
   async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer): Promise<boolean> {
     const { running, finished } = this.#own;
     const name = nameOf(mailbox, key, log);
@@ -238,9 +238,13 @@ export class BundleJournal {
       for (const each of wanted) each.won(claimed);
       return;
     }
-    await log.readOn(connection, names);
+    await log.readOn(connection, names).catch((error) => {
+      throw inDoubt(error);
+    });
     for (const each of wanted) {
-      if (++each.rounds > roundsMax) each.failed(claimChanges(mailbox));
+      // Those that somebody has are told so, however often others were faster.
+      const isTaken = (log.entryOf(each.key)?.slot ?? -1) > each.overrides;
+      if (!isTaken && ++each.rounds > roundsMax) each.failed(claimChanges(mailbox));
       else log.wanted.push(each);
     }
   }
@@ -387,7 +391,3 @@ const recordSubject = (names: MailboxNames, log: ClaimLog, slot: number, record:
   `${names.bundleRecords}${log.id}.${slot}-${record}`;
 
 const unclaimed = (): HostError => new HostError('protocol_error', 'a call has a result and no claim');
-
-/** It is not for us to say what became of it: it comes again, and then is looked for. */
-const claimedMeanwhile = (): HostError =>
-  new HostError('transport', 'the call was claimed by another host meanwhile', { execution: 'uncertain' });

@@ -81,7 +81,11 @@ export class NatsDeadLetters {
     const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), body]);
     const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
     if (receipt.kind === 'full') return delivery.giveBack(laterMs);
-    if (fault === undefined) await delivery.reply(...errorReply(givenUp(outcome !== undefined)));
+    if (fault === undefined) {
+      const said = errorReply(givenUp(outcome !== undefined));
+      if (outcome === undefined) await delivery.refuse(...said);
+      else await delivery.reply(...said);
+    }
     delivery.ack();
   }
 

@@ -13,7 +13,7 @@ import { notOwed } from '../not-owed.js';
 import { type Delivery, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import type { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { claimedMeanwhile, tooLarge } from './nats-failures.js';
 import type { NatsJournal } from './nats-journal.js';
 import type { MailboxNames, Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -140,8 +140,15 @@ export class NatsDelivery implements Delivery {
       return;
     }
     // Of a bundle the claim that goes with the reply is what keeps it from running.
-    if (!this.#isKept(body)) await this.#keep(body);
+    if (!this.#isKept(body) && !(await this.#isClosed(body))) throw claimedMeanwhile();
     this.#settle(undefined);
+  }
+
+  /** Whether it is answered with that, and never begun; false: somebody has it, or it came alone. */
+  async #isClosed(body: Buffer): Promise<boolean> {
+    const { parts, bundle } = this.#carrier;
+    if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
+    return bundle !== undefined && parts.journal.close(parts.from.mailbox, this.id, bundle, body);
   }
 
   #isKept(body: Buffer): boolean {
@@ -150,10 +157,12 @@ export class NatsDelivery implements Delivery {
   }
 
   async #keep(body: Buffer): Promise<void> {
-    const { parts, bundle, seq, deliveries } = this.#carrier;
-    const { journal, connection, names, from, now, sweep } = parts;
-    if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
-    if (bundle !== undefined && (await journal.close(from.mailbox, this.id, bundle, body))) return;
+    if (!(await this.#isClosed(body))) await this.#mail(body);
+  }
+
+  async #mail(body: Buffer): Promise<void> {
+    const { parts, seq, deliveries } = this.#carrier;
+    const { connection, names, from, now, sweep } = parts;
     const receipt = await connection.keep(`${names.mail}${this.id}.${seq}-${deliveries}`, body);
     if (receipt.kind === 'full')
       throw new HostError('insufficient_storage', `the replies of mailbox '${from.mailbox}' are full: ${receipt.why}`, {

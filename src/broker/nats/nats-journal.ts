@@ -10,7 +10,7 @@ import { type Bundle, type CallClaim, type CallJournal, type Claimed, messageByt
 import { type BundledRun, BundleJournal } from './nats-bundle-journal.js';
 import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { inDoubt, tooLarge } from './nats-failures.js';
 import { checkId } from './nats-names.js';
 import {
   type ClaimState,
@@ -85,7 +85,9 @@ export class NatsJournal implements CallJournal {
       });
       if (receipt.kind === 'kept') return this.#mine(claim, receipt.seq);
       if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
-      const found = await this.#look(connection, claim, isFirst);
+      const found = await this.#look(connection, claim, isFirst).catch((error) => {
+        throw inDoubt(error);
+      });
       if (found !== undefined) return found;
     }
     throw claimChanges(mailbox);

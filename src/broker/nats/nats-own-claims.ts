@@ -133,7 +133,7 @@ export const unreadableClaim = (): HostError =>
 
 export const claimChanges = (mailbox: string): HostError =>
   new HostError('overloaded', `the claim of a call of mailbox '${mailbox}' changes all the time`, {
-    execution: 'not_executed',
+    execution: 'uncertain',
     hint: 'send it again in a moment, under the same key',
   });
 

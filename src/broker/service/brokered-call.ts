@@ -154,9 +154,16 @@ export class BrokeredCall {
     try {
       await work();
     } catch (error) {
-      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error), this.#of), 'refuse');
+      const known = isHostError(error) ? error : ownMistake(error);
+      await this.#answer(this.#words.error(known, this.#of), this.#howToSay(known));
       if (!isHostError(error)) throw error;
     }
+  }
+
+  /** Of a bundle, what is claimed cannot be refused; that its outcome is not known, or that its key is taken, can be said of it. */
+  #howToSay({ code, details }: HostError): 'answer' | 'refuse' {
+    const mayBeClaimed = details.execution === 'uncertain' || code === 'key_conflict';
+    return this.#bundle !== undefined && mayBeClaimed ? 'answer' : 'refuse';
   }
 
   async #run(): Promise<void> {

@@ -1,6 +1,7 @@
 /** Requests that go together: one message, one claim, one record; and each of them still a call of its own. */
 import { type NatsConnection as Client, connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import type { Delivery } from '../../../src/broker/ports.js';
 import { eventually } from '../../eventually.js';
@@ -409,6 +410,30 @@ describe('a host that dies', () => {
     await eventually('empty queues', isEmpty(next));
     expect(next.ran).toEqual(['k2']);
     for (const id of ['k0', 'k1', 'k3']) expect(w.bodyOf(id)).toBe('{"refused":true}');
+  });
+
+  test('D-40 what somebody has claimed is not refused: it is given back, and its worker hears what became of it', async () => {
+    const rig = await host({ deliver() {} });
+    const other = await host({ instance: 'other', mailboxes: [] });
+    const w = await worker();
+    await sendAll(w, ids(2));
+    await eventually('both', () => rig.deliveries.length === 2);
+    const [here, there] = rig.deliveries as [Delivery, Delivery];
+    const claimOf = ({ id, from, bundle }: Delivery) => ({
+      ...{ mailbox: from.mailbox, key: id, bundle, hash: 'h', rememberUntil: inAnHour(), isRepeatable: false },
+    });
+    expect(await rig.host.journal.claim(claimOf(here))).toEqual({ kind: 'mine' });
+    const its = new ClaimLog(there.bundle?.id ?? '', inAnHour());
+    expect(await other.host.journal.claim({ ...claimOf(there), bundle: its })).toEqual({ kind: 'mine' });
+    // Known by now to whoever refuses it, from what others of the bundle read.
+    expect(await rig.host.journal.find('w1', there.id, { bundle: there.bundle })).toEqual({ kind: 'elsewhere' });
+    for (const delivery of [here, there])
+      await expect(delivery.refuse('{"refused":true}')).rejects.toMatchObject({ code: 'transport' });
+    await rig.host.journal.finish('w1', here.id, Buffer.from('"ran"'), here.bundle);
+    await here.answer('"ran"');
+    await other.host.journal.finish('w1', there.id, Buffer.from('"ran there"'), its);
+    await eventually('the replies', () => w.replies.length === 2);
+    expect(ids(2).map((id) => w.bodyOf(id))).toEqual(['"ran"', '"ran there"']);
   });
 
   test('AC-BR4 over kills of the server under load nothing that was held is lost, and nothing is run twice', async () => {
