@@ -5,10 +5,10 @@
  *
  * Invariant: it is settled once; the mailbox is that of the subject, to which the server binds whoever may publish there.
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
-import { joined } from '../messages.js';
+import { errorReply, joined } from '../messages.js';
 import { notOwed } from '../not-owed.js';
 import { type Delivery, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import type { ClaimLog } from './nats-claim-log.js';
@@ -140,8 +140,20 @@ export class NatsDelivery implements Delivery {
       return;
     }
     // Of a bundle the claim that goes with the reply is what keeps it from running.
-    if (!this.#isKept(body) && !(await this.#isClosed(body))) throw claimedMeanwhile();
+    if (!this.#isKept(body)) await this.#close(body);
     this.#settle(undefined);
+  }
+
+  async #close(body: Buffer): Promise<void> {
+    let isClosed: boolean;
+    try {
+      isClosed = await this.#isClosed(body);
+    } catch (error) {
+      if (!isHostError(error) || error.code === 'transport') throw error;
+      // It cannot be kept from being begun when its bundle comes again: its worker hears no more than that.
+      return this.#mail(bodyOf(errorReply(error.with({ execution: 'uncertain' }))));
+    }
+    if (!isClosed) throw claimedMeanwhile();
   }
 
   /** Whether it is answered with that, and never begun; false: somebody has it, or it came alone. */
@@ -157,7 +169,12 @@ export class NatsDelivery implements Delivery {
   }
 
   async #keep(body: Buffer): Promise<void> {
-    if (!(await this.#isClosed(body))) await this.#mail(body);
+    const isClosed = await this.#isClosed(body).catch((error) => {
+      if (!isHostError(error) || error.code === 'transport' || error.code === 'result_too_large') throw error;
+      // What is said here is true whether it is begun or not.
+      return false;
+    });
+    if (!isClosed) await this.#mail(body);
   }
 
   async #mail(body: Buffer): Promise<void> {

@@ -436,6 +436,25 @@ describe('a host that dies', () => {
     expect(ids(2).map((id) => w.bodyOf(id))).toEqual(['"ran"', '"ran there"']);
   });
 
+  test('AC-BR11 where the journal is full what is refused is answered too, and is not said to be over for good', async () => {
+    const rig = await host({ claimsMax: 1, deliver() {} });
+    const w = await worker();
+    await sendAll(w, ids(4));
+    await eventually('all of them', () => rig.deliveries.length === 4);
+    const [first, ...rest] = rig.deliveries as [Delivery, ...Delivery[]];
+    await first.refuse('{"refused":true}');
+    await rest[0]?.refuse('{"refused":true}');
+    await rest[1]?.answer('{"lost":true}');
+    await rest[2]?.answer('{"lost":true}');
+    await eventually('all replies', () => w.replies.length === 4);
+    expect(w.bodyOf('k0')).toBe('{"refused":true}');
+    expect(JSON.parse(w.bodyOf('k1') ?? '')).toMatchObject({
+      error: { code: 'insufficient_storage', execution: 'uncertain' },
+    });
+    expect([w.bodyOf('k2'), w.bodyOf('k3')]).toEqual(['{"lost":true}', '{"lost":true}']);
+    await eventually('empty queues', isEmpty(rig));
+  });
+
   test('AC-BR4 over kills of the server under load nothing that was held is lost, and nothing is run twice', async () => {
     const ran: string[] = [];
     const open = (instance: string): Promise<RigHost> =>
