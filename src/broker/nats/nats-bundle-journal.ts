@@ -122,9 +122,12 @@ export class BundleJournal {
   }
 
   /** Answers what was not begun, for good. False: it is claimed. Rejects if it is claimed meanwhile. */
-  async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer): Promise<boolean> {
+  async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer, cameAgain: boolean): Promise<boolean> {
     const { running, finished } = this.#own;
     const name = nameOf(mailbox, key, log);
+    // Who had it before may have claimed it, and nobody looked since.
+    if (cameAgain && log.slots === 0 && !running.has(name))
+      await log.readOn(await this.#parts.connection(), this.#parts.names.of(mailbox));
     if (running.has(name) || log.entryOf(key) !== undefined) return false;
     running.set(name, undefined);
     const slot = await new Promise<ClaimSlot | undefined>((won, reject) => {

@@ -160,7 +160,7 @@ export class NatsDelivery implements Delivery {
   async #isClosed(body: Buffer): Promise<boolean> {
     const { parts, bundle } = this.#carrier;
     if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
-    return bundle !== undefined && parts.journal.close(parts.from.mailbox, this.id, bundle, body);
+    return bundle !== undefined && parts.journal.close(parts.from.mailbox, this.id, bundle, body, this.deliveries > 1);
   }
 
   #isKept(body: Buffer): boolean {

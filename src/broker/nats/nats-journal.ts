@@ -146,8 +146,14 @@ export class NatsJournal implements CallJournal {
   }
 
   /** Keeps the reply to a call of a bundle that is not begun, now or ever. False: it is claimed. */
-  close(mailbox: string, key: string, bundle: Bundle | undefined, reply: Buffer): Promise<boolean> {
-    return bundle instanceof ClaimLog ? this.#bundles.close(mailbox, key, bundle, reply) : Promise.resolve(false);
+  async close(
+    mailbox: string,
+    key: string,
+    bundle: Bundle | undefined,
+    reply: Buffer,
+    cameAgain: boolean,
+  ): Promise<boolean> {
+    return bundle instanceof ClaimLog && this.#bundles.close(mailbox, key, bundle, reply, cameAgain);
   }
 
   /** What became of a key without wanting it; undefined: nobody claimed it. */

@@ -455,6 +455,27 @@ describe('a host that dies', () => {
     await eventually('empty queues', isEmpty(rig));
   });
 
+  test('D-40 one that is answered when it came again is answered at once, though its claims were not read yet', async () => {
+    const answers: Promise<void>[] = [];
+    const rig = await host({
+      async deliver(delivery, { host: { journal } }) {
+        const { id, from, bundle, deliveries } = delivery;
+        if (deliveries > 1) return void answers.push(delivery.answer(ranOf(id)));
+        const claim = { mailbox: from.mailbox, key: id, bundle, hash: 'h', rememberUntil: inAnHour() };
+        await journal.claim({ ...claim, isRepeatable: false });
+        await journal.finish(from.mailbox, id, Buffer.from(ranOf(id)), bundle);
+        delivery.release(1, 'its reply was not kept');
+      },
+    });
+    const w = await worker();
+    await sendAll(w, ids(2));
+    await eventually('both again', () => answers.length === 2);
+    await Promise.all(answers);
+    await eventually('empty queues', isEmpty(rig));
+    expect(rig.deliveries.map(({ deliveries }) => deliveries)).toEqual([1, 1, 2, 2]);
+    for (const id of ids(2)) expect(w.bodyOf(id)).toBe(ranOf(id));
+  });
+
   test('AC-BR4 over kills of the server under load nothing that was held is lost, and nothing is run twice', async () => {
     const ran: string[] = [];
     const open = (instance: string): Promise<RigHost> =>
