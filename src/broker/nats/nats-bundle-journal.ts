@@ -288,6 +288,8 @@ export class BundleJournal {
     if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name, entry.number);
     else if (!isFirst) return { kind: 'running' };
     else if (wanted !== undefined && this.#own.confirm(name, entry.number)) {
+      // One that was to keep it from running does not say that it ran: it is passed over.
+      if (entry.hash === '') return undefined;
       // Ours, and never said to be: it was not run, and nobody else will.
       const calls = [{ until: wanted.rememberUntil }];
       this.#won(name, log.own.get(entry.slot) ?? this.#slot(log, names, entry.slot, entry.seq, calls, entry.size));

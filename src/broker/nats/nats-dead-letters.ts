@@ -120,8 +120,12 @@ export class NatsDeadLetters {
     const { mailbox, id } = letter;
     const box = names.of(mailbox);
     // Its bundle is over and answered all of it; what ran after all, on a host that was taken for dead, is not run alone.
-    if (bundle !== undefined && (await journal.hasRun(mailbox, id, bundle)))
-      return connection.remove(names.deadStream, seq);
+    if (bundle !== undefined) {
+      const inBundle = await journal.outcome(mailbox, id, bundle);
+      if (inBundle?.kind === 'running' || inBundle?.kind === 'elsewhere') throw notNow(mailbox, 'it runs');
+      if (inBundle?.kind === 'done' && (await journal.hasRun(mailbox, id, bundle)))
+        return connection.remove(names.deadStream, seq);
+    }
     const outcome = await journal.outcome(mailbox, id);
     // Nobody knows whether it ran: the operator takes that upon itself.
     if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
@@ -130,6 +134,8 @@ export class NatsDeadLetters {
       throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`, {
         hint: 'put it back when some of what waits there has been taken',
       });
+    // That of a bundle may be the bundle itself, or a request of another kind under the same id: this one is not in the queue.
+    if (receipt.kind === 'there' && bundle !== undefined) throw notNow(mailbox, 'one of the same id waits');
     await connection.remove(names.deadStream, seq);
     return true;
   }
@@ -183,6 +189,12 @@ function readLetter({ seq, subject, data }: Kept): {
     },
   };
 }
+
+const notNow = (mailbox: string, why: string): HostError =>
+  new HostError('overloaded', `the request of mailbox '${mailbox}' cannot be put back: ${why}`, {
+    execution: 'not_executed',
+    hint: 'it stays among the dead letters; try again later',
+  });
 
 const givenUp = (mayHaveRun: boolean): HostError =>
   new HostError(

@@ -330,7 +330,10 @@ describe('given back', () => {
     await rig.host.close();
     const healed = await host({ instance: 'h2' });
     const seq = letters.find(({ id }) => id === 'k1')?.seq as number;
-    await Promise.all([healed.host.reviveDead(seq), healed.host.reviveDead(seq)]);
+    const asked = await Promise.allSettled([healed.host.reviveDead(seq), healed.host.reviveDead(seq)]);
+    expect(asked).toContainEqual({ status: 'fulfilled', value: true });
+    for (const each of asked)
+      if (each.status === 'rejected') expect(each.reason).toMatchObject({ details: { execution: 'not_executed' } });
     await eventually('the result', () => w.replies.some(({ body }) => body === ranOf('k1')));
     await eventually('empty queues', isEmpty(healed));
     expect(healed.ran).toEqual(['k1']);

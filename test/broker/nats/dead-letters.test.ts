@@ -1,0 +1,71 @@
+/** What is set aside on a real server, and what an operator does with it. */
+import { type NatsConnection as Client, connect } from '@nats-io/transport-node';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
+import { eventually } from '../../eventually.js';
+import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
+import { inAnHour, type RigHost, type RigHostOptions, request, startHost, startWorker } from './nats-rig.js';
+
+let server: NatsServerFake;
+let client: Client;
+const hosts: RigHost[] = [];
+
+const host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
+  const rig = await startHost({ url: server.url, ...options });
+  hosts.push(rig);
+  return rig;
+};
+/** As if it had been set aside out of that bundle. */
+const letterOf = async (rig: RigHost, id: string, bundle: string): Promise<number> => {
+  const head = JSON.stringify({ sentAtMs: 1, diedAtMs: 2, reasons: [], bundle });
+  await client.request(`hostler.dead.w1.${id}`, `${head}\n60000\n{"id":"${id}"}`);
+  return (await rig.host.deadLetters()).find((each) => each.id === id)?.seq as number;
+};
+const idsOf = async (rig: RigHost) => (await rig.host.deadLetters()).map(({ id }) => id);
+const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
+
+beforeEach(async () => {
+  server = await startNatsServer();
+  client = await connect({ servers: server.url, reconnect: false });
+});
+afterEach(async () => {
+  await Promise.all(hosts.splice(0).map((rig) => rig.host.close()));
+  await client.close();
+  await server.stop();
+});
+
+test('B10 what still runs in its bundle is not put back, and what ran there is not run again', async () => {
+  const [rig, other] = [await host(), await host({ instance: 'other', mailboxes: [] })];
+  const seq = await letterOf(rig, 'k', 'B');
+  const its = new ClaimLog('B', inAnHour());
+  const claim = { mailbox: 'w1', key: 'k', bundle: its, hash: 'h', rememberUntil: inAnHour(), isRepeatable: false };
+  expect(await other.host.journal.claim(claim)).toEqual({ kind: 'mine' });
+  for (const each of [rig, other])
+    await expect(each.host.reviveDead(seq)).rejects.toMatchObject({
+      code: 'overloaded',
+      message: expect.stringContaining('it runs'),
+    });
+  expect(await idsOf(rig)).toEqual(['k']);
+  await other.host.journal.finish('w1', 'k', Buffer.from('{}'), its);
+  expect(await rig.host.reviveDead(seq)).toBe(true);
+  expect([await idsOf(rig), rig.deliveries]).toEqual([[], []]);
+});
+
+test('B10 one of a bundle is not taken for put back because another of its name waits', async () => {
+  const rig = await host({ deliver() {} });
+  const worker = await startWorker(server.url);
+  await worker.link.send(request('k'));
+  await eventually('the other', () => rig.deliveries.length === 1);
+  const seq = await letterOf(rig, 'k', 'B');
+  await expect(rig.host.reviveDead(seq)).rejects.toMatchObject({
+    code: 'overloaded',
+    message: expect.stringContaining('same id waits'),
+  });
+  expect(await idsOf(rig)).toEqual(['k']);
+  rig.deliveries[0]?.ack();
+  await eventually('an empty queue', isEmpty(rig));
+  expect(await rig.host.reviveDead(seq)).toBe(true);
+  await eventually('it', () => rig.deliveries.length === 2);
+  expect([await idsOf(rig), rig.deliveries[1]?.body.toString()]).toEqual([[], '{"id":"k"}']);
+  await worker.link.close();
+});
