@@ -224,6 +224,7 @@ export class BundleJournal {
   async #writeOne(mailbox: string, log: ClaimLog, wanted: Wanted[]): Promise<void> {
     const { instance, boot } = this.#parts;
     const names = this.#parts.names.of(mailbox);
+    log.requireRoom();
     const slot = log.slots;
     const by = { boot, number: this.#own.nextNumber() };
     const connection = await this.#parts.connection();

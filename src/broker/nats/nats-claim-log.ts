@@ -3,12 +3,17 @@
  * writes one has seen all before it. Of two that name the same call the later one counts.
  * Not here: who may write another one for the same call (nats-bundle-journal.ts).
  *
- * Invariant: what was read stays true: a claim is removed only after the end of every call of its bundle.
+ * Invariants: what was read stays true: a claim is removed only after the end of every call of its bundle; no more is remembered
+ * than the calls of the bundle, and no more than `slotsMax` claims are read.
  */
+import { HostError } from '../../kernel/errors.js';
 import type { Bundle } from '../ports.js';
 import type { NatsConnection } from './nats-connection.js';
 import type { MailboxNames } from './nats-names.js';
 import { unreadableClaim } from './nats-own-claims.js';
+
+/** More than all calls of a bundle can have, each claimed by itself and several times over. */
+const slotsMax = 256;
 
 /** Of a call, as the newest claim that names it says. */
 export interface ClaimEntry {
@@ -82,6 +87,8 @@ export class ClaimLog implements Bundle {
     readonly id: string,
     /** The latest of its calls. */
     readonly deadlineAt: Date,
+    /** Of its calls; undefined where there is no bundle at hand, only its name. */
+    readonly ids?: ReadonlySet<string>,
   ) {}
 
   entryOf(key: string): ClaimEntry | undefined {
@@ -101,13 +108,20 @@ export class ClaimLog implements Bundle {
   ): void {
     if (slot !== this.slots) return;
     this.slots++;
-    for (const { key, hash } of calls) this.#entries.set(key, { slot, seq, size: calls.length, boot, number, hash });
+    for (const { key, hash } of calls)
+      if (this.ids?.has(key) !== false) this.#entries.set(key, { slot, seq, size: calls.length, boot, number, hash });
+  }
+
+  /** Rejects what has more claims than anybody needs. */
+  requireRoom(): void {
+    if (this.slots >= slotsMax) throw tooManyClaims();
   }
 
   /** Reads what was written since. */
   async readOn(connection: NatsConnection, names: MailboxNames): Promise<void> {
     for (;;) {
       const slot = this.slots;
+      this.requireRoom();
       const found = await connection.read(names.claimStream, this.subjectOf(names, slot));
       if (found === undefined) return;
       const { by, calls } = readSlot(found.body);
@@ -115,6 +129,12 @@ export class ClaimLog implements Bundle {
     }
   }
 }
+
+const tooManyClaims = (): HostError =>
+  new HostError('overloaded', `a bundle has ${slotsMax} claims or more`, {
+    ...{ reason: 'claims', limit: slotsMax, execution: 'uncertain' },
+    hint: 'look who else writes to the streams of Hostler',
+  });
 
 /** Keys are names (ports.ts). Hashes beside them in a list: a key may be any word, also one that means something to an object. */
 export function writeSlot(

@@ -4,10 +4,10 @@
  * Invariants: a request is removed from its queue after it is held here; putting one back twice runs it once, because the
  * journal is asked each time.
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { errorReply } from '../messages.js';
-import { idPattern } from '../ports.js';
+import { type Claimed, idPattern } from '../ports.js';
 import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
 import { type NatsDelivery, requestHead } from './nats-delivery.js';
@@ -64,10 +64,10 @@ export class NatsDeadLetters {
   }
 
   async #bury(delivery: NatsDelivery): Promise<void> {
-    const { names, journal, now } = this.#parts;
+    const { names, now } = this.#parts;
     const { from, id, fault, body, bundle, sentAt } = delivery;
     const connection = await this.#parts.connection();
-    const outcome = fault === undefined ? await journal.outcome(from.mailbox, id, bundle) : undefined;
+    const outcome = fault === undefined ? await this.#outcome(delivery) : undefined;
     if (outcome?.kind === 'running' || outcome?.kind === 'elsewhere') return delivery.giveBack(laterMs);
     if (outcome?.kind === 'done') {
       await delivery.reply(outcome.reply);
@@ -87,6 +87,16 @@ export class NatsDeadLetters {
       else await delivery.reply(...said);
     }
     delivery.ack();
+  }
+
+  async #outcome({ from, id, bundle }: NatsDelivery): Promise<Claimed | undefined> {
+    try {
+      return await this.#parts.journal.outcome(from.mailbox, id, bundle);
+    } catch (error) {
+      // Nobody will ever read those claims to their end.
+      if (isHostError(error) && error.details.reason === 'claims') return { kind: 'lost' };
+      throw error;
+    }
   }
 
   /** What hosts said when they gave it back, in order; what is missing there was a host that died or lost its connection. */

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import { inAnHour, type RigHost, type RigHostOptions, request, startHost, startWorker } from './nats-rig.js';
+import { fresh, inAnHour, type RigHost, type RigHostOptions, request, startHost, startWorker } from './nats-rig.js';
 
 let server: NatsServerFake;
 let client: Client;
@@ -67,5 +67,35 @@ test('B10 one of a bundle is not taken for put back because another of its name 
   expect(await rig.host.reviveDead(seq)).toBe(true);
   await eventually('it', () => rig.deliveries.length === 2);
   expect([await idsOf(rig), rig.deliveries[1]?.body.toString()]).toEqual([[], '{"id":"k"}']);
+  await worker.link.close();
+});
+
+test('a bundle with more claims than anybody needs is not read to its end: its calls are uncertain, and over', async () => {
+  const before = await host();
+  await before.link.close();
+  const worker = await startWorker(server.url);
+  await Promise.all(['a', 'b'].map((id) => worker.link.send(fresh(id))));
+  const claim = JSON.stringify({ instance: 'x', boot: 'f'.repeat(32), number: '1', calls: ['other', 'h'] });
+  for (let slot = 0; slot < 300; slot++) client.publish(`hostler.claim.w1.a.${slot}`, claim);
+  await client.flush();
+  let reads = 0;
+  client.subscribe('$JS.API.DIRECT.GET.HOSTLER_CLAIMS_w1.>', { callback: () => void reads++ });
+  await client.flush();
+  const rig = await host({
+    instance: 'next',
+    async deliver(delivery, { host: { journal } }) {
+      const { id, from, bundle } = delivery;
+      const wanted = { mailbox: from.mailbox, key: id, bundle, hash: 'h', rememberUntil: inAnHour() };
+      const error = await journal.claim({ ...wanted, isRepeatable: false }).catch((each: unknown) => each);
+      expect(error).toMatchObject({ code: 'overloaded', details: { reason: 'claims', execution: 'uncertain' } });
+      // As often as it takes to be set aside.
+      delivery.release(1, 'too many claims');
+    },
+  });
+  await eventually('both replies', () => ['a', 'b'].every((id) => worker.bodyOf(id)?.includes('"uncertain"')));
+  await eventually('an empty queue', isEmpty(rig));
+  expect((await idsOf(rig)).sort()).toEqual(['a', 'b']);
+  // Each time it is handed out, and once more for what is said at the end.
+  expect(reads).toBeLessThanOrEqual(256 * 10);
   await worker.link.close();
 });
