@@ -9,7 +9,15 @@
 import { HostError } from '../../kernel/errors.js';
 import { type CallClaim, type Claimed, messageBytesMax } from '../ports.js';
 import { bundleBytesMax, bundleCallsMax, readResults, writeResults } from './nats-bundle.js';
-import { type ClaimEntry, type ClaimLog, ClaimSlot, type Result, type Wanted, writeSlot } from './nats-claim-log.js';
+import {
+  type ClaimEntry,
+  type ClaimLog,
+  ClaimSlot,
+  type RecordRead,
+  type Result,
+  type Wanted,
+  writeSlot,
+} from './nats-claim-log.js';
 import type { NatsConnection, Receipt } from './nats-connection.js';
 import { claimedMeanwhile, inDoubt, tooLarge } from './nats-failures.js';
 import type { MailboxNames } from './nats-names.js';
@@ -311,27 +319,25 @@ export class BundleJournal {
     key: string,
   ): Promise<Buffer | undefined> {
     const reading = log.reads.get(slot) ?? this.#readRecords(connection, names, log, slot, size);
-    return (await reading).get(key);
+    reading.keys.add(key);
+    return (await reading.replies).get(key);
   }
 
   /** For all who ask in this turn of the loop, and nobody later: what is written meanwhile must not be missed. */
-  #readRecords(
-    connection: NatsConnection,
-    names: MailboxNames,
-    log: ClaimLog,
-    slot: number,
-    size: number,
-  ): Promise<ReadonlyMap<string, Buffer>> {
-    const reading = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
+  #readRecords(connection: NatsConnection, names: MailboxNames, log: ClaimLog, slot: number, size: number): RecordRead {
+    const keys = new Set<string>();
+    const replies = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
       log.reads.delete(slot);
-      const read = (n: number) => connection.read(names.replyStream, recordSubject(names, log, slot, n));
-      // Each has at least one result, and there may be gaps: one of them may still be on its way.
-      const found = await Promise.all(Array.from({ length: size }, (_, n) => read(n)));
-      const replies = new Map<string, Buffer>();
-      for (const record of found)
-        for (const { id, body } of (record && readResults(record.body)) ?? []) replies.set(id, body);
-      return replies;
+      const found = new Map<string, Buffer>();
+      // One after the other: all at once they may be more than anybody can hold. Each has at least one result, and there may be
+      // gaps: one of them may still be on its way.
+      for (let n = 0; n < size && found.size < keys.size; n++) {
+        const record = await connection.read(names.replyStream, recordSubject(names, log, slot, n));
+        for (const { id, body } of (record && readResults(record.body)) ?? []) if (keys.has(id)) found.set(id, body);
+      }
+      return found;
     });
+    const reading = { keys, replies };
     log.reads.set(slot, reading);
     return reading;
   }

@@ -8,6 +8,7 @@
  */
 import { HostError } from '../../kernel/errors.js';
 import type { Bundle } from '../ports.js';
+import { bundleCallsMax } from './nats-bundle.js';
 import type { NatsConnection } from './nats-connection.js';
 import type { MailboxNames } from './nats-names.js';
 import { unreadableClaim } from './nats-own-claims.js';
@@ -58,6 +59,12 @@ export interface Result {
   readonly reject: (error: unknown) => void;
 }
 
+/** For all who ask in one turn of the loop. */
+export interface RecordRead {
+  readonly keys: Set<string>;
+  readonly replies: Promise<ReadonlyMap<string, Buffer>>;
+}
+
 /** Whoever wants to claim a call hears one of three things. */
 export interface Wanted {
   readonly key: string;
@@ -80,7 +87,7 @@ export class ClaimLog implements Bundle {
   /** Those of our own that are not over, by their number. */
   readonly own = new Map<number, ClaimSlot>();
   /** Records that are about to be read, by the number of their claim. */
-  readonly reads = new Map<number, Promise<ReadonlyMap<string, Buffer>>>();
+  readonly reads = new Map<number, RecordRead>();
   readonly #entries = new Map<string, ClaimEntry>();
 
   constructor(
@@ -161,6 +168,7 @@ function readSlot(body: Buffer): {
       if (typeof key !== 'string' || typeof hash !== 'string') throw unreadableClaim();
       calls.push({ key, hash });
     }
+    if (calls.length > bundleCallsMax) throw unreadableClaim();
     return { by: { boot, number }, calls };
   } catch {
     throw unreadableClaim();

@@ -182,6 +182,38 @@ test('D-40 a call that ended without a result is lost, though its host lives, an
   expect(await b.journal.claim(claimOf('k0', bundle(), { isRepeatable: true }))).toEqual({ kind: 'mine' });
 });
 
+test('records are read one after the other, and no further than to what is asked for', async () => {
+  const a = hostNamed('a');
+  const its = bundle();
+  await claimAll(a, keys(8), its);
+  for (const key of keys(6)) await a.journal.finish('w1', key, Buffer.from(`"${key}"`), its);
+  const connection = await connectNats({ url: server.url, key: undefined, clock: systemClock, name: 'test' }, never);
+  const read = connection.read.bind(connection);
+  let [open, most] = [0, 0];
+  let subjects: string[] = [];
+  connection.read = async (stream, subject, withinMs) => {
+    if (stream !== 'HOSTLER_REPLIES_w1') return read(stream, subject, withinMs);
+    subjects.push(subject);
+    most = Math.max(most, ++open);
+    return read(stream, subject, withinMs).finally(() => open--);
+  };
+  const journal = new NatsJournal({
+    ...{ names: namesOf(), connection: async () => connection, instance: 'x', boot: 'f'.repeat(32) },
+    ...{ clock: systemClock, isClosed: () => false, sweep: () => {} },
+  });
+  const found = async (...asked: string[]) => {
+    subjects = [];
+    const log = bundle();
+    const said = await Promise.all(asked.map((key) => journal.find('w1', key, { bundle: log })));
+    return [...said.map((each) => (each?.kind === 'done' ? `${each.reply}` : each?.kind)), subjects.length];
+  };
+  expect(await found('k0')).toEqual(['"k0"', 1]);
+  expect(await found('k3', 'k1')).toEqual(['"k3"', '"k1"', 4]);
+  expect(await found('k7')).toEqual(['elsewhere', 8]);
+  expect(most).toBe(1);
+  await connection.close();
+});
+
 test('what is kept of a bundle is removed after the end of all its calls, and not before', async () => {
   hostNamed('a');
   await opened[0]?.depths();
