@@ -1,8 +1,8 @@
 /**
  * Requests that were handed out too often: set aside with the reasons, shown to operators, put back by them.
  *
- * Invariants: a request is removed from its queue after it is held here; putting one back twice runs it once, because the
- * journal is asked each time.
+ * Invariants: a request is removed from its queue after it is held here, or, when there is no room, after its worker was told;
+ * putting one back twice runs it once, because the journal is asked each time.
  */
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
@@ -21,6 +21,8 @@ const laterMs = 30_000;
 /** More than one request can have. */
 const reasonsMax = 8;
 const lettersMax = 10_000;
+/** Of what nobody can read so much is kept: it is for people to look at. */
+const unreadableBytesMax = 4 * 1024;
 const revivedTtlMs = 300_000;
 
 export interface NatsDeadLetter {
@@ -75,14 +77,22 @@ export class NatsDeadLetters {
     }
     const reasons = fault === undefined ? await this.#reasons(connection, delivery) : [fault];
     const times = { sentAtMs: sentAt.getTime(), diedAtMs: now().getTime() };
-    const head = JSON.stringify({ ...times, reasons, bundle: bundle?.id });
-    // As it would have come alone; of what is no request, all that came.
+    const head = JSON.stringify({
+      ...times,
+      reasons,
+      bundle: bundle?.id,
+      isUnreadable: fault === undefined ? undefined : true,
+    });
+    // As it would have come alone; of what is no request, the beginning of what came.
     const ttl = fault === undefined ? requestHead((delivery.deadlineAt?.getTime() ?? 0) - times.sentAtMs) : '';
-    const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), body]);
+    const shown = fault === undefined ? body : body.subarray(0, unreadableBytesMax);
+    const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), shown]);
     const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
-    if (receipt.kind === 'full') return delivery.giveBack(laterMs);
+    const isHeld = receipt.kind !== 'full';
+    // Nobody waits for it: it stays where it is until there is room.
+    if (!isHeld && fault !== undefined) return delivery.giveBack(laterMs);
     if (fault === undefined) {
-      const said = errorReply(givenUp(outcome !== undefined));
+      const said = errorReply(givenUp(outcome !== undefined, isHeld));
       if (outcome === undefined) await delivery.refuse(...said);
       else await delivery.reply(...said);
     }
@@ -126,8 +136,13 @@ export class NatsDeadLetters {
     const connection = await this.#parts.connection();
     const found = await one(connection, names.deadStream, { seq });
     if (found === undefined) return false;
-    const { letter, body, bundle } = readLetter(found);
+    const { letter, body, bundle, isUnreadable } = readLetter(found);
     const { mailbox, id } = letter;
+    if (isUnreadable)
+      throw new HostError('invalid_request', `what came from mailbox '${mailbox}' is no request`, {
+        execution: 'not_executed',
+        hint: 'drop it, or look who writes to that mailbox',
+      });
     const box = names.of(mailbox);
     // Its bundle is over and answered all of it; what ran after all, on a host that was taken for dead, is not run alone.
     if (bundle !== undefined) {
@@ -175,10 +190,11 @@ function readLetter({ seq, subject, data }: Kept): {
   letter: NatsDeadLetter;
   body: Buffer;
   bundle: ClaimLog | undefined;
+  isUnreadable: boolean;
 } {
   const bytes = Buffer.from(data ?? '', 'base64');
   const end = bytes.indexOf(0x0a);
-  const { sentAtMs, diedAtMs, reasons, bundle } = JSON.parse(bytes.subarray(0, end).toString()) as Record<
+  const { sentAtMs, diedAtMs, reasons, bundle, isUnreadable } = JSON.parse(bytes.subarray(0, end).toString()) as Record<
     string,
     unknown
   >;
@@ -187,6 +203,7 @@ function readLetter({ seq, subject, data }: Kept): {
   const body = bytes.subarray(bytes.indexOf(0x0a, end + 1) + 1);
   return {
     body,
+    isUnreadable: isUnreadable === true,
     bundle: typeof bundle === 'string' && idPattern.test(bundle) ? new ClaimLog(bundle, new Date(0)) : undefined,
     letter: {
       seq,
@@ -206,13 +223,15 @@ const notNow = (mailbox: string, why: string): HostError =>
     hint: 'it stays among the dead letters; try again later',
   });
 
-const givenUp = (mayHaveRun: boolean): HostError =>
+const givenUp = (mayHaveRun: boolean, isHeld: boolean): HostError =>
   new HostError(
     mayHaveRun ? 'outcome_uncertain' : 'overloaded',
     `the request was given up after ${deliveriesMax} deliveries`,
     {
       reason: 'dead_letter',
       execution: mayHaveRun ? 'uncertain' : 'not_executed',
-      hint: 'an operator of the host sees why in its dead letters, and can put it back',
+      hint: isHeld
+        ? 'an operator of the host sees why in its dead letters, and can put it back'
+        : 'the dead letters of the host are full: ask its operator to look at them',
     },
   );

@@ -99,3 +99,34 @@ test('a bundle with more claims than anybody needs is not read to its end: its c
   expect(reads).toBeLessThanOrEqual(256 * 10);
   await worker.link.close();
 });
+
+test('of what nobody can read the beginning is kept, and it is not put back', async () => {
+  const rig = await host();
+  client.publish('hostler.req.w1.bad', 'x'.repeat(100_000));
+  const [letter] = await eventually('the letter', async () => {
+    const found = await rig.host.deadLetters();
+    return found.length === 1 && found;
+  });
+  const info = await client.request('$JS.API.STREAM.INFO.HOSTLER_DEAD');
+  expect(info.json<{ state: { bytes: number } }>().state.bytes).toBeLessThan(5_000);
+  await expect(rig.host.reviveDead(letter?.seq as number)).rejects.toMatchObject({ code: 'invalid_request' });
+  expect((await rig.host.deadLetters()).length).toBe(1);
+});
+
+test('B10 with no room for dead letters a request is answered all the same, and over', async () => {
+  const rig = await host({ deliver: (delivery) => delivery.release(1, 'no') });
+  const { config } = (await client.request('$JS.API.STREAM.INFO.HOSTLER_DEAD')).json<{ config: object }>();
+  await client.request('$JS.API.STREAM.UPDATE.HOSTLER_DEAD', JSON.stringify({ ...config, max_msgs: 1 }));
+  await letterOf(rig, 'first', 'B');
+  const worker = await startWorker(server.url);
+  await worker.link.send(request('alone'));
+  await Promise.all(['a', 'b'].map((id) => worker.link.send(fresh(id))));
+  await eventually('all replies', () => worker.replies.length === 3);
+  for (const { body } of worker.replies)
+    expect(JSON.parse(body)).toMatchObject({
+      error: { reason: 'dead_letter', execution: 'not_executed', hint: expect.stringContaining('full') },
+    });
+  await eventually('an empty queue', isEmpty(rig));
+  expect(await idsOf(rig)).toEqual(['first']);
+  await worker.link.close();
+});
