@@ -53,6 +53,8 @@ export interface Delivery {
   readonly wasElsewhere: boolean;
   /** Only where whoever holds it took the place of one that is gone: what was first sent before may have been in any hands. */
   readonly heldSince?: Date | undefined;
+  /** False: it was given back or is over, and others may have answered it since. Undefined: the engine does not say. */
+  readonly isOwed?: boolean;
   /** On the wall of whoever holds it; undefined: the worker set none. */
   readonly deadlineAt: Date | undefined;
   /** Resolves when the reply is held for the worker; the request is still owed. Rejects with a HostError; the link goes on all the same. */

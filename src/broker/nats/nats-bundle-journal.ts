@@ -9,9 +9,17 @@
 import { HostError } from '../../kernel/errors.js';
 import { type CallClaim, type Claimed, messageBytesMax } from '../ports.js';
 import { bundleBytesMax, bundleCallsMax, readResults, writeResults } from './nats-bundle.js';
-import { type ClaimEntry, type ClaimLog, ClaimSlot, type Result, type Wanted, writeSlot } from './nats-claim-log.js';
+import {
+  type ClaimEntry,
+  type ClaimLog,
+  ClaimSlot,
+  type RecordRead,
+  type Result,
+  type Wanted,
+  writeSlot,
+} from './nats-claim-log.js';
 import type { NatsConnection, Receipt } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { claimedMeanwhile, inDoubt, tooLarge } from './nats-failures.js';
 import type { MailboxNames } from './nats-names.js';
 import {
   type ClaimState,
@@ -84,7 +92,7 @@ class Claiming implements Wanted {
         if (isFirst && found.kind !== 'mine') steps.failed(name);
         this.resolve(found);
       },
-      (error) => this.failed(error),
+      (error) => this.failed(inDoubt(error)),
     );
   }
 
@@ -121,10 +129,13 @@ export class BundleJournal {
     });
   }
 
-  /** Answers what was not begun, for good. False: it is claimed, which whoever answers knows. Rejects if it is claimed meanwhile. */
-  async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer): Promise<boolean> {
+  /** Answers what was not begun, for good. False: it is claimed. Rejects if it is claimed meanwhile. */
+  async close(mailbox: string, key: string, log: ClaimLog, reply: Buffer, cameAgain: boolean): Promise<boolean> {
     const { running, finished } = this.#own;
     const name = nameOf(mailbox, key, log);
+    // Who had it before may have claimed it, and nobody looked since.
+    if (cameAgain && log.slots === 0 && !running.has(name))
+      await log.readOn(await this.#parts.connection(), this.#parts.names.of(mailbox));
     if (running.has(name) || log.entryOf(key) !== undefined) return false;
     running.set(name, undefined);
     const slot = await new Promise<ClaimSlot | undefined>((won, reject) => {
@@ -179,7 +190,6 @@ export class BundleJournal {
   }
 
   #won(name: string, slot: ClaimSlot): void {
-    this.#own.confirm(name);
     this.#own.running.set(name, { slot });
   }
 
@@ -222,25 +232,31 @@ export class BundleJournal {
   async #writeOne(mailbox: string, log: ClaimLog, wanted: Wanted[]): Promise<void> {
     const { instance, boot } = this.#parts;
     const names = this.#parts.names.of(mailbox);
+    log.requireRoom();
     const slot = log.slots;
+    const by = { boot, number: this.#own.nextNumber() };
     const connection = await this.#parts.connection();
     let receipt: Receipt;
     try {
-      receipt = await connection.keep(log.subjectOf(names, slot), writeSlot(instance, boot, wanted));
+      receipt = await connection.keep(log.subjectOf(names, slot), writeSlot(instance, by, wanted));
     } catch (error) {
-      for (const { name } of wanted) this.#own.doubt(name);
+      for (const { name } of wanted) this.#own.doubt(name, by.number);
       throw error;
     }
     if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
     if (receipt.kind === 'kept') {
-      log.add(slot, receipt.seq, boot, wanted);
+      log.add(slot, receipt.seq, by, wanted);
       const claimed = this.#slot(log, names, slot, receipt.seq, wanted);
       for (const each of wanted) each.won(claimed);
       return;
     }
-    await log.readOn(connection, names);
+    await log.readOn(connection, names).catch((error) => {
+      throw inDoubt(error);
+    });
     for (const each of wanted) {
-      if (++each.rounds > roundsMax) each.failed(claimChanges(mailbox));
+      // Those that somebody has are told so, however often others were faster.
+      const isTaken = (log.entryOf(each.key)?.slot ?? -1) > each.overrides;
+      if (!isTaken && ++each.rounds > roundsMax) each.failed(claimChanges(mailbox));
       else log.wanted.push(each);
     }
   }
@@ -278,9 +294,11 @@ export class BundleJournal {
     const reply = await record();
     if (reply !== undefined) return { kind: 'done', reply };
     let state: ClaimState;
-    if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name);
+    if (entry.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, entry.boot, name, entry.number);
     else if (!isFirst) return { kind: 'running' };
-    else if (wanted !== undefined && this.#own.confirm(name)) {
+    else if (wanted !== undefined && this.#own.confirm(name, entry.number)) {
+      // One that was to keep it from running does not say that it ran: it is passed over.
+      if (entry.hash === '') return undefined;
       // Ours, and never said to be: it was not run, and nobody else will.
       const calls = [{ until: wanted.rememberUntil }];
       this.#won(name, log.own.get(entry.slot) ?? this.#slot(log, names, entry.slot, entry.seq, calls, entry.size));
@@ -301,27 +319,25 @@ export class BundleJournal {
     key: string,
   ): Promise<Buffer | undefined> {
     const reading = log.reads.get(slot) ?? this.#readRecords(connection, names, log, slot, size);
-    return (await reading).get(key);
+    reading.keys.add(key);
+    return (await reading.replies).get(key);
   }
 
   /** For all who ask in this turn of the loop, and nobody later: what is written meanwhile must not be missed. */
-  #readRecords(
-    connection: NatsConnection,
-    names: MailboxNames,
-    log: ClaimLog,
-    slot: number,
-    size: number,
-  ): Promise<ReadonlyMap<string, Buffer>> {
-    const reading = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
+  #readRecords(connection: NatsConnection, names: MailboxNames, log: ClaimLog, slot: number, size: number): RecordRead {
+    const keys = new Set<string>();
+    const replies = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
       log.reads.delete(slot);
-      const read = (n: number) => connection.read(names.replyStream, recordSubject(names, log, slot, n));
-      // Each has at least one result, and there may be gaps: one of them may still be on its way.
-      const found = await Promise.all(Array.from({ length: size }, (_, n) => read(n)));
-      const replies = new Map<string, Buffer>();
-      for (const record of found)
-        for (const { id, body } of (record && readResults(record.body)) ?? []) replies.set(id, body);
-      return replies;
+      const found = new Map<string, Buffer>();
+      // One after the other: all at once they may be more than anybody can hold. Each has at least one result, and there may be
+      // gaps: one of them may still be on its way.
+      for (let n = 0; n < size && found.size < keys.size; n++) {
+        const record = await connection.read(names.replyStream, recordSubject(names, log, slot, n));
+        for (const { id, body } of (record && readResults(record.body)) ?? []) if (keys.has(id)) found.set(id, body);
+      }
+      return found;
     });
+    const reading = { keys, replies };
     log.reads.set(slot, reading);
     return reading;
   }
@@ -387,7 +403,3 @@ const recordSubject = (names: MailboxNames, log: ClaimLog, slot: number, record:
   `${names.bundleRecords}${log.id}.${slot}-${record}`;
 
 const unclaimed = (): HostError => new HostError('protocol_error', 'a call has a result and no claim');
-
-/** It is not for us to say what became of it: it comes again, and then is looked for. */
-const claimedMeanwhile = (): HostError =>
-  new HostError('transport', 'the call was claimed by another host meanwhile', { execution: 'uncertain' });

@@ -3,12 +3,18 @@
  * writes one has seen all before it. Of two that name the same call the later one counts.
  * Not here: who may write another one for the same call (nats-bundle-journal.ts).
  *
- * Invariant: what was read stays true: a claim is removed only after the end of every call of its bundle.
+ * Invariants: what was read stays true: a claim is removed only after the end of every call of its bundle; no more is remembered
+ * than the calls of the bundle, and no more than `slotsMax` claims are read.
  */
+import { HostError } from '../../kernel/errors.js';
 import type { Bundle } from '../ports.js';
+import { bundleCallsMax } from './nats-bundle.js';
 import type { NatsConnection } from './nats-connection.js';
 import type { MailboxNames } from './nats-names.js';
 import { unreadableClaim } from './nats-own-claims.js';
+
+/** More than all calls of a bundle can have, each claimed by itself and several times over. */
+const slotsMax = 256;
 
 /** Of a call, as the newest claim that names it says. */
 export interface ClaimEntry {
@@ -18,6 +24,8 @@ export interface ClaimEntry {
   /** How many calls it is for. */
   readonly size: number;
   readonly boot: string;
+  /** Of the claims of that process. */
+  readonly number: string;
   /** Empty: it was answered without being run. */
   readonly hash: string;
 }
@@ -51,6 +59,12 @@ export interface Result {
   readonly reject: (error: unknown) => void;
 }
 
+/** For all who ask in one turn of the loop. */
+export interface RecordRead {
+  readonly keys: Set<string>;
+  readonly replies: Promise<ReadonlyMap<string, Buffer>>;
+}
+
 /** Whoever wants to claim a call hears one of three things. */
 export interface Wanted {
   readonly key: string;
@@ -73,13 +87,15 @@ export class ClaimLog implements Bundle {
   /** Those of our own that are not over, by their number. */
   readonly own = new Map<number, ClaimSlot>();
   /** Records that are about to be read, by the number of their claim. */
-  readonly reads = new Map<number, Promise<ReadonlyMap<string, Buffer>>>();
+  readonly reads = new Map<number, RecordRead>();
   readonly #entries = new Map<string, ClaimEntry>();
 
   constructor(
     readonly id: string,
     /** The latest of its calls. */
     readonly deadlineAt: Date,
+    /** Of its calls; undefined where there is no bundle at hand, only its name. */
+    readonly ids?: ReadonlySet<string>,
   ) {}
 
   entryOf(key: string): ClaimEntry | undefined {
@@ -94,44 +110,66 @@ export class ClaimLog implements Bundle {
   add(
     slot: number,
     seq: number,
-    boot: string,
+    { boot, number }: Pick<ClaimEntry, 'boot' | 'number'>,
     calls: readonly { readonly key: string; readonly hash: string }[],
   ): void {
     if (slot !== this.slots) return;
     this.slots++;
-    for (const { key, hash } of calls) this.#entries.set(key, { slot, seq, size: calls.length, boot, hash });
+    for (const { key, hash } of calls)
+      if (this.ids?.has(key) !== false) this.#entries.set(key, { slot, seq, size: calls.length, boot, number, hash });
+  }
+
+  /** Rejects what has more claims than anybody needs. */
+  requireRoom(): void {
+    if (this.slots >= slotsMax) throw tooManyClaims();
   }
 
   /** Reads what was written since. */
   async readOn(connection: NatsConnection, names: MailboxNames): Promise<void> {
     for (;;) {
       const slot = this.slots;
+      this.requireRoom();
       const found = await connection.read(names.claimStream, this.subjectOf(names, slot));
       if (found === undefined) return;
-      const { boot, calls } = readSlot(found.body);
-      this.add(slot, found.seq, boot, calls);
+      const { by, calls } = readSlot(found.body);
+      this.add(slot, found.seq, by, calls);
     }
   }
 }
 
+const tooManyClaims = (): HostError =>
+  new HostError('overloaded', `a bundle has ${slotsMax} claims or more`, {
+    ...{ reason: 'claims', limit: slotsMax, execution: 'uncertain' },
+    hint: 'look who else writes to the streams of Hostler',
+  });
+
 /** Keys are names (ports.ts). Hashes beside them in a list: a key may be any word, also one that means something to an object. */
-export function writeSlot(instance: string, boot: string, calls: readonly Pick<Wanted, 'key' | 'hash'>[]): string {
+export function writeSlot(
+  instance: string,
+  { boot, number }: Pick<ClaimEntry, 'boot' | 'number'>,
+  calls: readonly Pick<Wanted, 'key' | 'hash'>[],
+): string {
   let listed = '';
   for (const { key, hash } of calls) listed += `${listed === '' ? '' : ','}"${key}",${JSON.stringify(hash)}`;
-  return `{"instance":${JSON.stringify(instance)},"boot":"${boot}","calls":[${listed}]}`;
+  return `{"instance":${JSON.stringify(instance)},"boot":"${boot}","number":"${number}","calls":[${listed}]}`;
 }
 
-function readSlot(body: Buffer): { boot: string; calls: { key: string; hash: string }[] } {
+function readSlot(body: Buffer): {
+  by: Pick<ClaimEntry, 'boot' | 'number'>;
+  calls: { key: string; hash: string }[];
+} {
   const calls: { key: string; hash: string }[] = [];
   try {
-    const { boot, calls: told } = JSON.parse(body.toString()) as { boot: unknown; calls: unknown };
-    if (typeof boot !== 'string' || !Array.isArray(told) || told.length % 2 === 1) throw unreadableClaim();
+    const { boot, number = '', calls: told } = JSON.parse(body.toString()) as Record<string, unknown>;
+    if (typeof boot !== 'string' || typeof number !== 'string' || !Array.isArray(told) || told.length % 2 === 1)
+      throw unreadableClaim();
     for (let at = 0; at < told.length; at += 2) {
       const [key, hash] = [told[at], told[at + 1]] as unknown[];
       if (typeof key !== 'string' || typeof hash !== 'string') throw unreadableClaim();
       calls.push({ key, hash });
     }
-    return { boot, calls };
+    if (calls.length > bundleCallsMax) throw unreadableClaim();
+    return { by: { boot, number }, calls };
   } catch {
     throw unreadableClaim();
   }

@@ -305,8 +305,8 @@ export class NatsConnection {
     this.#lost = this.#isClosing ? gone() : (this.#denial ?? lossOf(why, this.#refused));
     this.#stopTimer?.();
     this.#stopSoon?.();
-    // What was said and not answered may have arrived, also where it is we who close.
-    const unanswered = this.#isClosing ? lossOf(undefined, undefined) : this.#lost;
+    // What was said and not answered may have arrived, also where it is we who close, or the key that is not good any more.
+    const unanswered = this.#isClosing ? lossOf(undefined, undefined) : this.#lost.with({ execution: 'uncertain' });
     for (const { reject } of this.#waiting.values()) reject(unanswered);
     this.#waiting.clear();
     return this.#isClosing ? undefined : this.#lost;

@@ -1,13 +1,13 @@
 /**
  * Requests that were handed out too often: set aside with the reasons, shown to operators, put back by them.
  *
- * Invariants: a request is removed from its queue after it is held here; putting one back twice runs it once, because the
- * journal is asked each time.
+ * Invariants: a request is removed from its queue after it is held here, or, when there is no room, after its worker was told;
+ * putting one back twice runs it once, because the journal is asked each time.
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { errorReply } from '../messages.js';
-import { idPattern } from '../ports.js';
+import { type Claimed, idPattern } from '../ports.js';
 import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
 import { type NatsDelivery, requestHead } from './nats-delivery.js';
@@ -21,6 +21,8 @@ const laterMs = 30_000;
 /** More than one request can have. */
 const reasonsMax = 8;
 const lettersMax = 10_000;
+/** Of what nobody can read so much is kept: it is for people to look at. */
+const unreadableBytesMax = 4 * 1024;
 const revivedTtlMs = 300_000;
 
 export interface NatsDeadLetter {
@@ -64,10 +66,10 @@ export class NatsDeadLetters {
   }
 
   async #bury(delivery: NatsDelivery): Promise<void> {
-    const { names, journal, now } = this.#parts;
+    const { names, now } = this.#parts;
     const { from, id, fault, body, bundle, sentAt } = delivery;
     const connection = await this.#parts.connection();
-    const outcome = fault === undefined ? await journal.outcome(from.mailbox, id, bundle) : undefined;
+    const outcome = fault === undefined ? await this.#outcome(delivery) : undefined;
     if (outcome?.kind === 'running' || outcome?.kind === 'elsewhere') return delivery.giveBack(laterMs);
     if (outcome?.kind === 'done') {
       await delivery.reply(outcome.reply);
@@ -75,14 +77,36 @@ export class NatsDeadLetters {
     }
     const reasons = fault === undefined ? await this.#reasons(connection, delivery) : [fault];
     const times = { sentAtMs: sentAt.getTime(), diedAtMs: now().getTime() };
-    const head = JSON.stringify({ ...times, reasons, bundle: bundle?.id });
-    // As it would have come alone; of what is no request, all that came.
+    const head = JSON.stringify({
+      ...times,
+      reasons,
+      bundle: bundle?.id,
+      isUnreadable: fault === undefined ? undefined : true,
+    });
+    // As it would have come alone; of what is no request, the beginning of what came.
     const ttl = fault === undefined ? requestHead((delivery.deadlineAt?.getTime() ?? 0) - times.sentAtMs) : '';
-    const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), body]);
+    const shown = fault === undefined ? body : body.subarray(0, unreadableBytesMax);
+    const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), shown]);
     const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
-    if (receipt.kind === 'full') return delivery.giveBack(laterMs);
-    if (fault === undefined) await delivery.reply(...errorReply(givenUp(outcome !== undefined)));
+    const isHeld = receipt.kind !== 'full';
+    // Nobody waits for it: it stays where it is until there is room.
+    if (!isHeld && fault !== undefined) return delivery.giveBack(laterMs);
+    if (fault === undefined) {
+      const said = errorReply(givenUp(outcome !== undefined, isHeld));
+      if (outcome === undefined) await delivery.refuse(...said);
+      else await delivery.reply(...said);
+    }
     delivery.ack();
+  }
+
+  async #outcome({ from, id, bundle }: NatsDelivery): Promise<Claimed | undefined> {
+    try {
+      return await this.#parts.journal.outcome(from.mailbox, id, bundle);
+    } catch (error) {
+      // Nobody will ever read those claims to their end.
+      if (isHostError(error) && error.details.reason === 'claims') return { kind: 'lost' };
+      throw error;
+    }
   }
 
   /** What hosts said when they gave it back, in order; what is missing there was a host that died or lost its connection. */
@@ -112,12 +136,21 @@ export class NatsDeadLetters {
     const connection = await this.#parts.connection();
     const found = await one(connection, names.deadStream, { seq });
     if (found === undefined) return false;
-    const { letter, body, bundle } = readLetter(found);
+    const { letter, body, bundle, isUnreadable } = readLetter(found);
     const { mailbox, id } = letter;
+    if (isUnreadable)
+      throw new HostError('invalid_request', `what came from mailbox '${mailbox}' is no request`, {
+        execution: 'not_executed',
+        hint: 'drop it, or look who writes to that mailbox',
+      });
     const box = names.of(mailbox);
     // Its bundle is over and answered all of it; what ran after all, on a host that was taken for dead, is not run alone.
-    if (bundle !== undefined && (await journal.hasRun(mailbox, id, bundle)))
-      return connection.remove(names.deadStream, seq);
+    if (bundle !== undefined) {
+      const inBundle = await journal.outcome(mailbox, id, bundle);
+      if (inBundle?.kind === 'running' || inBundle?.kind === 'elsewhere') throw notNow(mailbox, 'it runs');
+      if (inBundle?.kind === 'done' && (await journal.hasRun(mailbox, id, bundle)))
+        return connection.remove(names.deadStream, seq);
+    }
     const outcome = await journal.outcome(mailbox, id);
     // Nobody knows whether it ran: the operator takes that upon itself.
     if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
@@ -126,6 +159,8 @@ export class NatsDeadLetters {
       throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`, {
         hint: 'put it back when some of what waits there has been taken',
       });
+    // That of a bundle may be the bundle itself, or a request of another kind under the same id: this one is not in the queue.
+    if (receipt.kind === 'there' && bundle !== undefined) throw notNow(mailbox, 'one of the same id waits');
     await connection.remove(names.deadStream, seq);
     return true;
   }
@@ -155,10 +190,11 @@ function readLetter({ seq, subject, data }: Kept): {
   letter: NatsDeadLetter;
   body: Buffer;
   bundle: ClaimLog | undefined;
+  isUnreadable: boolean;
 } {
   const bytes = Buffer.from(data ?? '', 'base64');
   const end = bytes.indexOf(0x0a);
-  const { sentAtMs, diedAtMs, reasons, bundle } = JSON.parse(bytes.subarray(0, end).toString()) as Record<
+  const { sentAtMs, diedAtMs, reasons, bundle, isUnreadable } = JSON.parse(bytes.subarray(0, end).toString()) as Record<
     string,
     unknown
   >;
@@ -167,6 +203,7 @@ function readLetter({ seq, subject, data }: Kept): {
   const body = bytes.subarray(bytes.indexOf(0x0a, end + 1) + 1);
   return {
     body,
+    isUnreadable: isUnreadable === true,
     bundle: typeof bundle === 'string' && idPattern.test(bundle) ? new ClaimLog(bundle, new Date(0)) : undefined,
     letter: {
       seq,
@@ -180,13 +217,21 @@ function readLetter({ seq, subject, data }: Kept): {
   };
 }
 
-const givenUp = (mayHaveRun: boolean): HostError =>
+const notNow = (mailbox: string, why: string): HostError =>
+  new HostError('overloaded', `the request of mailbox '${mailbox}' cannot be put back: ${why}`, {
+    execution: 'not_executed',
+    hint: 'it stays among the dead letters; try again later',
+  });
+
+const givenUp = (mayHaveRun: boolean, isHeld: boolean): HostError =>
   new HostError(
     mayHaveRun ? 'outcome_uncertain' : 'overloaded',
     `the request was given up after ${deliveriesMax} deliveries`,
     {
       reason: 'dead_letter',
       execution: mayHaveRun ? 'uncertain' : 'not_executed',
-      hint: 'an operator of the host sees why in its dead letters, and can put it back',
+      hint: isHeld
+        ? 'an operator of the host sees why in its dead letters, and can put it back'
+        : 'the dead letters of the host are full: ask its operator to look at them',
     },
   );

@@ -52,7 +52,8 @@ test('D-40 where the server does not confirm it, its worker is told nothing, and
   const { delivery, said, settled } = delivered(Promise.reject(new HostError('transport', 'the connection is gone')));
   await expect(delivery.refuse('{}')).rejects.toMatchObject({ code: 'transport' });
   expect([said, settled()]).toEqual([[`ask ${ackSubject} +ACK`], 0]);
+  expect(delivery.isOwed).toBe(true);
   delivery.giveBack(200);
-  expect([said.length, settled()]).toEqual([3, 1]);
+  expect([said.length, settled(), delivery.isOwed]).toEqual([3, 1, false]);
   await expect(delivery.refuse('{}')).rejects.toMatchObject({ details: { reason: 'not_owed' } });
 });

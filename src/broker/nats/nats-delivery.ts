@@ -5,15 +5,15 @@
  *
  * Invariant: it is settled once; the mailbox is that of the subject, to which the server binds whoever may publish there.
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { toBuffer } from '../../wire/json-check.js';
-import { joined } from '../messages.js';
+import { errorReply, joined } from '../messages.js';
 import { notOwed } from '../not-owed.js';
 import { type Delivery, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';
 import type { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { claimedMeanwhile, tooLarge } from './nats-failures.js';
 import type { NatsJournal } from './nats-journal.js';
 import type { MailboxNames, Names } from './nats-names.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -97,8 +97,8 @@ export class NatsDelivery implements Delivery {
     return this.#carrier.bundle;
   }
 
-  get isSettled(): boolean {
-    return this.#isSettled;
+  get isOwed(): boolean {
+    return !this.#isSettled;
   }
 
   // Bound, as whoever is handed a delivery may take its functions off it; and made when asked for, as few of them are.
@@ -140,8 +140,27 @@ export class NatsDelivery implements Delivery {
       return;
     }
     // Of a bundle the claim that goes with the reply is what keeps it from running.
-    if (!this.#isKept(body)) await this.#keep(body);
+    if (!this.#isKept(body)) await this.#close(body);
     this.#settle(undefined);
+  }
+
+  async #close(body: Buffer): Promise<void> {
+    let isClosed: boolean;
+    try {
+      isClosed = await this.#isClosed(body);
+    } catch (error) {
+      if (!isHostError(error) || error.code === 'transport') throw error;
+      // It cannot be kept from being begun when its bundle comes again: its worker hears no more than that.
+      return this.#mail(bodyOf(errorReply(error.with({ execution: 'uncertain' }))));
+    }
+    if (!isClosed) throw claimedMeanwhile();
+  }
+
+  /** Whether it is answered with that, and never begun; false: somebody has it, or it came alone. */
+  async #isClosed(body: Buffer): Promise<boolean> {
+    const { parts, bundle } = this.#carrier;
+    if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
+    return bundle !== undefined && parts.journal.close(parts.from.mailbox, this.id, bundle, body, this.deliveries > 1);
   }
 
   #isKept(body: Buffer): boolean {
@@ -150,10 +169,17 @@ export class NatsDelivery implements Delivery {
   }
 
   async #keep(body: Buffer): Promise<void> {
-    const { parts, bundle, seq, deliveries } = this.#carrier;
-    const { journal, connection, names, from, now, sweep } = parts;
-    if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
-    if (bundle !== undefined && (await journal.close(from.mailbox, this.id, bundle, body))) return;
+    const isClosed = await this.#isClosed(body).catch((error) => {
+      if (!isHostError(error) || error.code === 'transport' || error.code === 'result_too_large') throw error;
+      // What is said here is true whether it is begun or not.
+      return false;
+    });
+    if (!isClosed) await this.#mail(body);
+  }
+
+  async #mail(body: Buffer): Promise<void> {
+    const { parts, seq, deliveries } = this.#carrier;
+    const { connection, names, from, now, sweep } = parts;
     const receipt = await connection.keep(`${names.mail}${this.id}.${seq}-${deliveries}`, body);
     if (receipt.kind === 'full')
       throw new HostError('insufficient_storage', `the replies of mailbox '${from.mailbox}' are full: ${receipt.why}`, {

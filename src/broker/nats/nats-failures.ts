@@ -32,6 +32,14 @@ export function lossOf(why: unknown, refused: unknown): HostError {
   return new HostError('transport', 'the connection to the NATS server was lost', { execution: 'uncertain', cause });
 }
 
+/** Somebody has it, or may: whatever went wrong afterwards says nothing of that. */
+export const inDoubt = (error: unknown): unknown =>
+  isHostError(error) ? error.with({ execution: 'uncertain' }) : error;
+
+/** It is not for us to say what became of it: it comes again, and then is looked for. */
+export const claimedMeanwhile = (): HostError =>
+  new HostError('transport', 'the call was claimed meanwhile', { execution: 'uncertain' });
+
 export const gone = (): HostError => new HostError('transport', 'the connection to the NATS server is closed', unsent);
 
 export const noReceipt = (): HostError =>

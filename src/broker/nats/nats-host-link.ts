@@ -163,7 +163,9 @@ async function refuse(delivery: NatsDelivery, error: unknown): Promise<void> {
   const why = isHostError(error) ? error : new HostError('invalid_request', 'the request cannot be read');
   try {
     await delivery.refuse(...errorReply(why.with({ code: 'invalid_request', execution: 'not_executed' })));
-  } catch {
+  } catch (cause) {
+    // Somebody else answers it, or the connection is gone: then it comes again.
+    if (isHostError(cause) && cause.code === 'transport') return delivery.giveBack(handOverMs);
     // Its worker does not hear it; coming again would change nothing.
   }
   delivery.ack();

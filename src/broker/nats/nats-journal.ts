@@ -10,7 +10,7 @@ import { type Bundle, type CallClaim, type CallJournal, type Claimed, messageByt
 import { type BundledRun, BundleJournal } from './nats-bundle-journal.js';
 import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
-import { tooLarge } from './nats-failures.js';
+import { inDoubt, tooLarge } from './nats-failures.js';
 import { checkId } from './nats-names.js';
 import {
   type ClaimState,
@@ -34,6 +34,8 @@ interface Claim {
   readonly instance: string;
   readonly boot: string;
   readonly hash: string;
+  /** Of the claims of that process. */
+  readonly number: string;
 }
 
 export class NatsJournal implements CallJournal {
@@ -74,15 +76,18 @@ export class NatsJournal implements CallJournal {
     const { instance, boot, names } = this.#parts;
     const connection = await this.#parts.connection();
     const subject = names.of(mailbox).claims + key;
-    const said = JSON.stringify({ instance, boot, hash } satisfies Claim);
     for (let round = 0; round < roundsMax; round++) {
+      const number = this.#own.nextNumber();
+      const said = JSON.stringify({ instance, boot, hash, number } satisfies Claim);
       const receipt = await connection.keep(subject, said).catch((error: unknown) => {
-        this.#own.doubt(nameOf(mailbox, key, undefined));
+        this.#own.doubt(nameOf(mailbox, key, undefined), number);
         throw error;
       });
       if (receipt.kind === 'kept') return this.#mine(claim, receipt.seq);
       if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
-      const found = await this.#look(connection, claim, isFirst);
+      const found = await this.#look(connection, claim, isFirst).catch((error) => {
+        throw inDoubt(error);
+      });
       if (found !== undefined) return found;
     }
     throw claimChanges(mailbox);
@@ -90,14 +95,13 @@ export class NatsJournal implements CallJournal {
 
   #mine({ mailbox, key, rememberUntil }: CallClaim, seq: number): Claimed {
     const name = nameOf(mailbox, key, undefined);
-    this.#own.confirm(name);
     this.#own.running.set(name, { seq, until: new Date(rememberUntil.getTime() + graceMs) });
     return { kind: 'mine' };
   }
 
   /** What another host is told of a claim of ours. */
-  stateOf(name: string): ClaimState {
-    return this.#own.stateOf(name);
+  stateOf(question: string): ClaimState {
+    return this.#own.stateOf(question);
   }
 
   finish(mailbox: string, key: string, reply: Buffer, bundle?: Bundle): Promise<void> {
@@ -142,8 +146,14 @@ export class NatsJournal implements CallJournal {
   }
 
   /** Keeps the reply to a call of a bundle that is not begun, now or ever. False: it is claimed. */
-  close(mailbox: string, key: string, bundle: Bundle | undefined, reply: Buffer): Promise<boolean> {
-    return bundle instanceof ClaimLog ? this.#bundles.close(mailbox, key, bundle, reply) : Promise.resolve(false);
+  async close(
+    mailbox: string,
+    key: string,
+    bundle: Bundle | undefined,
+    reply: Buffer,
+    cameAgain: boolean,
+  ): Promise<boolean> {
+    return bundle instanceof ClaimLog && this.#bundles.close(mailbox, key, bundle, reply, cameAgain);
   }
 
   /** What became of a key without wanting it; undefined: nobody claimed it. */
@@ -188,10 +198,10 @@ export class NatsJournal implements CallJournal {
     if (wanted !== undefined && by.hash !== wanted.hash) return { kind: 'conflict' };
     if (reply !== undefined) return { kind: 'done', reply: reply.body };
     let state: ClaimState;
-    if (by.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, by.boot, name);
+    if (by.boot !== this.#parts.boot) state = await this.#own.askAbout(connection, by.boot, name, by.number);
     else if (!isFirst) return { kind: 'running' };
     // Ours, and never said to be: it was not run, and nobody else will.
-    else if (wanted !== undefined && this.#own.confirm(name)) return this.#mine(wanted, claimed.seq);
+    else if (wanted !== undefined && this.#own.confirm(name, by.number)) return this.#mine(wanted, claimed.seq);
     else state = 'over';
     if (state === 'running') return { kind: 'elsewhere' };
     const late = await this.#lost(record);
@@ -210,9 +220,9 @@ export class NatsJournal implements CallJournal {
 
 function readClaim(body: Buffer): Claim {
   try {
-    const { instance, boot, hash } = JSON.parse(body.toString()) as Record<string, unknown>;
-    if (typeof instance === 'string' && typeof boot === 'string' && typeof hash === 'string')
-      return { instance, boot, hash };
+    const { instance, boot, hash, number = '' } = JSON.parse(body.toString()) as Record<string, unknown>;
+    const isRead = typeof instance === 'string' && typeof boot === 'string' && typeof hash === 'string';
+    if (isRead && typeof number === 'string') return { instance, boot, hash, number };
   } catch {
     // As below.
   }

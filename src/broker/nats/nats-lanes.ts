@@ -3,7 +3,7 @@
  * that a flood in one does not hold up another. What is here or handed out is kept ours while it lasts.
  * Not here: what a request is (nats-delivery.ts), what it comes in (nats-parcel.ts), who serves it.
  *
- * Invariants: no more than `window` are handed out at a time; a lane holds at most `laneWindow`, asked for included, as far as
+ * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneWindow`; a lane holds at most `laneWindow`, asked for included, as far as
  * can be told before bundles are opened: after requests that came alone there may be as many bundles in their place, of no more
  * than `pullBytes`; a lane that is closed gives back what was not handed out.
  */
@@ -55,6 +55,8 @@ class Lane {
   /** Requests in a message, lately. */
   perMessage = 1;
   isWaiting = false;
+  /** It is among those whose turn comes. */
+  hasTurn = false;
   isOpen = true;
   end: Cancel = () => {};
 
@@ -68,7 +70,7 @@ class Lane {
 export class NatsLanes {
   readonly #parts: LaneParts;
   readonly #lanes = new Map<string, Lane>();
-  /** Lanes with something in their queue, whose turn it is first. */
+  /** Lanes with something in their queue that may be handed out, whose turn it is first. */
   readonly #turns: Lane[] = [];
   #handedOut = 0;
   #isPumping = false;
@@ -134,8 +136,8 @@ export class NatsLanes {
     const before = lane.parcels.get(parcel.seq);
     if (before !== undefined) before.isStale = true;
     lane.parcels.set(parcel.seq, parcel);
-    if (lane.queue.length === 0) this.#turns.push(lane);
     lane.queue.push(...parcel.requests);
+    this.#takeTurn(lane);
     this.#pump();
     this.#pull(lane);
   }
@@ -198,13 +200,21 @@ export class NatsLanes {
       if (count === handedOutPerTurn) return this.#pumpLater();
       const lane = this.#turns.shift();
       if (lane === undefined) break;
+      lane.hasTurn = false;
       const delivery = lane.queue.shift();
-      if (lane.queue.length > 0) this.#turns.push(lane);
       if (delivery === undefined) continue;
       lane.handedOut.add(delivery);
       this.#handedOut++;
+      this.#takeTurn(lane);
       handOut(delivery);
     }
+  }
+
+  /** After the others; not while it has as many as it may: bundles bring more than was asked for. */
+  #takeTurn(lane: Lane): void {
+    if (lane.hasTurn || lane.queue.length === 0 || lane.handedOut.size >= this.#parts.laneWindow) return;
+    lane.hasTurn = true;
+    this.#turns.push(lane);
   }
 
   #pumpLater(): void {
@@ -220,6 +230,7 @@ export class NatsLanes {
     if (parcel.isOver && lane.parcels.get(parcel.seq) === parcel) lane.parcels.delete(parcel.seq);
     if (!lane.handedOut.delete(delivery)) return;
     this.#handedOut--;
+    if (lane.isOpen) this.#takeTurn(lane);
     this.#pump();
     this.#pull(lane);
   }

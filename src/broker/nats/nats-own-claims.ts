@@ -48,36 +48,48 @@ export class OwnClaims<Running> {
   readonly running = new Map<string, Running | undefined>();
   /** Results in the stream that their delivery has not asked for yet; taken by its reply, or dropped with it. */
   readonly finished = new Map<string, Buffer>();
-  /** Asked for and not answered: if such a claim is there, it was never run. One that is forgotten counts as lost. */
+  /**
+   * Asked for and not answered: if that very claim is there, it was never run. One that is forgotten counts as lost. Each is known
+   * by its number: another one of ours, under the same name, may have been run.
+   */
   readonly #unconfirmed = new Map<string, true>();
   readonly #parts: JournalParts;
+  #claims = 0;
 
   constructor(parts: JournalParts) {
     this.#parts = parts;
   }
 
-  /** What another host is told of a claim of ours. Told that it never ran, that host has it: we do not run it any more. */
-  stateOf(name: string): ClaimState {
-    if (this.running.has(name)) return 'running';
-    return this.confirm(name) ? 'never' : 'over';
+  /** Of a claim that is about to be written: no other one of this process has it. */
+  nextNumber(): string {
+    return String(++this.#claims);
   }
 
-  doubt(name: string): void {
-    setBounded(this.#unconfirmed, name, true, unconfirmedMax);
+  /** What another host is told of a claim of ours. Told that it never ran, that host has it: we do not run it any more. */
+  stateOf(question: string): ClaimState {
+    const end = question.indexOf(' ');
+    if (this.running.has(end < 0 ? question : question.slice(0, end))) return 'running';
+    return this.#unconfirmed.delete(question) ? 'never' : 'over';
+  }
+
+  doubt(name: string, number: string): void {
+    setBounded(this.#unconfirmed, questionOf(name, number), true, unconfirmedMax);
   }
 
   /** True: it was in doubt, and is not any more. */
-  confirm(name: string): boolean {
-    return this.#unconfirmed.delete(name);
+  confirm(name: string, number: string): boolean {
+    return this.#unconfirmed.delete(questionOf(name, number));
   }
 
   /** What the process that made a claim says of it. */
-  async askAbout(connection: NatsConnection, boot: string, name: string): Promise<ClaimState> {
+  async askAbout(connection: NatsConnection, boot: string, name: string, number: string): Promise<ClaimState> {
     if (!bootPattern.test(boot)) return 'over';
     const subject = this.#parts.names.host(boot);
     const ask = async (): Promise<ClaimState | undefined> => {
       try {
-        const said = bufferOf((await connection.ask(subject, name, pingMs)).data).toString('latin1');
+        const said = bufferOf((await connection.ask(subject, questionOf(name, number), pingMs)).data).toString(
+          'latin1',
+        );
         return said === 'running' || said === 'never' ? said : 'over';
       } catch {
         return undefined;
@@ -107,6 +119,9 @@ export class OwnClaims<Running> {
 /** Of a process: it is a part of a subject. */
 export const bootPattern = /^[0-9a-f]{32}$/;
 
+/** Neither has a space in it. */
+const questionOf = (name: string, number: string): string => `${name} ${number}`;
+
 /** A key of a bundle is another one than the same key alone. */
 export const nameOf = (mailbox: string, key: string, bundle: Bundle | undefined): string =>
   bundle === undefined ? `${mailbox}/${key}` : `${mailbox}/${bundle.id}/${key}`;
@@ -118,7 +133,7 @@ export const unreadableClaim = (): HostError =>
 
 export const claimChanges = (mailbox: string): HostError =>
   new HostError('overloaded', `the claim of a call of mailbox '${mailbox}' changes all the time`, {
-    execution: 'not_executed',
+    execution: 'uncertain',
     hint: 'send it again in a moment, under the same key',
   });
 

@@ -60,7 +60,8 @@ export class NatsParcel implements Carrier {
     const payload = bufferOf(data);
     const bundled = isBundle(payload) && idPattern.test(id) ? readRequests(payload) : undefined;
     if (bundled !== undefined) {
-      this.bundle = new ClaimLog(id, new Date(sentMs + Math.max(...bundled.map(({ ttlMs }) => ttlMs))));
+      const endsAt = new Date(sentMs + Math.max(...bundled.map(({ ttlMs }) => ttlMs)));
+      this.bundle = new ClaimLog(id, endsAt, new Set(bundled.map((each) => each.id)));
       this.requests = bundled.map((each) => new NatsDelivery(this, each.id, each.body, new Date(sentMs + each.ttlMs)));
     } else {
       const read = readHead(payload);

@@ -174,7 +174,17 @@ async function ensureStream(connection: NatsConnection, name: string, wanted: Co
   let found = await connection.api<ApiError & { config?: Config }>(`STREAM.INFO.${name}`);
   // Another host may make the same one meanwhile: the server takes that for the same request.
   if (found.error?.code === 404) found = await connection.api(`STREAM.CREATE.${name}`, config);
+  // Of an earlier version, which had fewer subjects: more of them change nothing of what is there.
+  if (found.config !== undefined && lacksSubjects(found.config, wanted)) {
+    requireSame(`stream '${name}'`, found, { ...wanted, subjects: found.config.subjects });
+    found = await connection.api(`STREAM.UPDATE.${name}`, { ...found.config, subjects: wanted.subjects });
+  }
   requireSame(`stream '${name}'`, found, wanted);
+}
+
+function lacksSubjects({ subjects: actual }: Config, { subjects: wanted }: Config): boolean {
+  if (!Array.isArray(actual) || !Array.isArray(wanted)) return false;
+  return actual.length < wanted.length && actual.every((each) => wanted.includes(each));
 }
 
 async function ensureConsumer(connection: NatsConnection, stream: string, name: string, wanted: Config): Promise<void> {

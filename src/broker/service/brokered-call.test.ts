@@ -490,6 +490,69 @@ describe('what is said of a call is what became of it', () => {
     expect([host.calls.length, service.status().running]).toEqual([1, 0]);
   });
 
+  test('D-40 one that was given back while it waited is not begun, unless it came again meanwhile', async () => {
+    const { service, host, journal, held, hold } = await serviceRig();
+    hold();
+    const owed = new Set<string>();
+    const asked = (id: string, name = id): Delivery => {
+      owed.add(name);
+      const body = `{"v":1,"op":"call","callKey":"${id}","deadlineMs":1000,"tool":"nova_click","arguments":{}}`;
+      const over = async () => void owed.delete(name);
+      return {
+        ...{ id, from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1, release: over },
+        ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {}, answer: over, refuse: over, ack: over },
+        get isOwed() {
+          return owed.has(name);
+        },
+      };
+    };
+    // As many as may run at once; those after them wait.
+    let running = 0;
+    for (; held.length === running; running++) {
+      service.deliver(asked(`r${running}`));
+      await settled();
+    }
+    const late = [`r${running - 1}`, 'given-back', 'came-again'];
+    for (const id of late.slice(1)) service.deliver(asked(id));
+    owed.delete('given-back');
+    owed.delete('came-again');
+    service.deliver(asked('came-again', 'newer'));
+    for (let n = 0; n < held.length; n++) {
+      held[n]?.done();
+      await settled();
+    }
+    expect(journal.asked.filter((each) => late.includes(each.replace('claim ', '')))).toEqual([
+      `claim ${late[0]}`,
+      'claim came-again',
+    ]);
+    expect([host.calls.length, service.status().running, owed.size]).toEqual([running + 1, 0, 0]);
+  });
+
+  test('D-40 one that comes more often than is kept here is given back, and none is left owed', async () => {
+    const { service, host, held, hold } = await serviceRig();
+    hold();
+    const body = '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
+    const owed = new Set<number>();
+    const released: number[] = [];
+    for (let n = 0; n < 12; n++) {
+      owed.add(n);
+      const over = async () => void owed.delete(n);
+      service.deliver({
+        ...{ id: 'k', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+        ...{ wasElsewhere: false, deadlineAt: undefined, reply: async () => {}, answer: over, refuse: over, ack: over },
+        release: () => {
+          released.push(n);
+          owed.delete(n);
+        },
+      });
+      await settled();
+    }
+    expect([released, owed.size]).toEqual([[0, 1, 2, 3], 8]);
+    held[0]?.done();
+    await settled();
+    expect([host.calls.length, released.length, owed.size]).toEqual([1, 4, 0]);
+  });
+
   test('D-40 with a journal of its own, a host does not begin what another one had', async () => {
     const { worker, host, broker, clock, hold } = await serviceRig();
     hold();

@@ -4,7 +4,7 @@
  * (call-refusals.ts).
  *
  * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
- * is acknowledged after that; a call whose time is over, or that nobody waits for, is not begun.
+ * is acknowledged after that; a call whose time is over, that nobody waits for, or that is not owed here any more, is not begun.
  */
 import { hash } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
@@ -136,7 +136,9 @@ export class BrokeredCall {
   comesAgain(delivery: Delivery): void {
     if (this.#outcome) return void this.#answerTo(delivery, this.#outcome.parts, this.#outcome.how);
     this.#deliveries.push(delivery);
-    if (this.#deliveries.length > deliveriesMax) this.#deliveries.shift();
+    // Of one that is not known here any more nobody would say that it is over, and it would count as handed out for good.
+    if (this.#deliveries.length > deliveriesMax)
+      this.#deliveries.shift()?.release(elsewhereMs, 'it came too often at once');
   }
 
   run(): Promise<void> {
@@ -152,14 +154,23 @@ export class BrokeredCall {
     try {
       await work();
     } catch (error) {
-      await this.#answer(this.#words.error(isHostError(error) ? error : ownMistake(error), this.#of), 'refuse');
+      const known = isHostError(error) ? error : ownMistake(error);
+      await this.#answer(this.#words.error(known, this.#of), this.#howToSay(known));
       if (!isHostError(error)) throw error;
     }
+  }
+
+  /** Of a bundle, what is claimed cannot be refused; that its outcome is not known, or that its key is taken, can be said of it. */
+  #howToSay({ code, details }: HostError): 'answer' | 'refuse' {
+    const mayBeClaimed = details.execution === 'uncertain' || code === 'key_conflict';
+    return this.#bundle !== undefined && mayBeClaimed ? 'answer' : 'refuse';
   }
 
   async #run(): Promise<void> {
     const { journal, host } = this.#ports;
     const { from, id } = this.#delivery;
+    // While it waited here others may have refused it, which leaves no claim: it comes again if it is not over.
+    if (this.#deliveries.every(({ isOwed }) => isOwed === false)) return;
     const target = this.#admitted();
     if (isHostError(target)) return this.#refuse(target);
     const isRepeatable = host.mayRunTwice(target.server, target.tool);

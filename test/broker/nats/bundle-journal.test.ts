@@ -139,6 +139,26 @@ test('D-40 a claim whose receipt was lost was not run, and is run once: by its h
   await way.close();
 });
 
+test('D-40 one that ran and has no result is not taken for one whose receipt was lost, however often it is claimed', async () => {
+  const way = await tcpCut(server.port);
+  const [a, b] = [hostNamed('a', way.url), hostNamed('b')];
+  const its = bundle();
+  expect(kinds(await claimAll(a, keys(2), its))).toEqual(['mine', 'mine']);
+  const ended = keys(2).map((key) => a.journal.finish('w1', key, Buffer.alloc(5 * 1024 * 1024), its));
+  for (const each of ended) await expect(each).rejects.toThrow();
+  for (const host of [a, b]) {
+    way.deafen();
+    const asking = claimAll(a, keys(2), bundle());
+    asking.catch(() => {});
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+    way.cut();
+    await expect(asking).rejects.toMatchObject({ code: 'transport' });
+    await eventually('to be back', () => a.journal.claim(claimOf('other', bundle('C'))).catch(() => undefined));
+    expect(kinds(await claimAll(host, keys(2), bundle()))).toEqual(['lost', 'lost']);
+  }
+  await way.close();
+});
+
 test('D-40 results whose server is away wait for it, and are found then', async () => {
   const [a, b] = [hostNamed('a'), hostNamed('b')];
   const its = bundle();
@@ -160,6 +180,38 @@ test('D-40 a call that ended without a result is lost, though its host lives, an
   await ended[1];
   expect(kinds(await claimAll(b, keys(2), bundle()))).toEqual(['lost', 'done']);
   expect(await b.journal.claim(claimOf('k0', bundle(), { isRepeatable: true }))).toEqual({ kind: 'mine' });
+});
+
+test('records are read one after the other, and no further than to what is asked for', async () => {
+  const a = hostNamed('a');
+  const its = bundle();
+  await claimAll(a, keys(8), its);
+  for (const key of keys(6)) await a.journal.finish('w1', key, Buffer.from(`"${key}"`), its);
+  const connection = await connectNats({ url: server.url, key: undefined, clock: systemClock, name: 'test' }, never);
+  const read = connection.read.bind(connection);
+  let [open, most] = [0, 0];
+  let subjects: string[] = [];
+  connection.read = async (stream, subject, withinMs) => {
+    if (stream !== 'HOSTLER_REPLIES_w1') return read(stream, subject, withinMs);
+    subjects.push(subject);
+    most = Math.max(most, ++open);
+    return read(stream, subject, withinMs).finally(() => open--);
+  };
+  const journal = new NatsJournal({
+    ...{ names: namesOf(), connection: async () => connection, instance: 'x', boot: 'f'.repeat(32) },
+    ...{ clock: systemClock, isClosed: () => false, sweep: () => {} },
+  });
+  const found = async (...asked: string[]) => {
+    subjects = [];
+    const log = bundle();
+    const said = await Promise.all(asked.map((key) => journal.find('w1', key, { bundle: log })));
+    return [...said.map((each) => (each?.kind === 'done' ? `${each.reply}` : each?.kind)), subjects.length];
+  };
+  expect(await found('k0')).toEqual(['"k0"', 1]);
+  expect(await found('k3', 'k1')).toEqual(['"k3"', '"k1"', 4]);
+  expect(await found('k7')).toEqual(['elsewhere', 8]);
+  expect(most).toBe(1);
+  await connection.close();
 });
 
 test('what is kept of a bundle is removed after the end of all its calls, and not before', async () => {

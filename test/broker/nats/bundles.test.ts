@@ -155,6 +155,28 @@ describe('what goes together', () => {
     expect(rig.ran.length).toBe(641);
   });
 
+  test('D-44 one worker with many bundles has its part of the window and no more, and all of them come in their turn', async () => {
+    const held: (() => void)[] = [];
+    const rig = await host({
+      ...{ mailboxes: ['w1', 'w2'], window: 16, laneWindow: 4 },
+      run: () => new Promise<void>((resolve) => held.push(resolve)),
+    });
+    const [loud, quiet] = [await worker('w1'), await worker('w2')];
+    await sendAll(loud, ids(128, 'f'));
+    await eventually('its part', () => rig.ran.length >= 4);
+    // Nothing ends meanwhile: it is begun only if there is room.
+    await quiet.link.send(request('q'));
+    await eventually('the quiet one', () => rig.ran.includes('q'));
+    expect(rig.deliveries.length).toBe(5);
+    const goOn = setInterval(() => {
+      for (const resolve of held.splice(0)) resolve();
+    }, 1);
+    await eventually('all of them', () => loud.replies.length === 128 && quiet.replies.length === 1, 30_000);
+    clearInterval(goOn);
+    expect(new Set(rig.ran).size).toBe(129);
+    await eventually('empty queues', isEmpty(rig));
+  });
+
   test('a slow call holds up nobody who went with it, and its bundle stays ours while it runs', async () => {
     let over = () => {};
     const rig = await host({
@@ -307,7 +329,10 @@ describe('given back', () => {
     await rig.host.close();
     const healed = await host({ instance: 'h2' });
     const seq = letters.find(({ id }) => id === 'k1')?.seq as number;
-    await Promise.all([healed.host.reviveDead(seq), healed.host.reviveDead(seq)]);
+    const asked = await Promise.allSettled([healed.host.reviveDead(seq), healed.host.reviveDead(seq)]);
+    expect(asked).toContainEqual({ status: 'fulfilled', value: true });
+    for (const each of asked)
+      if (each.status === 'rejected') expect(each.reason).toMatchObject({ details: { execution: 'not_executed' } });
     await eventually('the result', () => w.replies.some(({ body }) => body === ranOf('k1')));
     await eventually('empty queues', isEmpty(healed));
     expect(healed.ran).toEqual(['k1']);

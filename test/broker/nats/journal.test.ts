@@ -130,6 +130,24 @@ describe('one key', () => {
     await way.close();
   });
 
+  test('D-40 one that ran and has no result is not taken for one whose receipt was lost, however often it is claimed', async () => {
+    const way = await tcpCut(server.port);
+    const [a, b] = [hostNamed('a', { url: way.url }), hostNamed('b')];
+    expect(await a.journal.claim(claimOf('k'))).toEqual({ kind: 'mine' });
+    await expect(a.journal.finish('w1', 'k', Buffer.alloc(5 * 1024 * 1024))).rejects.toThrow();
+    for (const { journal } of [a, b]) {
+      way.deafen();
+      const asking = a.journal.claim(claimOf('k'));
+      asking.catch(() => {});
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      way.cut();
+      await expect(asking).rejects.toMatchObject({ code: 'transport' });
+      await eventually('to be back', () => a.journal.claim(claimOf('other')).catch(() => undefined));
+      expect(await journal.claim(claimOf('k'))).toEqual({ kind: 'lost' });
+    }
+    await way.close();
+  });
+
   test('D-40 a result whose server is away waits for it, and is found then', async () => {
     const [a, b] = [hostNamed('a'), hostNamed('b')];
     await a.journal.claim(claimOf('k'));

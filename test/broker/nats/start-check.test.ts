@@ -107,6 +107,28 @@ test('B13 a stream with other settings is refused, with the difference', async (
   });
 });
 
+test('a stream that lacks only subjects is given them, and keeps what it holds; one with others is refused', async () => {
+  const config = {
+    ...{ name: 'FEW_CLAIMS_w1', storage: 'file', num_replicas: 1, retention: 'limits', allow_direct: true },
+    ...{ max_msg_size: 4_259_840, max_msgs_per_subject: 1, discard: 'new', discard_new_per_subject: true },
+    ...{ max_age: 50 * 3_600 * 1_000_000_000, max_msgs: 250_000, max_bytes: 64 * 1024 * 1024 },
+  };
+  await makeStream({ ...config, subjects: ['few.claim.w1.*'] });
+  const client = await connect({ servers: server.url });
+  await client.request('few.claim.w1.k', '{}');
+  await opening({ prefix: 'few', durability: 'process' });
+  const found = (await client.request('$JS.API.STREAM.INFO.FEW_CLAIMS_w1')).json();
+  expect(found).toMatchObject({
+    config: { subjects: ['few.claim.w1.*', 'few.claim.w1.*.*'], max_msgs: 250_000 },
+    state: { messages: 1 },
+  });
+  await client.close();
+  await makeStream({ ...config, name: 'ODD_CLAIMS_w1', subjects: ['odd.of.another'] });
+  await expect(opening({ prefix: 'odd', durability: 'process' })).rejects.toMatchObject({
+    details: { field: 'subjects' },
+  });
+});
+
 test('B13 the second host finds what the first made, and both agree', async () => {
   await Promise.all([1, 2, 3].map(() => opening({ prefix: 'both', durability: 'process' })));
 });
