@@ -22,8 +22,9 @@ import type { InboundRequest } from './inbound-request.js';
 import { memberText } from './json-members.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { PendingRequests } from './pending-requests.js';
+import { refusalOf } from './request-refusal.js';
 import { NOTIFICATION } from './rpc-codes.js';
-import { cancelledByServer, givenUp, lost, refused, tooLarge, tooManyPending } from './wire-errors.js';
+import { cancelledByServer, givenUp, lost, tooLarge } from './wire-errors.js';
 
 export type {
   Answer,
@@ -155,7 +156,9 @@ export class Peer implements ChannelListener {
 
   /** As `request`. The outcome is told once, in the tick it comes in, and even before this returns. */
   ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Done): void {
-    const refusal = this.#refusal(method, options);
+    const refusal = this.#closed
+      ? lost(this.#server, this.#closed)
+      : refusalOf(this.#server, method, options, this.#pending.size, this.#clock);
     if (refusal) return done(refusal);
     const { signal } = options;
     const id = this.#nextId++;
@@ -329,21 +332,6 @@ export class Peer implements ChannelListener {
   }
 
   // --- giving up
-
-  #refusal(
-    method: string,
-    { deadlineAtMs, signal, nowMs = this.#clock.nowMs() }: RequestOptions,
-  ): HostError | undefined {
-    const server = this.#server;
-    if (this.#closed) return lost(server, this.#closed);
-    if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
-    // Written this way round, a deadline that is no number has passed too.
-    if (!(deadlineAtMs > nowMs)) {
-      return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
-    }
-    if (this.#pending.size >= LIMITS.pendingRequests) return tooManyPending(server);
-    return undefined;
-  }
 
   #giveUp(pending: Pending, code: ErrorCode, why: string): void {
     if (this.#pending.has(pending)) this.#toldOver(pending, this.#withdraw(pending), code, why);
