@@ -1,24 +1,17 @@
 /**
- * The journal of calls that came in bundles: those that are claimed in one turn of the loop have one claim, and those that end in
- * one turn one record, which is also what their worker gets.
- * Not here: calls that came alone (nats-journal.ts), what a claim looks like (nats-claim-log.ts).
+ * The journal of calls that came in bundles: those that are claimed in one turn of the loop have one claim.
+ * Not here: their results (nats-bundle-records.ts), calls that came alone (nats-journal.ts), what a claim looks like
+ * (nats-claim-log.ts).
  *
  * Invariants: as in nats-journal.ts, for each call of a bundle; a call of a bundle that was answered has a claim, run or not, so
  * that it is not begun when its bundle comes again for the sake of others.
  */
 import { HostError } from '../../kernel/errors.js';
 import { type CallClaim, type Claimed, messageBytesMax } from '../ports.js';
-import { bundleBytesMax, bundleCallsMax, readResults, writeResults } from './nats-bundle.js';
-import {
-  type ClaimEntry,
-  type ClaimLog,
-  ClaimSlot,
-  type RecordRead,
-  type Result,
-  type Wanted,
-  writeSlot,
-} from './nats-claim-log.js';
-import type { NatsConnection, Receipt } from './nats-connection.js';
+import { bundleCallsMax } from './nats-bundle.js';
+import { type BundledRun, BundleRecords } from './nats-bundle-records.js';
+import { type ClaimEntry, type ClaimLog, ClaimSlot, type Wanted, writeSlot } from './nats-claim-log.js';
+import type { Receipt } from './nats-connection.js';
 import { claimedMeanwhile, inDoubt, tooLarge } from './nats-failures.js';
 import type { MailboxNames } from './nats-names.js';
 import {
@@ -35,10 +28,6 @@ import {
 /** Past its deadline, for clocks that are not in step. */
 const clockDoubtMs = 10 * 60_000;
 const mine: Claimed = { kind: 'mine' };
-
-export interface BundledRun {
-  readonly slot: ClaimSlot;
-}
 
 /** What becomes of a claim that is wanted. */
 interface ClaimingSteps {
@@ -105,6 +94,7 @@ class Claiming implements Wanted {
 export class BundleJournal {
   readonly #parts: JournalParts;
   readonly #own: OwnClaims<BundledRun>;
+  readonly #records: BundleRecords;
   readonly #steps: ClaimingSteps = {
     won: (name, slot) => this.#won(name, slot),
     failed: (name) => this.#own.running.delete(name),
@@ -115,6 +105,7 @@ export class BundleJournal {
   constructor(parts: JournalParts, own: OwnClaims<BundledRun>) {
     this.#parts = parts;
     this.#own = own;
+    this.#records = new BundleRecords(parts, own);
   }
 
   claim(claim: CallClaim, log: ClaimLog): Promise<Claimed> {
@@ -165,9 +156,7 @@ export class BundleJournal {
         this.#own.running.delete(name);
         return reject(slot === undefined ? unclaimed() : tooLarge('reply', body.length));
       }
-      // Together with what else ends in this turn of the loop.
-      if (slot.results.push({ id: key, name, body, resolve, reject }) === 1)
-        setImmediate(() => this.#keepResults(mailbox, slot));
+      this.#records.keep(mailbox, slot, { id: key, name, body, resolve, reject });
     });
   }
 
@@ -186,7 +175,7 @@ export class BundleJournal {
     await log.readOn(connection, names);
     const entry = log.entryOf(key);
     if (entry === undefined || entry.hash === '') return false;
-    return (await this.#recordOf(connection, names, log, entry, key)) !== undefined;
+    return (await this.#records.find(connection, names, log, entry, key)) !== undefined;
   }
 
   #won(name: string, slot: ClaimSlot): void {
@@ -202,17 +191,17 @@ export class BundleJournal {
   async #write(mailbox: string, log: ClaimLog): Promise<void> {
     if (log.isWriting) return;
     log.isWriting = true;
-    while (log.wanted.length > 0) {
-      const batch = this.#free(log);
-      if (batch.size === 0) continue;
-      const wanted = [...batch.values()];
-      try {
-        await this.#writeOne(mailbox, log, wanted);
-      } catch (error) {
-        for (const each of wanted) each.failed(error);
+    try {
+      while (log.wanted.length > 0) {
+        const wanted = [...this.#free(log).values()];
+        if (wanted.length === 0) continue;
+        await this.#writeOne(mailbox, log, wanted).catch((error) => {
+          for (const each of wanted) each.failed(error);
+        });
       }
+    } finally {
+      log.isWriting = false;
     }
-    log.isWriting = false;
   }
 
   /** Those that nobody has, as far as we know; the others are told who has them. */
@@ -290,7 +279,7 @@ export class BundleJournal {
     const names = this.#parts.names.of(mailbox);
     if (wanted !== undefined && entry.hash !== '' && entry.hash !== wanted.hash) return { kind: 'conflict' };
     const connection = await this.#parts.connection();
-    const record = () => this.#recordOf(connection, names, log, entry, key);
+    const record = () => this.#records.find(connection, names, log, entry, key);
     const reply = await record();
     if (reply !== undefined) return { kind: 'done', reply };
     let state: ClaimState;
@@ -310,96 +299,6 @@ export class BundleJournal {
     if (late !== undefined) return { kind: 'done', reply: late };
     return wanted === undefined || (state === 'over' && !wanted.isRepeatable) ? { kind: 'lost' } : undefined;
   }
-
-  async #recordOf(
-    connection: NatsConnection,
-    names: MailboxNames,
-    log: ClaimLog,
-    { slot, size }: ClaimEntry,
-    key: string,
-  ): Promise<Buffer | undefined> {
-    const reading = log.reads.get(slot) ?? this.#readRecords(connection, names, log, slot, size);
-    reading.keys.add(key);
-    return (await reading.replies).get(key);
-  }
-
-  /** For all who ask in this turn of the loop, and nobody later: what is written meanwhile must not be missed. */
-  #readRecords(connection: NatsConnection, names: MailboxNames, log: ClaimLog, slot: number, size: number): RecordRead {
-    const keys = new Set<string>();
-    const replies = new Promise<void>((resolve) => setImmediate(resolve)).then(async () => {
-      log.reads.delete(slot);
-      const found = new Map<string, Buffer>();
-      // One after the other: all at once they may be more than anybody can hold. Each has at least one result, and there may be
-      // gaps: one of them may still be on its way.
-      for (let n = 0; n < size && found.size < keys.size; n++) {
-        const record = await connection.read(names.replyStream, recordSubject(names, log, slot, n));
-        for (const { id, body } of (record && readResults(record.body)) ?? []) if (keys.has(id)) found.set(id, body);
-      }
-      return found;
-    });
-    const reading = { keys, replies };
-    log.reads.set(slot, reading);
-    return reading;
-  }
-
-  #keepResults(mailbox: string, slot: ClaimSlot): void {
-    const { results } = slot;
-    slot.results = [];
-    let bytes = 0;
-    let first = 0;
-    results.forEach(({ body }, at) => {
-      if (at > first && bytes + body.length > bundleBytesMax) {
-        void this.#keepSome(mailbox, slot, results.slice(first, at));
-        first = at;
-        bytes = 0;
-      }
-      bytes += body.length;
-    });
-    void this.#keepSome(mailbox, slot, first === 0 ? results : results.slice(first));
-  }
-
-  async #keepSome(mailbox: string, slot: ClaimSlot, results: readonly Result[]): Promise<void> {
-    const { running, finished } = this.#own;
-    const { sweep } = this.#parts;
-    const { names, until, log } = slot;
-    try {
-      const receipt = await this.#keepRecord(slot, results);
-      if (receipt.kind === 'full') throw journalFull(mailbox, receipt.why);
-      slot.left -= results.length;
-      if (receipt.kind === 'kept') sweep({ stream: names.replyStream, seq: receipt.seq }, until);
-      if (slot.left <= 0) {
-        sweep({ stream: names.claimStream, seq: slot.seq }, until);
-        log.own.delete(slot.slot);
-      }
-      for (const { name, body, resolve } of results) {
-        finished.set(name, body);
-        running.delete(name);
-        resolve();
-      }
-    } catch (error) {
-      // Over here whatever came of it: a claim of ours without a result is one whose outcome nobody can tell.
-      for (const { name, reject } of results) {
-        running.delete(name);
-        reject(error);
-      }
-    }
-  }
-
-  async #keepRecord(slot: ClaimSlot, results: readonly Result[]): Promise<Receipt> {
-    const { names, log } = slot;
-    const body = writeResults(results);
-    for (;;) {
-      const subject = recordSubject(names, log, slot.slot, slot.nextRecord++);
-      const receipt = await this.#own.keepRecord(subject, body);
-      if (receipt.kind !== 'there') return receipt;
-      // Ours, whose receipt was lost; or one of before we lost count.
-      const found = await (await this.#parts.connection()).read(names.replyStream, subject);
-      if (found?.body.equals(body)) return { kind: 'kept', seq: found.seq };
-    }
-  }
 }
-
-const recordSubject = (names: MailboxNames, log: ClaimLog, slot: number, record: number): string =>
-  `${names.bundleRecords}${log.id}.${slot}-${record}`;
 
 const unclaimed = (): HostError => new HostError('protocol_error', 'a call has a result and no claim');

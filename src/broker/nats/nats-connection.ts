@@ -1,25 +1,13 @@
 /**
- * One connection to a NATS server: let in by a key, published to with receipts, asked for what JetStream keeps.
- * Not here: what is published and where (nats-names.ts), what the streams are (nats-streams.ts), coming back after a loss: the
- * client's own reconnecting is off, because it would hide from the sides that what was under way is lost.
+ * One connection to a NATS server: published to with receipts, asked for what JetStream keeps.
+ * Not here: how it is opened (nats-connect.ts), what is published and where (nats-names.ts), what the streams are
+ * (nats-streams.ts).
  *
- * Invariants: nothing goes to another machine in the clear (private-way.ts); a receipt is the server's own word about that message; every promise of a connection ends with it.
+ * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
  */
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { requirePrivateWay } from '../private-way.js';
-import {
-  forbidden,
-  gone,
-  lossOf,
-  nobodyThere,
-  noReceipt,
-  overPayload,
-  tooManyWait,
-  unreachable,
-  unsent,
-} from './nats-failures.js';
+import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, tooManyWait, unsent } from './nats-failures.js';
 
 /** What is used of the client's own. */
 export interface NatsMessage {
@@ -28,7 +16,7 @@ export interface NatsMessage {
   readonly data: Uint8Array;
   readonly headers?: { readonly code: number; readonly description: string; get(name: string): string } | undefined;
 }
-interface NatsClient {
+export interface NatsClient {
   readonly info?:
     | {
         readonly server_id: string;
@@ -49,26 +37,6 @@ interface NatsClient {
   status(): AsyncIterable<{ readonly type: string; readonly error?: unknown }>;
 }
 
-/** Its package is optional, so no type of it may stand in ours. */
-interface NatsModule {
-  connect(options: object): Promise<unknown>;
-  createInbox(): string;
-  nkeyAuthenticator(seed: Uint8Array): unknown;
-  readonly nkeys: { createUser(): { getSeed(): Uint8Array; getPublicKey(): string; clear(): void } };
-}
-
-export interface NatsAddress {
-  /** `nats://host:port` or `tls://host:port`. */
-  readonly url: string;
-  /** A seed (`SU…`), or `user:password`. Undefined: the server lets anybody in, which is for tests. */
-  readonly key: string | undefined;
-  readonly clock: Clock;
-  /** What operators of the server see. */
-  readonly name: string;
-  /** Without TLS also to other machines. */
-  readonly insecure?: boolean | undefined;
-}
-
 /** The server's word: `seq` of what it keeps now, or why it keeps nothing. */
 export type Receipt =
   | { readonly kind: 'kept'; readonly seq: number }
@@ -78,8 +46,6 @@ export type Receipt =
 
 /** A receipt that takes longer is not waited for: what it was for may be kept or not. */
 const receiptMs = 10_000;
-const connectMs = 5_000;
-const pingMs = 15_000;
 /** What is not urgent waits so long for company. */
 const soonMs = 5;
 /** What may wait for a receipt at a time: a server that reads slowly must not fill our memory. */
@@ -323,66 +289,6 @@ export class NatsConnection {
           if (waiter.subject === subject) this.#take(number)?.reject(forbidden());
     }
   }
-}
-
-export async function connectNats(
-  { url, key, clock, name, insecure }: NatsAddress,
-  signal: CancelSignal,
-): Promise<NatsConnection> {
-  const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
-  const isSeed = key?.startsWith('SU') ?? false;
-  const colon = key?.indexOf(':') ?? -1;
-  if (key !== undefined && !isSeed && colon < 1)
-    throw new HostError('invalid_spec', 'key: must be a seed of a NATS user (SU…) or user:password', {
-      field: 'key',
-      hint: 'make a pair with hostler key add NAME --nats --key-file FILE',
-    });
-  requirePrivateWay(urlOf(url), insecure);
-  if (signal.aborted) throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
-  try {
-    const client = (await connect({
-      servers: url,
-      name,
-      reconnect: false,
-      timeout: connectMs,
-      pingInterval: pingMs,
-      maxPingOut: 1,
-      noAsyncTraces: true,
-      ignoreClusterUpdates: true,
-      ...(url.startsWith('tls:') ? { tls: {} } : {}),
-      ...(isSeed ? { authenticator: nkeyAuthenticator(new TextEncoder().encode(key)) } : {}),
-      ...(key !== undefined && !isSeed ? { user: key.slice(0, colon), pass: key.slice(colon + 1) } : {}),
-    })) as NatsClient;
-    const connection = new NatsConnection(client, clock, createInbox());
-    if (!signal.aborted) return connection;
-    await connection.close();
-  } catch (error) {
-    throw unreachable(error);
-  }
-  throw new HostError('cancelled', 'the connection is not wanted any more', unsent);
-}
-
-export async function loadNatsClient(): Promise<NatsModule> {
-  try {
-    return (await import('@nats-io/transport-node')) as unknown as NatsModule;
-  } catch (cause) {
-    throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
-      reason: 'missing_package',
-      ...unsent,
-      hint: 'run npm install @nats-io/transport-node@3 beside Hostler',
-      cause,
-    });
-  }
-}
-
-function urlOf(address: string): URL {
-  const url = address.includes('://') ? address : `nats://${address}`;
-  if (URL.canParse(url)) return new URL(url);
-  throw new HostError('invalid_spec', 'the address of the NATS server cannot be read', {
-    field: 'url',
-    ...unsent,
-    hint: 'write it like tls://host:4222',
-  });
 }
 
 interface PubAck {

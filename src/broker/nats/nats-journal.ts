@@ -7,7 +7,8 @@
  * is there is never overwritten, only removed by one host that then has to win a new one.
  */
 import { type Bundle, type CallClaim, type CallJournal, type Claimed, messageBytesMax } from '../ports.js';
-import { type BundledRun, BundleJournal } from './nats-bundle-journal.js';
+import { BundleJournal } from './nats-bundle-journal.js';
+import type { BundledRun } from './nats-bundle-records.js';
 import { ClaimLog } from './nats-claim-log.js';
 import type { NatsConnection } from './nats-connection.js';
 import { inDoubt, tooLarge } from './nats-failures.js';

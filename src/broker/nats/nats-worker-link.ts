@@ -19,7 +19,8 @@ import {
   type WorkerLink,
 } from '../ports.js';
 import { readResults, writeRequests } from './nats-bundle.js';
-import { bufferOf, connectNats, type NatsConnection, type NatsMessage } from './nats-connection.js';
+import { connectNats } from './nats-connect.js';
+import { bufferOf, type NatsConnection, type NatsMessage } from './nats-connection.js';
 import { requestHead } from './nats-delivery.js';
 import { checkId, type MailboxNames, type Names, namesOf } from './nats-names.js';
 import { parted, RequestBundles, type SentBundle } from './nats-request-bundles.js';

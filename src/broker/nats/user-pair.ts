@@ -1,5 +1,5 @@
 /** A key pair for one user of NATS: the server's configuration holds the public half, and nothing that is secret. */
-import { loadNatsClient } from './nats-connection.js';
+import { loadNatsClient } from './nats-connect.js';
 
 export interface UserPair {
   /** For the key file of whoever connects. */

@@ -2,7 +2,8 @@
 import { connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
-import { connectNats, type NatsConnection } from '../../../src/broker/nats/nats-connection.js';
+import { connectNats } from '../../../src/broker/nats/nats-connect.js';
+import type { NatsConnection } from '../../../src/broker/nats/nats-connection.js';
 import { type NatsHost, natsHost } from '../../../src/broker/nats/nats-host.js';
 import { NatsJournal } from '../../../src/broker/nats/nats-journal.js';
 import { namesOf } from '../../../src/broker/nats/nats-names.js';
