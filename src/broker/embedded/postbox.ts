@@ -2,7 +2,7 @@
  * A mailbox with its disk and its subscriber: takes mail in, hands it out as fast as it is taken, and puts down what becomes
  * of it.
  * Not here: who may send and subscribe (broker-core.ts), the order of things (mailbox.ts), what of the disk is in memory
- * (disk-reading.ts), what nobody can want (unwanted.ts).
+ * (disk-reading.ts), what nobody can want (postbox-sweeping.ts).
  *
  * Invariants: what was accepted is counted until it is acknowledged, dead, stale or of a key that is gone; no more bodies are in
  * memory than the budget allows and the one that is next.
@@ -21,10 +21,10 @@ import { HeldIds } from './held-ids.js';
 import { type ByteBudget, KeptBodies } from './kept-bodies.js';
 import type { LateRequests } from './late-requests.js';
 import type { BrokerLimits } from './limits.js';
-import { type Entry, entryOf, isInHands, Mailbox, type Returned } from './mailbox.js';
+import { type Entry, entryOf, Mailbox, type Returned } from './mailbox.js';
 import { Fill, hasRoom, isCrowded, isHalfFull, mailboxFull } from './mailbox-room.js';
+import { PostboxSweeping } from './postbox-sweeping.js';
 import type { Subscriber } from './subscriber.js';
-import { type Present, unwantedFor } from './unwanted.js';
 
 export interface PostboxParts {
   readonly store: MailStore;
@@ -41,7 +41,6 @@ export interface PostboxParts {
 
 /** What an envelope adds to a body, at most, besides names. */
 const envelopeBytes = 1_024;
-const roomLookMs = 1_000;
 
 export class Postbox {
   readonly name: string;
@@ -53,12 +52,10 @@ export class Postbox {
   readonly #ids = new HeldIds();
   readonly #disk: DiskReading;
   readonly #cancels: DiskCancels;
-  /** By which is judged what nobody can want. */
-  readonly #present: Present & { revokedAtMs: number | undefined };
+  readonly #sweeping: PostboxSweeping;
   readonly #fill: Fill;
   #arriving = 0;
   #subscriber: Subscriber | undefined;
-  #roomLookedForMs = Number.NEGATIVE_INFINITY;
   #cancelWake: Cancel | undefined;
 
   constructor(name: string, size: { count: number; bytes: number }, parts: PostboxParts) {
@@ -84,10 +81,11 @@ export class Postbox {
       problem: (error) => tell({ kind: 'problem', error }),
     });
     this.#cancels = new DiskCancels({ name, store, disk: this.#disk });
-    this.#present = {
-      ...{ revokedAtMs: undefined, staleMs: limits.staleMs, isCurrent },
-      wallMs: () => clock.date().getTime(),
-    };
+    this.#sweeping = new PostboxSweeping({
+      ...{ name, store, clock, limits, isCurrent, mailbox: this.#mailbox, disk: this.#disk },
+      hasSubscriber: () => this.#subscriber !== undefined,
+      drop: (entry, why) => this.#drop(entry, why),
+    });
   }
 
   get count(): number {
@@ -116,7 +114,7 @@ export class Postbox {
     if (isCrowded(this.#fill, length, limits)) {
       // The same message again is no new one, and whose the mailbox is full of decides: both must be known.
       if (!this.#disk.isLoaded && (await this.#late(mail))) return;
-      this.#makeRoom();
+      this.#sweeping.makeRoom();
       const isHeld = this.#ids.has(sender, kind, id);
       if (!isHeld && !hasRoom(this.#fill, mail, this.#ids.shareOf(sender), limits)) throw this.#full();
     }
@@ -235,7 +233,7 @@ export class Postbox {
       const mail = await this.#cancels.find(sender, id);
       // Dead is told when it is found.
       if (!mail || mail.deliveries >= this.#parts.limits.deliveries) return;
-      entry = entryOf(mail);
+      entry = this.#mailbox.request(sender, id) ?? entryOf(mail);
       if (entry.deliveries === 0) return this.#withdraw(entry);
       this.#mailbox.add(entry);
     }
@@ -260,7 +258,7 @@ export class Postbox {
     while (this.#subscriber && !this.#disk.isFetching) {
       const entry = this.#mailbox.next();
       if (!entry) return;
-      const unwanted = unwantedFor(entry, entry.type, this.#present);
+      const unwanted = this.#sweeping.unwanted(entry);
       if (unwanted) {
         this.#drop(entry, unwanted);
         continue;
@@ -272,45 +270,21 @@ export class Postbox {
     }
   }
 
-  /** Drops what nobody can want any more. From the oldest, and no further than the first that is young. */
-  async sweep(): Promise<void> {
-    const { store, limits } = this.#parts;
-    const { revokedAtMs } = this.#present;
-    const youngMs = Math.max(this.#present.wallMs() - limits.staleMs, revokedAtMs ?? 0);
-    if (this.#disk.isLoaded) {
-      this.#dropUnwanted(this.#present);
-      return this.#swept(revokedAtMs);
-    }
-    const isLeftAlone = () => this.#subscriber === undefined && !this.#disk.isReading;
-    for (let after = 0; isLeftAlone(); ) {
-      const page = await store.read(this.name, after, limits.page);
-      const last = page.at(-1);
-      if (!isLeftAlone()) return;
-      if (!last) return this.#swept(revokedAtMs);
-      for (const mail of page) {
-        const unwanted = unwantedFor(mail, mail.kind, this.#present);
-        if (unwanted) this.#drop(this.#mailbox.get(mail.seq) ?? entryOf(mail), unwanted);
-      }
-      if (last.sentAtMs > youngMs) return;
-      after = last.seq;
-    }
+  /** Drops what nobody can want any more. */
+  sweep(): Promise<void> {
+    return this.#sweeping.sweep();
   }
 
   /** The mailbox is somebody else's now, or nobody's: what is in it is for neither. Gone before it is handed out, and soon. */
   revoke(): Promise<void> {
-    this.#present.revokedAtMs = this.#present.wallMs();
-    return this.sweep();
+    return this.#sweeping.revoke();
   }
 
   /** Requests whose senders could not send them any more: whoever has one is told so, and what waits goes. */
   cancelRevoked(): void {
     for (const { type, from, id } of this.#mailbox.held())
       if (type === 'request' && !this.#parts.isCurrent(from)) this.#subscriber?.send(cancelledFrame(from, id));
-    this.#dropUnwanted(this.#present);
-  }
-
-  #swept(revokedAtMs: number | undefined): void {
-    if (this.#present.revokedAtMs === revokedAtMs) this.#present.revokedAtMs = undefined;
+    this.#sweeping.dropPresent();
   }
 
   close(): void {
@@ -356,7 +330,8 @@ export class Postbox {
   }
 
   /**
-   * Without anybody to hand it to, what was never handed out is only counted. Of a mailbox with much in it only the bodies go: who comes and goes must not make the broker read all of it each time.
+   * Without anybody to hand it to, what was never handed out is only counted. Of a mailbox with much in it only the bodies go: who
+   * comes and goes must not make the broker read all of it each time.
    */
   #unload(): void {
     if (this.#fill.count === 0) return;
@@ -396,23 +371,6 @@ export class Postbox {
     const { count, bytes } = this.#fill;
     if (this.#fill.isNewlyFull()) this.#parts.tell({ kind: 'mailbox_full', mailbox: this.name, count, bytes });
     return mailboxFull(this.name, this.#parts.limits.mailboxMessages);
-  }
-
-  /** Looked at once in a while: it is asked for with every message that finds the mailbox crowded. */
-  #makeRoom(): void {
-    const nowMs = this.#parts.clock.nowMs();
-    if (nowMs < this.#roomLookedForMs + roomLookMs) return;
-    this.#roomLookedForMs = nowMs;
-    this.#dropUnwanted({ ...this.#present, expiredMs: this.#parts.limits.expiredMs });
-  }
-
-  /** Of what is in nobody's hands. */
-  #dropUnwanted(present: Present): void {
-    for (const entry of [...this.#mailbox.entries()]) {
-      if (isInHands(entry)) continue;
-      const unwanted = unwantedFor(entry, entry.type, present);
-      if (unwanted) this.#drop(entry, unwanted);
-    }
   }
 
   #armWake(): void {

@@ -1,6 +1,6 @@
 /**
  * What of a mailbox nobody can want any more: sent for or by somebody whose key is gone, or so long ago that nobody waits.
- * Not here: when that is looked at, and what is done about it (postbox.ts).
+ * Not here: when that is looked at, and what is done about it (postbox-sweeping.ts).
  */
 import type { Sender } from '../ports.js';
 import type { Dropped } from './events.js';
