@@ -12,6 +12,7 @@ import { type Ended, type Ready, Running, Workplace } from '../../cli/hostler-pr
 import { eventually } from '../../eventually.js';
 
 const ledgerServer = fileURLToPath(new URL('../../fakes/ledger-server.pl', import.meta.url));
+const sleepyServer = fileURLToPath(new URL('../../fakes/sleepy-server.pl', import.meta.url));
 const tools = JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]);
 
 export interface BrokerReady extends Ready {
@@ -30,6 +31,32 @@ export class BrokerPlace extends Workplace {
       ...{ command: 'perl', args: [ledgerServer], pins: 'off' },
       env: { LEDGER: path.join(this.folder, `${name}.ledger`), TOOLS: tools, ...env },
     };
+  }
+
+  /** Where the server of `upSleepy` writes when a call starts and ends. */
+  get sleepyLedger(): string {
+    return path.join(this.folder, 'sleepy.ledger');
+  }
+
+  /** One server whose calls sleep, and a worker with this key that finds its broker at the same port after a restart. */
+  async upSleepy(key: string, limits: object = {}): Promise<{ readonly up: Running; readonly tools: RemoteTools }> {
+    const configure = (port: number) =>
+      this.configure({
+        mcpServers: {
+          sleepy: {
+            ...{ command: 'perl', args: [sleepyServer], pins: 'off' },
+            env: { LEDGER: this.sleepyLedger, TOOLS: tools },
+          },
+        },
+        roles: { all: { allow: ['sleepy/*'] } },
+        keys: { ann: { hash: hashOf(key), mailbox: 'ann', role: 'all' } },
+        broker: { listen: { port }, limits },
+      });
+    configure(0);
+    const up = this.up();
+    const { broker } = (await up.ready()) as BrokerReady;
+    configure(Number(new URL(broker).port));
+    return { up, tools: await this.worker(broker, key) };
   }
 
   /** What that server ran, in order. */

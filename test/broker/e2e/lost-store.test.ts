@@ -1,40 +1,21 @@
 /** A host dies over a call of a worker, and its store cannot be read by the next one. */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
-import { BrokerPlace, hashOf, newKey } from './broker-place.js';
+import { BrokerPlace, newKey } from './broker-place.js';
 
-const sleepyServer = fileURLToPath(new URL('../../fakes/sleepy-server.pl', import.meta.url));
 const place = new BrokerPlace();
 const key = newKey();
 afterAll(() => place.remove());
 
-const ledger = place.write('sleepy.ledger', '');
-const begun = () => readFileSync(ledger, 'utf8').match(/^start \S+/gm) ?? [];
-const configure = (port: number) =>
-  place.configure({
-    mcpServers: {
-      sleepy: {
-        ...{ command: 'perl', args: [sleepyServer], pins: 'off' },
-        env: { LEDGER: ledger, TOOLS: JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]) },
-      },
-    },
-    roles: { all: { allow: ['sleepy/*'] } },
-    keys: { ann: { hash: hashOf(key), mailbox: 'ann', role: 'all' } },
-    broker: { listen: { port } },
-  });
+place.write('sleepy.ledger', '');
+const begun = () => readFileSync(place.sleepyLedger, 'utf8').match(/^start \S+/gm) ?? [];
 
 test('D-40 a call whose journal is lost is not run again; its worker hears that, and the operator why', {
   timeout: 90_000,
 }, async () => {
-  configure(0);
-  const first = place.up();
-  const { broker } = (await first.ready()) as unknown as { broker: string };
-  // The same port again, or the worker looks for its broker in vain.
-  configure(Number(new URL(broker).port));
-  const tools = await place.worker(broker, key);
+  const { up: first, tools } = await place.upSleepy(key);
   const call = (nonce: string, sleepMs: number) =>
     tools.execute('sleepy', 'work', { nonce, sleepMs }, { deadlineMs: 60_000 }).then(
       () => 'done',

@@ -1,20 +1,16 @@
 /** `hostler up` is told to stop while calls of workers are under way. */
 import { readFileSync } from 'node:fs';
-import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
-import { BrokerPlace, hashOf, newKey } from './broker-place.js';
+import { BrokerPlace, newKey } from './broker-place.js';
 
-const sleepyServer = fileURLToPath(new URL('../../fakes/sleepy-server.pl', import.meta.url));
 const place = new BrokerPlace();
 const key = newKey();
 afterAll(() => place.remove());
 
-const ledger = path.join(place.folder, 'sleepy.ledger');
 const seen = (what: string) => {
   try {
-    return readFileSync(ledger, 'utf8')
+    return readFileSync(place.sleepyLedger, 'utf8')
       .split('\n')
       .filter((line) => line.startsWith(`${what} `))
       .map((line) => line.split(' ')[1] as string);
@@ -22,28 +18,10 @@ const seen = (what: string) => {
     return [];
   }
 };
-/** The same port again after the restart, or the worker looks for its broker in vain. */
-const configure = (port: number) =>
-  place.configure({
-    mcpServers: {
-      sleepy: {
-        ...{ command: 'perl', args: [sleepyServer], pins: 'off' },
-        env: { LEDGER: ledger, TOOLS: JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]) },
-      },
-    },
-    roles: { all: { allow: ['sleepy/*'] } },
-    keys: { ann: { hash: hashOf(key), mailbox: 'ann', role: 'all' } },
-    broker: { listen: { port }, limits: { callsOfOne: 4 } },
-  });
-
 test('a stop lets calls of workers finish, begins no other, and what was not begun is run by the next one', {
   timeout: 90_000,
 }, async () => {
-  configure(0);
-  const first = place.up();
-  const { broker } = (await first.ready()) as unknown as { broker: string };
-  configure(Number(new URL(broker).port));
-  const tools = await place.worker(broker, key);
+  const { up: first, tools } = await place.upSleepy(key, { callsOfOne: 4 });
   const call = (nonce: string, sleepMs: number) =>
     tools.execute('sleepy', 'work', { nonce, sleepMs }, { deadlineMs: 60_000 }).then(
       ({ bytes }) => JSON.parse(bytes.toString()).content[0].text as string,
