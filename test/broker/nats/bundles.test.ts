@@ -4,46 +4,32 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import type { Delivery } from '../../../src/broker/ports.js';
 import { eventually } from '../../eventually.js';
-import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 import {
   fresh,
+  ids,
   inAnHour,
+  isEmpty,
+  NatsStage,
   type RigHost,
-  type RigHostOptions,
-  type RigWorker,
+  ranOf,
   reopenWorker,
   request,
+  sendAll,
   serve,
   startHost,
-  startWorker,
 } from './nats-rig.js';
 import { type TcpCut, tcpCut } from './tcp-cut.js';
 
-let server: NatsServerFake;
+const stage = new NatsStage();
+const { host, worker } = stage;
 let client: Client;
-const hosts: RigHost[] = [];
-const workers: RigWorker[] = [];
 const ways: TcpCut[] = [];
 
-const host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
-  const rig = await startHost({ url: server.url, ...options });
-  hosts.push(rig);
-  return rig;
-};
-const worker = async (mailbox = 'w1'): Promise<RigWorker> => {
-  const rig = await startWorker(server.url, mailbox);
-  workers.push(rig);
-  return rig;
-};
 const cuttable = async (): Promise<TcpCut> => {
-  const way = await tcpCut(server.port);
+  const way = await tcpCut(stage.server.port);
   ways.push(way);
   return way;
 };
-const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
-const ids = (count: number, prefix = 'k') => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
-const sendAll = (w: RigWorker, all: readonly string[]) => Promise.all(all.map((id) => w.link.send(fresh(id))));
-const ranOf = (id: string) => `{"ran":{"id":"${id}"}}`;
 /** Messages ever kept there. */
 const written = async (stream: 'REQUESTS' | 'CLAIMS' | 'REPLIES'): Promise<number> => {
   const info = await client.request(`$JS.API.STREAM.INFO.HOSTLER_${stream}_w1`);
@@ -51,15 +37,13 @@ const written = async (stream: 'REQUESTS' | 'CLAIMS' | 'REPLIES'): Promise<numbe
 };
 
 beforeEach(async () => {
-  server = await startNatsServer();
-  client = await connect({ servers: server.url, reconnect: false });
+  await stage.start();
+  client = await connect({ servers: stage.server.url, reconnect: false });
 });
 afterEach(async () => {
-  await Promise.all(workers.splice(0).map(({ link }) => link.close()));
-  await Promise.all(hosts.splice(0).map((rig) => rig.host.close()));
   await Promise.all(ways.splice(0).map((way) => way.close()));
   await client.close();
-  await server.stop();
+  await stage.stop();
 });
 
 describe('what goes together', () => {
@@ -224,7 +208,7 @@ describe('sent again', () => {
     for (const each of sending)
       await expect(each).rejects.toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
     const second = await reopenWorker(open);
-    workers.push(second);
+    stage.workers.push(second);
     // In another order, one at a time, and together with new ones.
     await second.link.send(request('k3'));
     await Promise.all([second.link.send(request('k4')), ...['n1', 'n2'].map((id) => second.link.send(fresh(id)))]);
@@ -247,7 +231,7 @@ describe('sent again', () => {
     way.cut();
     await Promise.allSettled(sending);
     const second = await reopenWorker(open);
-    workers.push(second);
+    stage.workers.push(second);
     await Promise.all(ids(6).map((id) => second.link.send(request(id))));
     await eventually('all replies', () => ids(6).every((id) => second.bodyOf(id) === ranOf(id)));
     await eventually('empty queues', isEmpty(rig));
@@ -418,13 +402,16 @@ describe('a host that dies', () => {
     const ran: string[] = [];
     const open = (instance: string): Promise<RigHost> =>
       eventually('a host', () =>
-        startHost({ url: server.url, instance, ackWaitMs: 1_000, run: async ({ id }) => void ran.push(id) }).catch(
-          () => undefined,
-        ),
+        startHost({
+          url: stage.server.url,
+          instance,
+          ackWaitMs: 1_000,
+          run: async ({ id }) => void ran.push(id),
+        }).catch(() => undefined),
       );
-    const link = openNatsWorkerLink({ url: server.url, mailbox: 'w1' });
+    const link = openNatsWorkerLink({ url: stage.server.url, mailbox: 'w1' });
     let w = await reopenWorker(link);
-    hosts.push(await open('a'));
+    stage.hosts.push(await open('a'));
     const rigs = [w];
     const held: string[] = [];
     const isReplied = (id: string) => rigs.some((rig) => rig.bodyOf(id) !== undefined);
@@ -432,19 +419,19 @@ describe('a host that dies', () => {
       const wanted = ids(40, `k${kill}-`);
       const sending = wanted.map((id) => w.link.send(fresh(id)).then(() => held.push(id)));
       await Promise.race(sending);
-      await server.kill();
+      await stage.server.kill();
       await Promise.allSettled(sending);
-      await server.start();
-      const [before] = hosts.splice(0);
+      await stage.server.start();
+      const [before] = stage.hosts.splice(0);
       await before?.host.close();
-      hosts.push(await open(`h${kill}`));
+      stage.hosts.push(await open(`h${kill}`));
       w = await eventually('a worker', () => reopenWorker(link).catch(() => undefined));
       rigs.push(w);
       // As an executor does: the same keys until there is an answer, and not after it.
       await Promise.all(wanted.filter((id) => !isReplied(id)).map((id) => w.link.send(request(id))));
       held.push(...wanted);
     }
-    workers.push(w);
+    stage.workers.push(w);
     await eventually('every reply', () => held.every(isReplied));
     expect(new Set(ran).size).toBe(ran.length);
   });

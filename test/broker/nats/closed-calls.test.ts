@@ -3,44 +3,13 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
 import type { Delivery } from '../../../src/broker/ports.js';
 import { eventually } from '../../eventually.js';
-import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import {
-  fresh,
-  inAnHour,
-  type RigHost,
-  type RigHostOptions,
-  type RigWorker,
-  startHost,
-  startWorker,
-} from './nats-rig.js';
+import { ids, inAnHour, isEmpty, NatsStage, ranOf, sendAll } from './nats-rig.js';
 
-let server: NatsServerFake;
-const hosts: RigHost[] = [];
-const workers: RigWorker[] = [];
+const stage = new NatsStage();
+const { host, worker } = stage;
 
-const host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
-  const rig = await startHost({ url: server.url, ...options });
-  hosts.push(rig);
-  return rig;
-};
-const worker = async (): Promise<RigWorker> => {
-  const rig = await startWorker(server.url);
-  workers.push(rig);
-  return rig;
-};
-const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
-const ids = (count: number) => Array.from({ length: count }, (_, n) => `k${n}`);
-const sendAll = (w: RigWorker, all: readonly string[]) => Promise.all(all.map((id) => w.link.send(fresh(id))));
-const ranOf = (id: string) => `{"ran":{"id":"${id}"}}`;
-
-beforeEach(async () => {
-  server = await startNatsServer();
-});
-afterEach(async () => {
-  await Promise.all(workers.splice(0).map(({ link }) => link.close()));
-  await Promise.all(hosts.splice(0).map((rig) => rig.host.close()));
-  await server.stop();
-});
+beforeEach(stage.start);
+afterEach(stage.stop);
 
 test('D-40 what somebody has claimed is not refused: it is given back, and its worker hears what became of it', async () => {
   const rig = await host({ deliver() {} });

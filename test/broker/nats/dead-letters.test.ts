@@ -3,18 +3,12 @@ import { type NatsConnection as Client, connect } from '@nats-io/transport-node'
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
 import { eventually } from '../../eventually.js';
-import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import { fresh, inAnHour, type RigHost, type RigHostOptions, request, startHost, startWorker } from './nats-rig.js';
+import { fresh, inAnHour, isEmpty, NatsStage, type RigHost, request, startWorker } from './nats-rig.js';
 
-let server: NatsServerFake;
+const stage = new NatsStage();
+const { host } = stage;
 let client: Client;
-const hosts: RigHost[] = [];
 
-const host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
-  const rig = await startHost({ url: server.url, ...options });
-  hosts.push(rig);
-  return rig;
-};
 /** As if it had been set aside out of that bundle. */
 const letterOf = async (rig: RigHost, id: string, bundle: string): Promise<number> => {
   const head = JSON.stringify({ sentAtMs: 1, diedAtMs: 2, reasons: [], bundle });
@@ -22,16 +16,14 @@ const letterOf = async (rig: RigHost, id: string, bundle: string): Promise<numbe
   return (await rig.host.deadLetters()).find((each) => each.id === id)?.seq as number;
 };
 const idsOf = async (rig: RigHost) => (await rig.host.deadLetters()).map(({ id }) => id);
-const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
 
 beforeEach(async () => {
-  server = await startNatsServer();
-  client = await connect({ servers: server.url, reconnect: false });
+  await stage.start();
+  client = await connect({ servers: stage.server.url, reconnect: false });
 });
 afterEach(async () => {
-  await Promise.all(hosts.splice(0).map((rig) => rig.host.close()));
   await client.close();
-  await server.stop();
+  await stage.stop();
 });
 
 test('B10 what still runs in its bundle is not put back, and what ran there is not run again', async () => {
@@ -53,7 +45,7 @@ test('B10 what still runs in its bundle is not put back, and what ran there is n
 
 test('B10 one of a bundle is not taken for put back because another of its name waits', async () => {
   const rig = await host({ deliver() {} });
-  const worker = await startWorker(server.url);
+  const worker = await startWorker(stage.server.url);
   await worker.link.send(request('k'));
   await eventually('the other', () => rig.deliveries.length === 1);
   const seq = await letterOf(rig, 'k', 'B');
@@ -73,7 +65,7 @@ test('B10 one of a bundle is not taken for put back because another of its name 
 test('a bundle with more claims than anybody needs is not read to its end: its calls are uncertain, and over', async () => {
   const before = await host();
   await before.link.close();
-  const worker = await startWorker(server.url);
+  const worker = await startWorker(stage.server.url);
   await Promise.all(['a', 'b'].map((id) => worker.link.send(fresh(id))));
   const claim = JSON.stringify({ instance: 'x', boot: 'f'.repeat(32), number: '1', calls: ['other', 'h'] });
   for (let slot = 0; slot < 300; slot++) client.publish(`hostler.claim.w1.a.${slot}`, claim);
@@ -118,7 +110,7 @@ test('B10 with no room for dead letters a request is answered all the same, and 
   const { config } = (await client.request('$JS.API.STREAM.INFO.HOSTLER_DEAD')).json<{ config: object }>();
   await client.request('$JS.API.STREAM.UPDATE.HOSTLER_DEAD', JSON.stringify({ ...config, max_msgs: 1 }));
   await letterOf(rig, 'first', 'B');
-  const worker = await startWorker(server.url);
+  const worker = await startWorker(stage.server.url);
   await worker.link.send(request('alone'));
   await Promise.all(['a', 'b'].map((id) => worker.link.send(fresh(id))));
   await eventually('all replies', () => worker.replies.length === 3);

@@ -2,33 +2,13 @@
 import { connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
-import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import { type RigHost, type RigHostOptions, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
+import { isEmpty, NatsStage, request } from './nats-rig.js';
 
-let server: NatsServerFake;
-const hosts: RigHost[] = [];
-const workers: RigWorker[] = [];
+const stage = new NatsStage();
+const { host, worker } = stage;
 
-const host = async (options: Omit<RigHostOptions, 'url'> = {}): Promise<RigHost> => {
-  const rig = await startHost({ url: server.url, ...options });
-  hosts.push(rig);
-  return rig;
-};
-const worker = async (mailbox = 'w1'): Promise<RigWorker> => {
-  const rig = await startWorker(server.url, mailbox);
-  workers.push(rig);
-  return rig;
-};
-const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
-
-beforeEach(async () => {
-  server = await startNatsServer();
-});
-afterEach(async () => {
-  await Promise.all(workers.splice(0).map(({ link }) => link.close()));
-  await Promise.all(hosts.splice(0).map((rig) => rig.host.close()));
-  await server.stop();
-});
+beforeEach(stage.start);
+afterEach(stage.stop);
 
 describe('fairness and bounds', () => {
   test('D-44 a flood of 5,000 requests of one worker does not hold up another', async () => {
@@ -116,7 +96,7 @@ describe('what should not run', () => {
   test('what is no request is set aside, what is no JSON is answered, and the next is served', async () => {
     const rig = await host();
     const w = await worker();
-    const client = await connect({ servers: server.url });
+    const client = await connect({ servers: stage.server.url });
     for (const payload of ['', '{}', 'x\n{}', '\n{}', '99999999999\n{}', '-1\n{}'])
       client.publish(`hostler.req.w1.bad${Buffer.from(payload).toString('hex')}`, payload);
     client.publish('hostler.req.w1.torn', '60000\n{"a":');
@@ -190,7 +170,7 @@ describe('around it', () => {
     const w = await worker();
     await w.link.send(request('a'));
     await eventually('the reply', () => w.bodyOf('a'));
-    const client = await connect({ servers: server.url });
+    const client = await connect({ servers: stage.server.url });
     const info = await client.request('$JS.API.STREAM.INFO.HOSTLER_REPLIES_w1');
     expect(info.json<{ state: { messages: number } }>().state.messages).toBe(1);
     expect(w.replies.length).toBe(1);
@@ -203,7 +183,7 @@ describe('around it', () => {
     const w = await worker();
     await Promise.all(['a', 'b', 'c'].map((id) => w.link.send(request(id))));
     await eventually('the replies', () => w.replies.length === 3);
-    const client = await connect({ servers: server.url });
+    const client = await connect({ servers: stage.server.url });
     await eventually('nothing owed', async () => {
       const info = await client.request('$JS.API.CONSUMER.INFO.HOSTLER_REPLIES_w1.worker');
       const { num_ack_pending, ack_floor } = info.json<{
@@ -280,7 +260,7 @@ describe('around it', () => {
   test('a stream taken away under a host ends its link, and the next one makes it anew', async () => {
     const rig = await host();
     const w = await worker();
-    const client = await connect({ servers: server.url });
+    const client = await connect({ servers: stage.server.url });
     await client.request('$JS.API.STREAM.DELETE.HOSTLER_REQUESTS_w1');
     await client.close();
     expect(await rig.link.closed).toMatchObject({ code: 'transport' });

@@ -11,6 +11,7 @@ import type {
   WorkerLink,
 } from '../../../src/broker/ports.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
+import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 
 export const never = new Cancellation();
 export const inAnHour = (): Date => new Date(Date.now() + 3_600_000);
@@ -143,3 +144,42 @@ export const fresh = (id: string, body: unknown = { id }, ttlMs = 60_000) => ({
   ...request(id, body, ttlMs),
   isFresh: true,
 });
+
+/** A server, and the hosts and workers that were opened on it: what is begun before a test is ended after it. */
+export class NatsStage {
+  readonly hosts: RigHost[] = [];
+  readonly workers: RigWorker[] = [];
+  #server: NatsServerFake | undefined;
+
+  get server(): NatsServerFake {
+    if (!this.#server) throw new Error('no server was started');
+    return this.#server;
+  }
+
+  readonly start = async (): Promise<void> => {
+    this.#server = await startNatsServer();
+  };
+
+  readonly host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
+    const rig = await startHost({ url: this.server.url, ...options });
+    this.hosts.push(rig);
+    return rig;
+  };
+
+  readonly worker = async (mailbox = 'w1'): Promise<RigWorker> => {
+    const rig = await startWorker(this.server.url, mailbox);
+    this.workers.push(rig);
+    return rig;
+  };
+
+  readonly stop = async (): Promise<void> => {
+    await Promise.all(this.workers.splice(0).map(({ link }) => link.close()));
+    await Promise.all(this.hosts.splice(0).map((rig) => rig.host.close()));
+    await this.server.stop();
+  };
+}
+
+export const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
+export const ids = (count: number, prefix = 'k') => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
+export const sendAll = (w: RigWorker, all: readonly string[]) => Promise.all(all.map((id) => w.link.send(fresh(id))));
+export const ranOf = (id: string) => `{"ran":{"id":"${id}"}}`;
