@@ -13,6 +13,7 @@ import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkValue } from '../wire/json-check.js';
 import { isList, isObject, stringOf } from '../wire/json-members.js';
+import { joinedParts } from '../wire/json-parts.js';
 import { eachElement } from '../wire/json-scan.js';
 import { uniqueMembers } from '../wire/unique-members.js';
 import { idPattern, ttlMsMax } from './ports.js';
@@ -227,20 +228,7 @@ export function readNews(body: Buffer): News | undefined {
   }
 }
 
-export function joined(...parts: readonly JsonText[]): Buffer {
-  let bytes = 0;
-  for (const part of parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.length;
-  const whole = Buffer.allocUnsafe(bytes);
-  let at = 0;
-  for (const part of parts) {
-    if (typeof part === 'string') at += whole.write(part, at);
-    else {
-      whole.set(part, at);
-      at += part.length;
-    }
-  }
-  return whole;
-}
+export const joined = (...parts: readonly JsonText[]): Buffer => joinedParts(parts);
 
 function requireVersion(v: Buffer | undefined, code?: ErrorCode): void {
   if (v?.toString() === String(wireVersion)) return;

@@ -4,6 +4,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { JsonText } from '../../wire/frame.js';
+import { joinedParts, latin1, partsBytes } from '../../wire/json-parts.js';
 import type { RpcFailure } from '../exchange.js';
 import { failureText } from '../messages/rpc-text.js';
 
@@ -12,12 +13,6 @@ export type HeaderList = readonly string[];
 
 /** Below it, copying the parts together is cheaper than one write for each. */
 const joinedBytesMax = 64 * 1024;
-
-export function textBytes(parts: readonly JsonText[]): number {
-  let bytes = 0;
-  for (const part of parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.byteLength;
-  return bytes;
-}
 
 /**
  * The parts as one text of Latin-1, a letter for each byte: written as such it is the same bytes, and Node sends a text together
@@ -29,25 +24,8 @@ export function joinedLatin1(parts: readonly JsonText[]): string {
   return text;
 }
 
-/** Nearly every text of ours is ASCII and stays as it is. */
-const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
-const isAscii = /^[\x00-\x7f]*$/;
 const bytesOf = (bytes: Uint8Array): Buffer =>
   bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-
-/** The parts as one text, in a buffer of exactly `bytes`. */
-export function joined(parts: readonly JsonText[], bytes: number): Buffer {
-  const text = Buffer.allocUnsafe(bytes);
-  let at = 0;
-  for (const part of parts) {
-    if (typeof part === 'string') at += text.write(part, at);
-    else {
-      text.set(part, at);
-      at += part.byteLength;
-    }
-  }
-  return text;
-}
 
 export function writeJson(
   response: ServerResponse,
@@ -64,7 +42,7 @@ export function writeJson(
     writeHead(response, status, text.length, headers);
     response.end(text, 'latin1');
   } else {
-    writeHead(response, status, textBytes(parts), headers);
+    writeHead(response, status, partsBytes(parts), headers);
     response.cork();
     for (const part of parts) response.write(part);
     response.uncork();
@@ -87,7 +65,7 @@ export function cutWhenStalled(response: ServerResponse, stallMs: number): void 
 export function refuse(response: ServerResponse, status: number, failure: RpcFailure, headers: HeaderList = []): void {
   if (response.destroyed || response.headersSent) return;
   const parts = failureText('null', failure);
-  const bytes = textBytes(parts);
+  const bytes = partsBytes(parts);
   writeHead(response, status, bytes, headers);
-  response.end(joined(parts, bytes));
+  response.end(joinedParts(parts, bytes));
 }

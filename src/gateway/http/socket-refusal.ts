@@ -5,10 +5,10 @@
 import { STATUS_CODES } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { joinedParts, partsBytes } from '../../wire/json-parts.js';
 import { failureText } from '../messages/rpc-text.js';
 import type { LingeringClose } from './lingering-close.js';
 import { REFUSALS } from './refusals.js';
-import { joined, textBytes } from './reply.js';
 
 export function refuseSocket(code: string | undefined, socket: Duplex, lingering: LingeringClose): void {
   if (!(socket instanceof Socket)) {
@@ -30,7 +30,7 @@ export function refuseSocket(code: string | undefined, socket: Duplex, lingering
         ? REFUSALS.slow
         : REFUSALS.http;
   const parts = failureText('null', failure);
-  const bytes = textBytes(parts);
+  const bytes = partsBytes(parts);
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nConnection: close\r\n\r\n`;
-  lingering.end(socket, joined([head, ...parts], head.length + bytes));
+  lingering.end(socket, joinedParts([head, ...parts], head.length + bytes));
 }

@@ -6,8 +6,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { JsonText } from '../../wire/frame.js';
+import { joinedParts } from '../../wire/json-parts.js';
 import type { HttpLimits } from './http-limits.js';
-import { cutWhenStalled, type HeaderList, joined, textBytes } from './reply.js';
+import { cutWhenStalled, type HeaderList } from './reply.js';
 
 const streamHeaders: HeaderList = [
   ...['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no'],
@@ -19,7 +20,7 @@ const lineEnd = /[\r\n]/g;
 export function eventText(id: string | undefined, parts: readonly JsonText[]): Buffer {
   const head = id === undefined ? 'event: message\ndata: ' : `id: ${id}\nevent: message\ndata: `;
   const all = [head, ...parts.map(onOneLine), '\n\n'];
-  return joined(all, textBytes(all));
+  return joinedParts(all);
 }
 
 function onOneLine(part: JsonText): JsonText {

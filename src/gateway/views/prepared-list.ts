@@ -10,6 +10,7 @@ import type { ListMethod } from '../../session/lists.js';
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
+import { latin1 } from '../../wire/json-parts.js';
 import { eachMember } from '../../wire/json-scan.js';
 import { spliceMeta } from '../../wire/meta-splice.js';
 import type { Entry, Table } from './table.js';
@@ -135,10 +136,6 @@ export class PreparedLists {
 }
 
 // Texts below are of Latin-1, a letter for each byte of UTF-8: put together as such, a list of a thousand items is one copy.
-
-/** Nearly every text of ours is ASCII and stays as it is. */
-const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
-const isAscii = /^[\x00-\x7f]*$/;
 
 /** `state`: of a server that is not ready. */
 function itemText({ key, name, item }: Entry, member: string, state: string | undefined): string {
