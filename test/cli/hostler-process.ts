@@ -102,12 +102,3 @@ export function fixtureEntry(name = 'sdk2-stdio-modern'): Record<string, unknown
   if (!found) throw new Error(name);
   return { command: found.command, args: found.args, env: found.env };
 }
-
-export const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-};

@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
 import { httpFixtures, stdioFixtures } from '../fixtures/fixture-servers.js';
+import { isAlive } from '../is-alive.js';
 
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-cli-'));
@@ -171,13 +172,4 @@ function childrenOf(pid: number): number[] {
       }
     })
     .map(Number);
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -6,7 +6,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
-import { isAlive, type Ready, Running } from './hostler-process.js';
+import { isAlive } from '../is-alive.js';
+import { type Ready, Running } from './hostler-process.js';
 
 const script = fileURLToPath(new URL('../../scripts/start.mjs', import.meta.url));
 

@@ -7,7 +7,8 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
-import { fixtureEntry, isAlive, type Running, Workplace } from './hostler-process.js';
+import { isAlive } from '../is-alive.js';
+import { fixtureEntry, type Running, Workplace } from './hostler-process.js';
 
 let place: Workplace;
 beforeEach(() => {
@@ -201,7 +202,11 @@ describe('how it ends', () => {
     place.configure({ mcpServers: { stubborn: { command: 'sh', args: ['-c', stubborn], lazy: false } } });
     const running = place.up();
     await running.ready();
-    const pid = await eventually('it runs', () => existsSync(pidFile) && Number(readFileSync(pidFile, 'utf8')));
+    // The shell makes the file before it writes its id: an empty one would be read as 0, our own process group.
+    const pid = await eventually(
+      'it runs',
+      () => existsSync(pidFile) && (Number(readFileSync(pidFile, 'utf8')) || false),
+    );
     running.child.kill('SIGINT');
     await eventually('it says that it stops', () => running.stderr.includes('again to stop at once'));
     running.child.kill('SIGINT');

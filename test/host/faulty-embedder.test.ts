@@ -7,6 +7,7 @@ import { createHost } from '../../src/host/host.js';
 import type { HostOptions } from '../../src/host/host-interface.js';
 import type { AuthProvider } from '../../src/session/auth-provider.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
+import { isAlive } from '../is-alive.js';
 
 const raw = stdioFixtures.find(({ name }) => name === 'raw-stdio-legacy');
 if (!raw) throw new Error('no fixture');
@@ -21,14 +22,6 @@ async function open(options: HostOptions) {
   const pid = host.status().find(({ name }) => name === 'local')?.pid as number;
   return { host, pid };
 }
-
-const isAlive = (pid: number): boolean => {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-};
 
 const fail = (): never => {
   throw new Error('a bug');

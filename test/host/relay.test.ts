@@ -13,6 +13,7 @@ import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.
 import { eventually } from '../eventually.js';
 import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
+import { isAlive } from '../is-alive.js';
 import { failureOf } from './harness.js';
 
 const script = fileURLToPath(new URL('../fakes/asking-server.mjs', import.meta.url));
@@ -244,14 +245,8 @@ describe('with an instance for each client', () => {
 
   test('an instance goes with its client, and all go with the server', async () => {
     await start({ isolation: 'per-client' });
-    const isAlive = (pid: string) => {
-      try {
-        return process.kill(Number(pid), 0);
-      } catch {
-        return false;
-      }
-    };
-    const [ofAnn, ofBob] = (await Promise.all([ann().call('pid'), bob().call('pid')])).map(textOf) as [string, string];
+    const pids = await Promise.all([ann().call('pid'), bob().call('pid')]);
+    const [ofAnn, ofBob] = pids.map((answer) => Number(textOf(answer))) as [number, number];
     const upstreams: Pick<Upstreams, 'call' | 'request' | 'endInstance'> = host;
     upstreams.endInstance('ann');
     expect(instances()).toEqual([1]);

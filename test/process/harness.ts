@@ -108,8 +108,3 @@ export async function until(condition: () => boolean, what: string, withinMs = 1
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
-
-export const isAlive = (pid: number): boolean => {
-  const facts = table.read(pid);
-  return facts !== undefined && facts.state !== 'Z';
-};

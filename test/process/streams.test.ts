@@ -7,7 +7,8 @@ import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
 import { LineFramer } from '../../src/wire/line-framer.js';
-import { carriers, fakes, isAlive, stubServer, Talk, table, until, useBench } from './harness.js';
+import { isAlive } from '../is-alive.js';
+import { carriers, fakes, stubServer, Talk, table, until, useBench } from './harness.js';
 
 const bench = useBench();
 const MiB = 1024 * 1024;

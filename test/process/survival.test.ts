@@ -8,7 +8,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { systemClock } from '../../src/kernel/clock.js';
 import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
 import { reap } from '../../src/transports/stdio/reaper.js';
-import { carriers, fakes, isAlive, table, until, useBench } from './harness.js';
+import { isAlive } from '../is-alive.js';
+import { carriers, fakes, table, until, useBench } from './harness.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const driverFile = path.join(fakes, 'stdio-driver.mjs');

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { carriers, fakes, isAlive, until, useBench } from './harness.js';
+import { isAlive } from '../is-alive.js';
+import { carriers, fakes, until, useBench } from './harness.js';
 
 const bench = useBench();
 const script = path.join(fakes, 'stdio-wrappers.sh');
