@@ -60,6 +60,7 @@ const progressBytesMax = 64 * 1024;
 /** What another host runs is looked at again after this. */
 const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
+const notKept = 'its reply was not kept';
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
 /**
@@ -294,6 +295,8 @@ export class BrokeredCall {
         each.ack();
       }
     } while (this.#delivery !== delivery);
+    // A link that lives holds them as handed out until it hears of each.
+    for (const each of this.#deliveries) if (!settled.has(each)) each.release(replyAgainMs, notKept);
     this.#outcome = { parts, how };
   }
 
@@ -305,7 +308,7 @@ export class BrokeredCall {
     } catch (error) {
       // A link that is gone brings the request again; then the journal answers it. One that is not is asked to.
       if (!isHostError(error) || error.code === 'transport') {
-        delivery.release(replyAgainMs, 'its reply was not kept');
+        delivery.release(replyAgainMs, notKept);
         return false;
       }
       this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
