@@ -47,6 +47,11 @@ export interface Delivery {
   readonly body: Buffer;
   /** What it came in, where an engine carries several as one. */
   readonly bundle?: Bundle | undefined;
+  /**
+   * When it came to be held, by the wall of whoever holds it: only where an engine forgets a cancel once it is told, so that
+   * whoever is handed a request has to know by itself.
+   */
+  readonly sentAt?: Date | undefined;
   /** How often it was handed out, this time included. */
   readonly deliveries: number;
   /** It was, or may have been, in other hands than those of this process before: they may have begun it. */

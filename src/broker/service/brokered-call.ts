@@ -98,7 +98,11 @@ export class BrokeredCall {
 
   /** Of a key that was made for this call alone, nobody can have asked for anything else. */
   get #of(): string | undefined {
-    return this.#request.isCallersKey ? requestDigest(this.#request) : undefined;
+    return this.isCallersKey ? requestDigest(this.#request) : undefined;
+  }
+
+  get isCallersKey(): boolean {
+    return this.#request.isCallersKey;
   }
 
   get #delivery(): Delivery {
