@@ -96,8 +96,11 @@ export interface HostLink {
   tell(mailbox: string, ...parts: readonly JsonText[]): void;
   /** The same for every worker that is there. */
   tellAll(...parts: readonly JsonText[]): void;
-  /** Keeps the newest manifest of a role where workers find it with no host about; only where the engine has such a place. */
-  readonly keepManifest?: (role: string | undefined, body: Buffer) => Promise<void>;
+  /**
+   * Keeps the newest manifest of a role where workers find it with no host about; only where the engine has such a place. With a
+   * mailbox: of what is known already, there alone, and only if something else is there.
+   */
+  keepManifest?(role: string | undefined, body: Buffer, mailbox?: string): Promise<void>;
   /** Hands out nothing more; what is owed comes again elsewhere. */
   close(): Promise<void>;
 }

@@ -17,6 +17,7 @@ import { deliveriesMax, type NatsDeadLetters } from './nats-dead-letters.js';
 import type { NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
 import { handOverMs, NatsLanes } from './nats-lanes.js';
+import type { NatsManifests } from './nats-manifests.js';
 import { mailboxIn, type Names } from './nats-names.js';
 import { NatsParcel } from './nats-parcel.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -39,13 +40,12 @@ export interface HostLinkParts {
   readonly window: number;
   readonly laneWindow: number;
   readonly credentialOf: (mailbox: string) => NatsCredential | undefined;
-  readonly keepManifest: (role: string | undefined, body: Buffer) => Promise<void>;
+  readonly manifests: NatsManifests;
   readonly sweep: (what: Sweep, until: Date) => void;
 }
 
 export class NatsHostLink implements HostLink {
   readonly closed: Promise<HostError | undefined>;
-  readonly keepManifest: (role: string | undefined, body: Buffer) => Promise<void>;
   readonly #parts: HostLinkParts;
   readonly #lanes: NatsLanes;
   readonly #ends: (() => void)[];
@@ -55,7 +55,6 @@ export class NatsHostLink implements HostLink {
   constructor(parts: HostLinkParts) {
     this.#parts = parts;
     const { connection, names, clock, ackWaitMs, window, laneWindow } = parts;
-    this.keepManifest = parts.keepManifest;
     const ended = new Promise<HostError | undefined>((resolve) => {
       this.#end = resolve;
     });
@@ -97,6 +96,10 @@ export class NatsHostLink implements HostLink {
 
   tellAll(...parts: readonly JsonText[]): void {
     this.#parts.connection.tell(this.#parts.names.tellAll, joined(...parts));
+  }
+
+  keepManifest(role: string | undefined, body: Buffer, mailbox?: string): Promise<void> {
+    return this.#parts.manifests.keep(role, body, mailbox);
   }
 
   async close(): Promise<void> {

@@ -357,6 +357,22 @@ describe('older words', () => {
   });
 });
 
+test('a manifest is kept for whoever comes or asks, and for all of a role when a host comes or it changes', async () => {
+  const { broker, service, clock, host } = await serviceRig();
+  const kept: (string | undefined)[] = [];
+  const link = await broker.openHost(service, never);
+  link.keepManifest = async (role, _body, mailbox) => void kept.push(`${role} ${mailbox ?? 'all'}`);
+  service.attach(link);
+  const operator = await new RigWorker().open(broker, 'o', 'operator');
+  await settled();
+  await operator.tools();
+  expect(kept).toEqual(['operator o', 'operator o']);
+  host.set('nova', { tools: ['fetch_url'] });
+  await clock.advanceAsync(50);
+  service.attach(link);
+  expect(kept.slice(2)).toEqual(['operator all', 'operator all']);
+});
+
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
   const { broker, connect, service } = await serviceRig();
   const early = await new RigWorker().open(broker, 'early', 'operator');

@@ -150,7 +150,7 @@ export class BrokerService implements HostHandlers {
     const link = this.#link;
     if (!link) return;
     const shown = this.#manifests.of(who.role);
-    this.#keep(link, who.role, shown);
+    this.#keep(link, who.role, shown, who.mailbox);
     link.tell(who.mailbox, changedNews(shown.manifest.revision));
   }
 
@@ -257,7 +257,7 @@ export class BrokerService implements HostHandlers {
     try {
       const shown = await this.#manifests.seen(from.role);
       await delivery.answer(...words.manifest(shown));
-      if (this.#link) this.#keep(this.#link, from.role, shown);
+      if (this.#link) this.#keep(this.#link, from.role, shown, from.mailbox);
     } catch (error) {
       this.#undelivered(delivery, error);
     }
@@ -287,8 +287,9 @@ export class BrokerService implements HostHandlers {
       if (its === role) link.tell(mailbox, changedNews(manifest.manifest.revision));
   }
 
-  #keep(link: HostLink, role: string | undefined, { body }: RoleManifest): void {
-    link.keepManifest?.(role, body).catch((error) => this.#tell({ kind: 'problem', error }));
+  /** What is done for one worker is done for its mailbox alone: nobody has work done for all by coming and asking. */
+  #keep(link: HostLink, role: string | undefined, { body }: RoleManifest, mailbox?: string): void {
+    link.keepManifest?.(role, body, mailbox).catch((error) => this.#tell({ kind: 'problem', error }));
   }
 
   #tell(event: ServiceEvent): void {
