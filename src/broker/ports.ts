@@ -43,7 +43,10 @@ export interface Bundle {
 export interface Delivery {
   /** Given once by the worker and kept over every retry: its call key. Unique within the sender's mailbox. */
   readonly id: string;
+  /** Where the engine can tell, as the credential says now, and not when the request came. */
   readonly from: Sender;
+  /** True: whoever sent it has no credential any more. Undefined: the engine cancels such requests. */
+  readonly isRevoked?: boolean;
   readonly body: Buffer;
   /** What it came in, where an engine carries several as one. */
   readonly bundle?: Bundle | undefined;

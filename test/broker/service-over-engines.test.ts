@@ -4,7 +4,7 @@ import { callRequest } from '../../src/broker/messages.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
 import { Cancellation } from '../../src/kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../src/kernel/clock.js';
-import { type Bench, type BenchOptions, engines } from '../contract/broker/engines.js';
+import { type Bench, type BenchOptions, engines, type Roles, workers } from '../contract/broker/engines.js';
 import { eventually } from '../eventually.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
 
@@ -15,6 +15,11 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 }, slowMs);
 
+const changes: readonly (readonly [string, Roles])[] = [
+  ['another role', { ...workers, bob: 'sandbox' }],
+  ['no key any more', { alice: workers.alice, carol: workers.carol }],
+];
+
 /** A host that runs one call at a time, each until it is let go, and a worker; `shift` puts the clock of the host on. */
 async function started(bench: Bench) {
   ends.push(() => bench.close());
@@ -23,7 +28,10 @@ async function started(bench: Bench) {
   host.onCall = () => new Promise((resolve) => held.push(() => resolve('{"content":[]}')));
   let shiftedMs = 0;
   const clock: Clock = { ...systemClock, nowMs: () => systemClock.nowMs() + shiftedMs };
-  const service = new BrokerService({ ...{ host, journal: bench.journal, clock, limits: { running: 1 } } });
+  const service = new BrokerService({
+    ...{ host, journal: bench.journal, clock, limits: { running: 1 } },
+    isRolelessAllowed: () => true,
+  });
   const cancelled: string[] = [];
   const link = await bench.openHost(
     {
@@ -63,7 +71,8 @@ async function started(bench: Bench) {
     drained: () =>
       eventually('nothing is owed', async () => {
         for (const release of held.splice(0)) release();
-        return service.status().running === 0 && (await bench.depth()) === 0;
+        const { running, waiting } = service.status();
+        return running === 0 && waiting === 0 && (await bench.depth()) === 0;
       }),
     ran: () => host.calls.map(({ args }) => (JSON.parse(args) as { callKey: string }).callKey),
   };
@@ -91,6 +100,20 @@ describe.each(engines.map((engine) => [engine.name, engine] as const))('%s', (_n
       shift(12_000);
       await drained();
       expect(ran()).toEqual(['running', 'next', 'kept']);
+    },
+    slowMs,
+  );
+
+  test.each(changes)(
+    'AC-X4 what waits while its worker is given %s is not begun in the role it had',
+    async (_, roles) => {
+      const { bench, host, held, send, drained, ran } = await open({ windowOfOne: 2 });
+      host.allow(({ role }) => role !== 'sandbox');
+      await send(['running', 'next', 'later']);
+      await eventually('the first runs', () => held.length === 1);
+      await bench.rekey(roles);
+      await drained();
+      expect(ran()).toEqual(['running']);
     },
     slowMs,
   );

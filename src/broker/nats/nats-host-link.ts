@@ -73,16 +73,16 @@ export class NatsHostLink implements HostLink {
     ];
   }
 
-  /** Its streams are there. Again with another role: what comes from now on has it. */
+  /** Its streams are there. Another role is that of whatever is begun from then on, also of what is here already. */
   serve(mailbox: string): void {
     const { names, connection, journal, clock, sweep } = this.#parts;
     if (!this.#isOpen || this.#lanes.has(mailbox) || this.#sender(mailbox) === undefined) return;
     const box = names.of(mailbox);
-    const common = { connection, journal, allNames: names, names: box, now: () => clock.date(), sweep };
-    this.#lanes.open(box, (message, settled) => {
-      const from: Sender = { mailbox, role: this.#parts.credentialOf(mailbox)?.role };
-      return new NatsParcel(message, { ...common, from }, settled);
-    });
+    const parts = {
+      ...{ connection, journal, allNames: names, names: box, now: () => clock.date(), sweep },
+      senderNow: () => this.#sender(mailbox),
+    };
+    this.#lanes.open(box, (message, settled) => new NatsParcel(message, parts, settled));
   }
 
   leave(mailbox: string): void {
@@ -125,10 +125,9 @@ export class NatsHostLink implements HostLink {
   }
 
   #handOut(delivery: NatsDelivery): void {
-    const { mailbox } = delivery.from;
-    if (this.#sender(mailbox) === undefined) {
+    if (delivery.isRevoked) {
       delivery.giveBack(handOverMs);
-      return this.leave(mailbox);
+      return this.leave(delivery.from.mailbox);
     }
     if (delivery.fault !== undefined || delivery.deliveries > deliveriesMax)
       return void this.#parts.deadLetters.bury(delivery);

@@ -253,7 +253,7 @@ export class BrokerService implements HostHandlers {
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
     const { from, deadlineAt } = delivery;
     // Nobody waits for it: who still wants to know has asked again.
-    if (deadlineAt && deadlineAt <= this.#options.clock.date()) return delivery.ack();
+    if (delivery.isRevoked || (deadlineAt && deadlineAt <= this.#options.clock.date())) return delivery.ack();
     try {
       const shown = await this.#manifests.seen(from.role);
       await delivery.answer(...words.manifest(shown));

@@ -12,7 +12,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
-import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
+import { type CallRequest, changedNews, joined, progressNews, requestDigest, traceMeta } from '../messages.js';
 import {
   type Bundle,
   beganDoubtMs,
@@ -31,6 +31,7 @@ import {
   notAllowed,
   notFound,
   ownMistake,
+  revoked,
   tooLarge,
 } from './call-refusals.js';
 import type { RoleManifest, Target } from './manifests.js';
@@ -232,7 +233,7 @@ export class BrokeredCall {
   /** What is meant, or why it is not begun. */
   #admitted(): Target | HostError {
     try {
-      this.#requireTime();
+      this.#requireWanted();
       return this.#target();
     } catch (error) {
       if (isHostError(error)) return error;
@@ -261,7 +262,7 @@ export class BrokeredCall {
     const { args, wantsProgress, callKey, trace } = this.#request;
     try {
       // Claiming took its time too.
-      this.#requireTime();
+      this.#requireWanted();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal: this.#principal(),
         deadlineMs: this.#runMs(),
@@ -363,8 +364,9 @@ export class BrokeredCall {
     return leftMs - Math.min(wayMsMax, leftMs * wayPart);
   }
 
-  #requireTime(): void {
+  #requireWanted(): void {
     if (this.#cancellation.aborted) throw nobodyWaits();
+    if (this.#delivery.isRevoked) throw revoked();
     if (this.#leftMs() >= leftMsMin) return;
     const { from, id } = this.#delivery;
     this.#ports.onEvent({ kind: 'expired', from, callKey: id });
@@ -398,6 +400,3 @@ export class BrokeredCall {
 
 const hashOf = ({ server, tool }: Target, args: Buffer): string =>
   hash('sha256', Buffer.concat([Buffer.from(`${server}\0${tool}\0`), args]), 'base64url');
-
-const traceMeta = ({ traceparent, tracestate }: Trace): string =>
-  `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;
