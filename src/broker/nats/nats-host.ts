@@ -9,6 +9,7 @@ import { randomBytes } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import type { ReviveOptions } from '../dead-letters.js';
 import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
 import { connectNats } from './nats-connect.js';
 import { bufferOf, type NatsConnection } from './nats-connection.js';
@@ -45,8 +46,8 @@ export interface NatsHost {
   /** Requests that wait or are owed, of each mailbox. */
   depths(): Promise<readonly { readonly mailbox: string; readonly count: number; readonly bytes: number }[]>;
   deadLetters(): Promise<readonly NatsDeadLetter[]>;
-  /** Puts one back into its queue, as if new. False: it is not there. */
-  reviveDead(seq: number): Promise<boolean>;
+  /** Puts one back into its queue, as if new. False: it is not there. Rejects when it may have run, unless that is said. */
+  reviveDead(seq: number, options?: ReviveOptions): Promise<boolean>;
   dropDead(seq: number): Promise<boolean>;
   /** Ends the connection, and with it link and journal. */
   close(): Promise<void>;
@@ -172,7 +173,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       return Promise.all([...credentials.keys()].map((mailbox) => readDepth(opened, names.of(mailbox))));
     },
     deadLetters: () => deadLetters.list(),
-    reviveDead: (seq) => deadLetters.revive(seq),
+    reviveDead: (seq, options) => deadLetters.revive(seq, options),
     dropDead: (seq) => deadLetters.drop(seq),
     async close() {
       isClosed = true;
