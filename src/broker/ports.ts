@@ -125,6 +125,11 @@ export interface NewRequest {
    * sent again after its reply, or after its cancel.
    */
   readonly isFresh?: boolean;
+  /**
+   * As it reads when it is sent again, which a link does by itself where a request went together with others: with what is left
+   * of its time then. Undefined: nobody waits for it any more. Absent: as it read the first time.
+   */
+  readonly again?: () => Pick<NewRequest, 'body' | 'ttlMs'> | undefined;
 }
 
 export interface WorkerLink {
