@@ -32,6 +32,8 @@ export interface NatsHostOptions extends Partial<StreamPlan> {
   readonly credentials: ReadonlyMap<string, NatsCredential>;
   readonly clock?: Clock;
   readonly prefix?: string;
+  /** Of what an operator should see to. Throws nothing. */
+  readonly onProblem?: (error: HostError) => void;
   /** Requests in the service's hands at a time, over all mailboxes. */
   readonly window?: number;
   /** The same, of one mailbox, with what waits for its turn. */
@@ -60,7 +62,7 @@ const mailboxesMax = 1_024;
 const ensuredAtOnce = 8;
 
 export function natsHost(options: NatsHostOptions): NatsHost {
-  const { clock = systemClock, instance, url, key, insecure } = options;
+  const { clock = systemClock, instance, url, key, insecure, onProblem = () => {} } = options;
   if (!mailboxPattern.test(instance))
     throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
   const names = namesOf(options.prefix);
@@ -117,7 +119,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     ...{ names, clock, connection, credentials: () => credentials, isClosed: () => isClosed },
   });
   const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
-  const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
+  const deadLetters = new NatsDeadLetters({ names, journal, connection, clock, onProblem });
 
   return {
     journal,
