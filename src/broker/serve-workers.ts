@@ -166,7 +166,7 @@ async function openRemote(url: string, { settings, dataDir, clock, onEvent }: En
   };
 }
 
-async function openNats(url: string, { settings, keys, clock }: EngineOptions): Promise<Engine> {
+async function openNats(url: string, { settings, keys, clock, onEvent }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
   const { durability, replicas, keyFile, insecure, monitor } = settings;
   const host = natsHost({
@@ -175,6 +175,7 @@ async function openNats(url: string, { settings, keys, clock }: EngineOptions): 
     key: keyFile === undefined ? undefined : keyOf(settings),
     instance: instanceName(),
     credentials: natsCredentialsOf(keys),
+    onProblem: (error) => onEvent({ kind: 'problem', error }),
   });
   return {
     ...{ isJournalShared: true, url: undefined, open: host.open, journal: host.journal, status: () => undefined },

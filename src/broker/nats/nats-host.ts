@@ -35,6 +35,8 @@ export interface NatsHostOptions extends Partial<StreamPlan> {
   readonly window?: number;
   /** The same, of one mailbox, with what waits for its turn. */
   readonly laneWindow?: number;
+  /** Something that came could not be taken; everything else goes on. */
+  readonly onProblem?: (error: HostError) => void;
 }
 
 export interface NatsHost {
@@ -59,7 +61,7 @@ const mailboxesMax = 1_024;
 const ensuredAtOnce = 8;
 
 export function natsHost(options: NatsHostOptions): NatsHost {
-  const { clock = systemClock, instance, url, key, insecure } = options;
+  const { clock = systemClock, instance, url, key, insecure, onProblem } = options;
   if (!mailboxPattern.test(instance))
     throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
   const names = namesOf(options.prefix);
@@ -78,7 +80,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
 
   const connect = async (signal = never): Promise<NatsConnection> => {
     const name = `hostler host ${instance}`;
-    const opened = await connectNats({ url, key, insecure, clock, name }, signal);
+    const opened = await connectNats({ url, key, insecure, clock, name, onProblem }, signal);
     try {
       await ensureShared(opened, names, plan);
       await ensureAll(opened, [...credentials.keys()]);

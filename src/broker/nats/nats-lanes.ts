@@ -120,14 +120,13 @@ export class NatsLanes {
   }
 
   #came(lane: Lane, message: NatsMessage): void {
-    if (message.headers !== undefined && message.headers.code >= 400)
-      return lane.isOpen ? this.#ended(lane, message) : undefined;
+    // Only what the server says itself has nothing to answer to: headers of a request are its worker's, and say nothing.
+    if (!message.reply) return this.#ended(lane, message);
     lane.asked = Math.max(0, lane.asked - 1);
     for (const [number, pull] of lane.pulls) {
       if (--pull.left <= 0) lane.pulls.delete(number);
       break;
     }
-    if (message.reply === undefined) return;
     // On its way when the lane was closed: left alone, it would come again only after the wait for our word.
     if (!lane.isOpen) return lane.make(message, () => {}).giveBack(handOverMs);
     const parcel = lane.make(message, (delivery, its) => this.#settled(lane, delivery, its));
@@ -143,12 +142,13 @@ export class NatsLanes {
   }
 
   #ended(lane: Lane, { subject, headers }: NatsMessage): void {
+    if (!lane.isOpen || headers === undefined || headers.code < 400) return;
     this.#forget(lane, Number(subject.slice(subject.lastIndexOf('.') + 1)));
-    const said = headers?.description ?? '';
-    if (headers?.code === 503 || /deleted|push based/i.test(said))
+    const said = headers.description;
+    if (headers.code === 503 || /deleted|push based/i.test(said))
       return this.#parts.lost(`${lane.names.requestStream}: ${said}`);
     // Its time was over, or its bytes: go on. Anything else is a bound of the server, which does not go away at once.
-    if (headers?.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
+    if (headers.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
     if (lane.isWaiting) return;
     lane.isWaiting = true;
     this.#parts.clock.at(this.#parts.clock.nowMs() + pullAgainMs, () => {
