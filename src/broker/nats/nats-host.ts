@@ -95,9 +95,11 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   };
 
   const connection = async (): Promise<NatsConnection> => {
+    const was = connecting;
+    const before = await was?.catch(() => undefined);
     if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
-    // One that is being closed serves nobody any more, though its end is not heard yet.
-    if ((await connecting?.catch(() => undefined))?.isClosing) connecting = undefined;
+    // One that is being closed serves nobody any more, though its end is not heard yet. Who waited here as well may have the next.
+    if (before?.isClosing && connecting === was) connecting = undefined;
     if (connecting === undefined) {
       const opening = connect();
       connecting = opening;
