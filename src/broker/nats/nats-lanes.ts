@@ -5,7 +5,7 @@
  *
  * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneWindow`; a lane holds at most `laneWindow`, asked for included, as far as
  * can be told before bundles are opened: after requests that came alone there may be as many bundles in their place, of no more
- * than `pullBytes`; a lane that is closed gives back what was not handed out.
+ * than `pullBytes`; a lane that is closed gives back all it has, handed out or not: nobody says any more that it is still ours.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { NatsConnection, NatsMessage } from './nats-connection.js';
@@ -98,7 +98,7 @@ export class NatsLanes {
     this.#pull(lane);
   }
 
-  /** What is handed out of it may still be settled. */
+  /** What runs of it has a claim, and its result goes by that; what was not begun is not ours to begin any more. */
   close(mailbox: string): void {
     const lane = this.#lanes.get(mailbox);
     if (lane === undefined) return;
@@ -107,16 +107,14 @@ export class NatsLanes {
     lane.end();
     const turn = this.#turns.indexOf(lane);
     if (turn >= 0) this.#turns.splice(turn, 1);
-    for (const delivery of lane.queue.splice(0)) delivery.giveBack(handOverMs);
+    for (const delivery of [...lane.queue.splice(0), ...lane.handedOut]) delivery.giveBack(handOverMs);
   }
 
-  /** Gives back everything, handed out or not. */
   closeAll(): void {
     this.#stopTick();
-    for (const [mailbox, lane] of [...this.#lanes]) {
-      this.close(mailbox);
-      for (const delivery of [...lane.handedOut]) delivery.giveBack(handOverMs);
-    }
+    // What one lane gives back makes no room for another that is closed next.
+    this.#turns.length = 0;
+    for (const mailbox of [...this.#lanes.keys()]) this.close(mailbox);
   }
 
   #came(lane: Lane, message: NatsMessage): void {
