@@ -3,23 +3,22 @@
  * that a flood in one does not hold up another. What is here or handed out is kept ours while it lasts.
  * Not here: what a request is (nats-delivery.ts), what it comes in (nats-parcel.ts), who serves it.
  *
- * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneWindow`; a lane holds at most `laneWindow`, asked for included, as far as
- * can be told before bundles are opened: after requests that came alone there may be as many bundles in their place, of no more
- * than `pullBytes`; a lane that is closed gives back all it has, handed out or not: nobody says any more that it is still ours.
+ * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneHandedOut`; a lane holds at most
+ * `laneWindow`, asked for included, as far as can be told before bundles are opened: after requests that came alone there may be
+ * as many bundles in their place, of no more than `pullBytes`; a lane that is closed gives back all it has, handed out or not:
+ * nobody says any more that it is still ours.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { NatsConnection, NatsMessage } from './nats-connection.js';
 import type { NatsDelivery } from './nats-delivery.js';
 import { hostsConsumer, type MailboxNames } from './nats-names.js';
 import type { NatsParcel } from './nats-parcel.js';
+import type { Windows } from './nats-windows.js';
 
-export interface LaneParts {
+export interface LaneParts extends Windows {
   readonly connection: NatsConnection;
   readonly clock: Clock;
   readonly ackWaitMs: number;
-  /** Handed out at a time, over all lanes. */
-  readonly window: number;
-  readonly laneWindow: number;
   readonly handOut: (delivery: NatsDelivery) => void;
   /** A stream or consumer went away under us. */
   readonly lost: (why: string) => void;
@@ -210,7 +209,7 @@ export class NatsLanes {
 
   /** After the others; not while it has as many as it may: bundles bring more than was asked for. */
   #takeTurn(lane: Lane): void {
-    if (lane.hasTurn || lane.queue.length === 0 || lane.handedOut.size >= this.#parts.laneWindow) return;
+    if (lane.hasTurn || lane.queue.length === 0 || lane.handedOut.size >= this.#parts.laneHandedOut) return;
     lane.hasTurn = true;
     this.#turns.push(lane);
   }
