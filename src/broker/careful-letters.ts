@@ -2,7 +2,8 @@
  * Dead letters as operators put them back: each was handed out before, so its call may have run. Where the journal says what
  * became of it, or would if anything had, the host answers from there. Where nobody can know any more, it is put back only for
  * who says that it may run again.
- * Not here: keeping and putting back (the engines), what a host does with it (service/).
+ * Not here: keeping and putting back (the engines, which ask themselves where putting back would make a key run anew), what a
+ * host does with it (service/).
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -34,21 +35,25 @@ export function carefulLetters({ letters, calls, journal, clock }: CarefulLetter
   };
   return {
     ...letters,
-    async revive(seq, { isForced = false } = {}) {
+    async revive(seq, options = {}) {
+      const { isForced = false } = options;
       const call = isForced ? undefined : (await calls()).find((each) => each.seq === seq);
       if (call && !(await isKnown(call))) throw mayRunAgain(seq);
-      return letters.revive(seq);
+      return letters.revive(seq, options);
     },
   };
 }
 
 const mayRunAgain = (seq: number): HostError =>
-  new HostError(
-    'outcome_uncertain',
-    `letter ${seq} was handed out before, and nobody here remembers whether it has run`,
-    {
-      reason: 'key_forgotten',
-      execution: 'uncertain',
-      hint: `look at its effect; if it may run (again): hostler letters replay ${seq} --force`,
-    },
-  );
+  unforced(seq, 'key_forgotten', 'was handed out before, and nobody here remembers whether it has run');
+
+/** A host began it, and is gone. */
+export const beganBefore = (seq: number): HostError =>
+  unforced(seq, 'host_lost', 'was begun by a host that ended before it was done, and may have run');
+
+const unforced = (seq: number, reason: string, what: string): HostError =>
+  new HostError('outcome_uncertain', `letter ${seq} ${what}`, {
+    reason,
+    execution: 'uncertain',
+    hint: `look at its effect; if it may run (again): hostler letters replay ${seq} --force`,
+  });

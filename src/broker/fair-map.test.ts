@@ -18,6 +18,7 @@ test('what is said again is the newest, and is taken once', () => {
   map.set('a', '2', 2);
   map.set('a', '1', 3);
   map.set('a', '3', 4);
+  expect([map.get('a', '1'), map.get('a', '1'), map.get('b', '1')]).toEqual([3, 3, undefined]);
   expect([map.take('a', '2'), map.take('a', '1'), map.take('a', '1'), map.take('a', '3'), map.size]).toEqual([
     ...[undefined, 3, undefined, 4, 0],
   ]);

@@ -26,6 +26,11 @@ export class FairMap<Value> {
     this.#size++;
   }
 
+  /** What was said, and still is. */
+  get(sender: string, id: string): Value | undefined {
+    return this.#bySender.get(sender)?.get(id);
+  }
+
   /** What was said, once. */
   take(sender: string, id: string): Value | undefined {
     const own = this.#bySender.get(sender);

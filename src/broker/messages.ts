@@ -228,6 +228,10 @@ export function readNews(body: Buffer): News | undefined {
   }
 }
 
+/** As members of what goes along with a call. */
+export const traceMeta = ({ traceparent, tracestate }: Trace): string =>
+  `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;
+
 export const joined = (...parts: readonly JsonText[]): Buffer => joinedParts(parts);
 
 function requireVersion(v: Buffer | undefined, code?: ErrorCode): void {

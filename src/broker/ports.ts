@@ -43,10 +43,18 @@ export interface Bundle {
 export interface Delivery {
   /** Given once by the worker and kept over every retry: its call key. Unique within the sender's mailbox. */
   readonly id: string;
+  /** Where the engine can tell, as the credential says now, and not when the request came. */
   readonly from: Sender;
+  /** True: whoever sent it has no credential any more. Undefined: the engine cancels such requests. */
+  readonly isRevoked?: boolean;
   readonly body: Buffer;
   /** What it came in, where an engine carries several as one. */
   readonly bundle?: Bundle | undefined;
+  /**
+   * When it came to be held, by the wall of whoever holds it: only where an engine forgets a cancel once it is told, so that
+   * whoever is handed a request has to know by itself.
+   */
+  readonly sentAt?: Date | undefined;
   /** How often it was handed out, this time included. */
   readonly deliveries: number;
   /** It was, or may have been, in other hands than those of this process before: they may have begun it. */
@@ -91,8 +99,11 @@ export interface HostLink {
   tell(mailbox: string, ...parts: readonly JsonText[]): void;
   /** The same for every worker that is there. */
   tellAll(...parts: readonly JsonText[]): void;
-  /** Keeps the newest manifest of a role where workers find it with no host about; only where the engine has such a place. */
-  readonly keepManifest?: (role: string | undefined, body: Buffer) => Promise<void>;
+  /**
+   * Keeps the newest manifest of a role where workers find it with no host about; only where the engine has such a place. With a
+   * mailbox: of what is known already, there alone, and only if something else is there.
+   */
+  keepManifest?(role: string | undefined, body: Buffer, mailbox?: string): Promise<void>;
   /** Hands out nothing more; what is owed comes again elsewhere. */
   close(): Promise<void>;
 }
@@ -114,6 +125,11 @@ export interface NewRequest {
    * sent again after its reply, or after its cancel.
    */
   readonly isFresh?: boolean;
+  /**
+   * As it reads when it is sent again, which a link does by itself where a request went together with others: with what is left
+   * of its time then. Undefined: nobody waits for it any more. Absent: as it read the first time.
+   */
+  readonly again?: () => Pick<NewRequest, 'body' | 'ttlMs'> | undefined;
 }
 
 export interface WorkerLink {

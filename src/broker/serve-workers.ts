@@ -184,7 +184,7 @@ async function openNats(url: string, { settings, keys, clock, onEvent }: EngineO
     deadLetters: carefulLetters({
       letters: {
         list: () => host.deadLetters(),
-        revive: (seq) => host.reviveDead(seq),
+        revive: (seq, options) => host.reviveDead(seq, options),
         drop: (seq) => host.dropDead(seq),
       },
       ...{ calls: () => host.deadLetters(), journal: host.journal, clock },

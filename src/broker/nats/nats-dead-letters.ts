@@ -6,6 +6,8 @@
  */
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { beganBefore } from '../careful-letters.js';
+import type { ReviveOptions } from '../dead-letters.js';
 import { errorReply } from '../messages.js';
 import { type Claimed, idPattern } from '../ports.js';
 import { ClaimLog } from './nats-claim-log.js';
@@ -130,8 +132,11 @@ export class NatsDeadLetters {
     return letters;
   }
 
-  /** Back into its queue as if new. False: it is not there (any more). What ran or still runs is not run again. */
-  async revive(seq: number, ttlMs: number = revivedTtlMs): Promise<boolean> {
+  /**
+   * Back into its queue as if new. False: it is not there (any more). What ran or still runs is not run again; what a host began
+   * that is gone, only if that is said.
+   */
+  async revive(seq: number, { isForced = false }: ReviveOptions = {}): Promise<boolean> {
     const { names, journal } = this.#parts;
     const connection = await this.#parts.connection();
     const found = await one(connection, names.deadStream, { seq });
@@ -148,13 +153,17 @@ export class NatsDeadLetters {
     if (bundle !== undefined) {
       const inBundle = await journal.outcome(mailbox, id, bundle);
       if (inBundle?.kind === 'running' || inBundle?.kind === 'elsewhere') throw notNow(mailbox, 'it runs');
+      if (inBundle?.kind === 'lost' && !isForced) throw beganBefore(seq);
       if (inBundle?.kind === 'done' && (await journal.hasRun(mailbox, id, bundle)))
         return connection.remove(names.deadStream, seq);
     }
     const outcome = await journal.outcome(mailbox, id);
-    // Nobody knows whether it ran: the operator takes that upon itself.
-    if (outcome?.kind === 'lost') await journal.giveUp(mailbox, id);
-    const receipt = await connection.keep(box.requests + id, Buffer.concat([Buffer.from(requestHead(ttlMs)), body]));
+    if (outcome?.kind === 'lost') {
+      if (!isForced) throw beganBefore(seq);
+      await journal.giveUp(mailbox, id);
+    }
+    const again = Buffer.concat([Buffer.from(requestHead(revivedTtlMs)), body]);
+    const receipt = await connection.keep(box.requests + id, again);
     if (receipt.kind === 'full')
       throw new HostError('insufficient_storage', `mailbox '${mailbox}' is full: ${receipt.why}`, {
         hint: 'put it back when some of what waits there has been taken',

@@ -26,7 +26,12 @@ function delivered(confirmed: Promise<NatsMessage>) {
   const names = namesOf('h');
   const parts: DeliveryParts = {
     ...{ connection: connection as NatsConnection, journal: journal as NatsJournal, allNames: names },
-    ...{ names: names.of('w'), from: { mailbox: 'w', role: undefined }, now: () => new Date(0), sweep: () => {} },
+    ...{
+      names: names.of('w'),
+      senderNow: () => ({ mailbox: 'w', role: undefined }),
+      now: () => new Date(0),
+      sweep: () => {},
+    },
   };
   const message = { subject: `${names.of('w').requests}k`, reply: ackSubject, data: Buffer.from('1000\n{}') };
   let settled = 0;

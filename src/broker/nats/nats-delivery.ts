@@ -23,7 +23,8 @@ export interface DeliveryParts {
   readonly journal: NatsJournal;
   readonly allNames: Names;
   readonly names: MailboxNames;
-  readonly from: Sender;
+  /** Undefined: the mailbox is not served any more. */
+  readonly senderNow: () => Sender | undefined;
   readonly now: () => Date;
   readonly sweep: (what: Sweep, until: Date) => void;
 }
@@ -76,8 +77,14 @@ export class NatsDelivery implements Delivery {
     this.fault = fault;
   }
 
+  /** In the role that it has now; of a mailbox that is not served any more, in none. */
   get from(): Sender {
-    return this.#carrier.parts.from;
+    const { parts } = this.#carrier;
+    return parts.senderNow() ?? { mailbox: parts.names.mailbox, role: undefined };
+  }
+
+  get isRevoked(): boolean {
+    return this.#carrier.parts.senderNow() === undefined;
   }
 
   get deliveries(): number {
@@ -160,12 +167,12 @@ export class NatsDelivery implements Delivery {
   async #isClosed(body: Buffer): Promise<boolean> {
     const { parts, bundle } = this.#carrier;
     if (body.length > messageBytesMax) throw tooLarge('reply', body.length);
-    return bundle !== undefined && parts.journal.close(parts.from.mailbox, this.id, bundle, body, this.deliveries > 1);
+    return bundle !== undefined && parts.journal.close(parts.names.mailbox, this.id, bundle, body, this.deliveries > 1);
   }
 
   #isKept(body: Buffer): boolean {
     const { parts, bundle } = this.#carrier;
-    return parts.journal.isKept(parts.from.mailbox, this.id, body, bundle);
+    return parts.journal.isKept(parts.names.mailbox, this.id, body, bundle);
   }
 
   async #keep(body: Buffer): Promise<void> {
@@ -179,12 +186,16 @@ export class NatsDelivery implements Delivery {
 
   async #mail(body: Buffer): Promise<void> {
     const { parts, seq, deliveries } = this.#carrier;
-    const { connection, names, from, now, sweep } = parts;
+    const { connection, names, now, sweep } = parts;
     const receipt = await connection.keep(`${names.mail}${this.id}.${seq}-${deliveries}`, body);
     if (receipt.kind === 'full')
-      throw new HostError('insufficient_storage', `the replies of mailbox '${from.mailbox}' are full: ${receipt.why}`, {
-        hint: 'its worker does not take them, or the bounds of its streams are too small',
-      });
+      throw new HostError(
+        'insufficient_storage',
+        `the replies of mailbox '${names.mailbox}' are full: ${receipt.why}`,
+        {
+          hint: 'its worker does not take them, or the bounds of its streams are too small',
+        },
+      );
     if (receipt.kind === 'there') return;
     const endMs = Math.max(now().getTime(), this.deadlineAt?.getTime() ?? now().getTime() + endlessMs);
     sweep({ stream: names.replyStream, seq: receipt.seq }, new Date(endMs + mailGraceMs));
@@ -192,10 +203,10 @@ export class NatsDelivery implements Delivery {
 
   #release(delayMs: number, reason: string): void {
     if (this.#isSettled) return;
-    const { connection, allNames, from } = this.#carrier.parts;
+    const { connection, allNames, names } = this.#carrier.parts;
     // Not waited for: a reason that is lost stands in the dead letter as a delivery without one.
     if (this.fault === undefined)
-      connection.tell(allNames.reason(from.mailbox, this.id), `${this.deliveries}: ${reason.slice(0, reasonChars)}`);
+      connection.tell(allNames.reason(names.mailbox, this.id), `${this.deliveries}: ${reason.slice(0, reasonChars)}`);
     this.giveBack(delayMs);
   }
 
@@ -208,7 +219,7 @@ export class NatsDelivery implements Delivery {
     if (this.#isSettled) return;
     this.#isSettled = true;
     const { parts, bundle } = this.#carrier;
-    parts.journal.forget(parts.from.mailbox, this.id, bundle);
+    parts.journal.forget(parts.names.mailbox, this.id, bundle);
     this.#carrier.settled(this, againMs);
   }
 }

@@ -17,6 +17,7 @@ import { deliveriesMax, type NatsDeadLetters } from './nats-dead-letters.js';
 import type { NatsDelivery } from './nats-delivery.js';
 import type { NatsJournal } from './nats-journal.js';
 import { handOverMs, NatsLanes } from './nats-lanes.js';
+import type { NatsManifests } from './nats-manifests.js';
 import { mailboxIn, type Names } from './nats-names.js';
 import { NatsParcel } from './nats-parcel.js';
 import type { Sweep } from './nats-sweeper.js';
@@ -39,13 +40,12 @@ export interface HostLinkParts {
   readonly ackWaitMs: number;
   readonly windows: Windows;
   readonly credentialOf: (mailbox: string) => NatsCredential | undefined;
-  readonly keepManifest: (role: string | undefined, body: Buffer) => Promise<void>;
+  readonly manifests: NatsManifests;
   readonly sweep: (what: Sweep, until: Date) => void;
 }
 
 export class NatsHostLink implements HostLink {
   readonly closed: Promise<HostError | undefined>;
-  readonly keepManifest: (role: string | undefined, body: Buffer) => Promise<void>;
   readonly #parts: HostLinkParts;
   readonly #lanes: NatsLanes;
   readonly #ends: (() => void)[];
@@ -55,7 +55,6 @@ export class NatsHostLink implements HostLink {
   constructor(parts: HostLinkParts) {
     this.#parts = parts;
     const { connection, names, clock, ackWaitMs, windows } = parts;
-    this.keepManifest = parts.keepManifest;
     const ended = new Promise<HostError | undefined>((resolve) => {
       this.#end = resolve;
     });
@@ -74,16 +73,16 @@ export class NatsHostLink implements HostLink {
     ];
   }
 
-  /** Its streams are there. Again with another role: what comes from now on has it. */
+  /** Its streams are there. Another role is that of whatever is begun from then on, also of what is here already. */
   serve(mailbox: string): void {
     const { names, connection, journal, clock, sweep } = this.#parts;
     if (!this.#isOpen || this.#lanes.has(mailbox) || this.#sender(mailbox) === undefined) return;
     const box = names.of(mailbox);
-    const common = { connection, journal, allNames: names, names: box, now: () => clock.date(), sweep };
-    this.#lanes.open(box, (message, settled) => {
-      const from: Sender = { mailbox, role: this.#parts.credentialOf(mailbox)?.role };
-      return new NatsParcel(message, { ...common, from }, settled);
-    });
+    const parts = {
+      ...{ connection, journal, allNames: names, names: box, now: () => clock.date(), sweep },
+      senderNow: () => this.#sender(mailbox),
+    };
+    this.#lanes.open(box, (message, settled) => new NatsParcel(message, parts, settled));
   }
 
   leave(mailbox: string): void {
@@ -97,6 +96,10 @@ export class NatsHostLink implements HostLink {
 
   tellAll(...parts: readonly JsonText[]): void {
     this.#parts.connection.tell(this.#parts.names.tellAll, joined(...parts));
+  }
+
+  keepManifest(role: string | undefined, body: Buffer, mailbox?: string): Promise<void> {
+    return this.#parts.manifests.keep(role, body, mailbox);
   }
 
   async close(): Promise<void> {
@@ -122,10 +125,9 @@ export class NatsHostLink implements HostLink {
   }
 
   #handOut(delivery: NatsDelivery): void {
-    const { mailbox } = delivery.from;
-    if (this.#sender(mailbox) === undefined) {
+    if (delivery.isRevoked) {
       delivery.giveBack(handOverMs);
-      return this.leave(mailbox);
+      return this.leave(delivery.from.mailbox);
     }
     if (delivery.fault !== undefined || delivery.deliveries > deliveriesMax)
       return void this.#parts.deadLetters.bury(delivery);

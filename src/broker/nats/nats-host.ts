@@ -9,13 +9,14 @@ import { randomBytes } from 'node:crypto';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { type CallJournal, mailboxPattern, messageBytesMax, type OpenHostLink } from '../ports.js';
+import type { ReviveOptions } from '../dead-letters.js';
+import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
 import { connectNats } from './nats-connect.js';
 import { bufferOf, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
-import { tooLarge } from './nats-failures.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
+import { NatsManifests } from './nats-manifests.js';
 import { namesOf } from './nats-names.js';
 import { ensureMailbox, ensureShared, readDepth, type StreamPlan, streamDefaults } from './nats-streams.js';
 import { NatsSweeper, type Sweep } from './nats-sweeper.js';
@@ -46,8 +47,8 @@ export interface NatsHost {
   /** Requests that wait or are owed, of each mailbox. */
   depths(): Promise<readonly { readonly mailbox: string; readonly count: number; readonly bytes: number }[]>;
   deadLetters(): Promise<readonly NatsDeadLetter[]>;
-  /** Puts one back into its queue, as if new. False: it is not there. */
-  reviveDead(seq: number): Promise<boolean>;
+  /** Puts one back into its queue, as if new. False: it is not there. Rejects when it may have run, unless that is said. */
+  reviveDead(seq: number, options?: ReviveOptions): Promise<boolean>;
   dropDead(seq: number): Promise<boolean>;
   /** Ends the connection, and with it link and journal. */
   close(): Promise<void>;
@@ -72,8 +73,6 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   let connecting: Promise<NatsConnection> | undefined;
   let link: NatsHostLink | undefined;
   let isClosed = false;
-  /** The newest manifest of each role that has a mailbox. */
-  const manifests = new Map<string | undefined, Buffer>();
   // Never a reason to connect: what is not removed now goes by its age.
   const sweeper = new NatsSweeper(clock, async ({ stream, seq }) => (await connecting)?.remove(stream, seq));
   const sweep = (what: Sweep, until: Date) => sweeper.add(what, until);
@@ -118,24 +117,9 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       );
   };
 
-  const putManifest = async (opened: NatsConnection, mailbox: string, body: Buffer): Promise<void> => {
-    const receipt = await opened.keep(names.of(mailbox).manifest, body);
-    if (receipt.kind === 'full')
-      throw new HostError(
-        'insufficient_storage',
-        `the manifest of mailbox '${mailbox}' cannot be kept: ${receipt.why}`,
-        { hint: 'raise the bounds of its stream, or make room on the disk of the NATS server' },
-      );
-  };
-
-  const keepManifest = async (role: string | undefined, body: Buffer): Promise<void> => {
-    if (body.length > messageBytesMax) throw tooLarge('manifest', body.length);
-    manifests.set(role, body);
-    const opened = await connection();
-    const mine = [...credentials].filter(([, credential]) => credential.role === role);
-    await Promise.all(mine.map(([mailbox]) => putManifest(opened, mailbox, body)));
-  };
-
+  const manifests = new NatsManifests({
+    ...{ names, clock, connection, credentials: () => credentials, isClosed: () => isClosed },
+  });
   const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
   const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
 
@@ -156,7 +140,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
           handlers,
           windows,
           sweep,
-          keepManifest,
+          manifests,
         },
         ackWaitMs: plan.ackWaitMs,
         credentialOf: (mailbox) => credentials.get(mailbox),
@@ -173,8 +157,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       const before = credentials;
       credentials = checked(replaced);
       for (const mailbox of before.keys()) if (!credentials.has(mailbox)) link?.leave(mailbox);
-      for (const role of manifests.keys())
-        if (![...credentials.values()].some((credential) => credential.role === role)) manifests.delete(role);
+      manifests.forgetUnused();
       if (connecting === undefined) return;
       const opened = await connecting;
       await ensureAll(
@@ -183,11 +166,8 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       );
       for (const [mailbox, { role }] of credentials) {
         link?.serve(mailbox);
-        const body = manifests.get(role);
         if (before.get(mailbox)?.role === role && before.has(mailbox)) continue;
-        // What another role had seen is not this one's to see.
-        if (body !== undefined) await putManifest(opened, mailbox, body);
-        else await opened.api(`STREAM.PURGE.${names.manifestStream}`, { filter: names.of(mailbox).manifest });
+        await manifests.roleChanged(opened, mailbox);
       }
     },
     async depths() {
@@ -195,7 +175,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       return Promise.all([...credentials.keys()].map((mailbox) => readDepth(opened, names.of(mailbox))));
     },
     deadLetters: () => deadLetters.list(),
-    reviveDead: (seq) => deadLetters.revive(seq),
+    reviveDead: (seq, options) => deadLetters.revive(seq, options),
     dropDead: (seq) => deadLetters.drop(seq),
     async close() {
       isClosed = true;

@@ -25,7 +25,7 @@ export class SentBundle {
 
 interface Remembered {
   readonly bundle: SentBundle;
-  readonly body: Buffer;
+  readonly request: NewRequest;
   readonly untilMs: number;
 }
 
@@ -63,20 +63,23 @@ export class RequestBundles {
       requests.map(({ id }) => id),
     );
     const nowMs = this.#clock.nowMs();
-    for (const { id, body, ttlMs } of requests) {
-      this.#byId.set(id, { bundle, body, untilMs: nowMs + ttlMs });
-      this.#bytes += body.length;
+    for (const request of requests) {
+      this.#byId.set(request.id, { bundle, request, untilMs: nowMs + request.ttlMs });
+      this.#bytes += request.body.length;
     }
     return bundle;
   }
 
   /** As it is sent now: those that somebody may still wait for, with what is left of their time. */
-  toSend({ ids }: SentBundle): BundledRequest[] {
+  toSend({ ids }: SentBundle, isFirst: boolean): BundledRequest[] {
     const nowMs = this.#clock.nowMs();
     const left: BundledRequest[] = [];
     for (const id of ids) {
       const its = this.#byId.get(id);
-      if (its !== undefined && its.untilMs > nowMs) left.push({ id, body: its.body, ttlMs: its.untilMs - nowMs });
+      if (its === undefined || its.untilMs <= nowMs) continue;
+      const { body, again } = its.request;
+      const now = isFirst || again === undefined ? { body, ttlMs: its.untilMs - nowMs } : again();
+      if (now !== undefined) left.push({ id, body: now.body, ttlMs: now.ttlMs });
     }
     return left;
   }
@@ -86,7 +89,7 @@ export class RequestBundles {
     const its = this.#byId.get(id);
     if (its === undefined) return;
     this.#byId.delete(id);
-    this.#bytes -= its.body.length;
+    this.#bytes -= its.request.body.length;
   }
 
   /** It surely is not held: its requests are as fresh as they were. */

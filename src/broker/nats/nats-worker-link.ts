@@ -131,7 +131,7 @@ class NatsWorkerLink implements WorkerLink {
   #sendBundle(bundle: SentBundle, isFirst: boolean): Promise<void> {
     const underWay = this.#underWay.get(bundle);
     if (underWay !== undefined) return underWay;
-    const requests = this.#bundles.toSend(bundle);
+    const requests = this.#bundles.toSend(bundle, isFirst);
     if (requests.length === 0) return Promise.resolve();
     const sending = this.#keep(bundle.id, writeRequests(requests)).then(
       () => void this.#underWay.delete(bundle),

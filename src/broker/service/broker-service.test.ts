@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { never, RigWorker, serviceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
 import { manifestRequest } from '../messages.js';
+import type { Delivery } from '../ports.js';
 import type { BrokerServiceOptions } from './broker-service.js';
 
 describe('what a role sees', () => {
@@ -182,6 +183,56 @@ describe('one worker and the others', () => {
     expect([operator.errorOf('early').code, host.calls.length, broker.owed]).toEqual(['cancelled', 0, 0]);
   });
 
+  test('D-45 what was given up before it was handed out is not begun, however long it waited; a caller’s own key is', async () => {
+    const { service, host, clock } = await serviceRig();
+    const refused: string[] = [];
+    const asked = (id: string, sentAt: Date, more = ''): Delivery => ({
+      ...{
+        id,
+        from: { mailbox: 'o', role: 'operator' },
+        deliveries: 1,
+        wasElsewhere: false,
+        deadlineAt: undefined,
+        sentAt,
+      },
+      body: Buffer.from(
+        `{"v":1,"op":"call","callKey":"${id}","deadlineMs":60000,"tool":"nova_click","arguments":{}${more}}`,
+      ),
+      ...{ reply: async () => {}, answer: async () => {}, ack() {}, release() {} },
+      refuse: async () => {
+        // Not kept: it comes again.
+        if (refused.push(id) === 1) throw new HostError('transport', 'the link is gone');
+      },
+    });
+    const sentAt = clock.date();
+    clock.advance(1_000);
+    for (const id of ['waited', 'own', 'anew']) service.cancelled({ mailbox: 'o', role: 'operator' }, id);
+    clock.advance(12_000);
+    service.deliver(asked('waited', sentAt));
+    await settled();
+    service.deliver(asked('waited', sentAt));
+    service.deliver(asked('own', sentAt, ',"callersKey":true'));
+    service.deliver(asked('anew', clock.date()));
+    await settled();
+    expect([refused, host.calls.length]).toEqual([['waited', 'waited'], 2]);
+  });
+
+  test('D-45 what was given up here is not begun when it comes again because it could not be answered', async () => {
+    const { worker, host, broker, clock, held, hold } = await serviceRig({ limits: { running: 1 } });
+    hold();
+    const operator = await worker('o');
+    await operator.call('nova_click');
+    const given = await operator.call('nova_click');
+    await settled();
+    operator.link?.cancel(given);
+    await settled();
+    broker.refuseNextReply(new HostError('transport', 'not now'));
+    broker.refuseNextReply(new HostError('transport', 'not now'));
+    held[0]?.done();
+    await clock.advanceAsync(1_500);
+    expect([host.calls.length, operator.errorOf(given).code, broker.owed]).toEqual([1, 'cancelled', 0]);
+  });
+
   test('a stop waits for what runs, begins nothing that waits or comes, and leaves that owed', async () => {
     const { worker, host, broker, service, held, hold } = await serviceRig({ limits: { running: 1 } });
     hold();
@@ -304,6 +355,22 @@ describe('older words', () => {
     await settled();
     expect([operator.errorOf('k').code, host.calls]).toEqual(['invalid_request', []]);
   });
+});
+
+test('a manifest is kept for whoever comes or asks, and for all of a role when a host comes or it changes', async () => {
+  const { broker, service, clock, host } = await serviceRig();
+  const kept: (string | undefined)[] = [];
+  const link = await broker.openHost(service, never);
+  link.keepManifest = async (role, _body, mailbox) => void kept.push(`${role} ${mailbox ?? 'all'}`);
+  service.attach(link);
+  const operator = await new RigWorker().open(broker, 'o', 'operator');
+  await settled();
+  await operator.tools();
+  expect(kept).toEqual(['operator o', 'operator o']);
+  host.set('nova', { tools: ['fetch_url'] });
+  await clock.advanceAsync(50);
+  service.attach(link);
+  expect(kept.slice(2)).toEqual(['operator all', 'operator all']);
 });
 
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {

@@ -42,9 +42,10 @@ const deskDefaults: DeskLimits = {
   ...{ running: 256, runningOfOne: 64, waitingOfOne: 1_024 },
   ...{ bytes: 64 * 1024 * 1024, bytesOfOne: 16 * 1024 * 1024 },
 };
-/** Cancels may overtake what they are about, but not by long; the same key may be wanted again later. Of all workers. */
-const earlyCancelsMax = 1_024;
-const earlyCancelMs = 5_000;
+/** Cancels that are remembered, of all workers: many times what one has under way. */
+const cancelsMax = 16_384;
+/** A cancel may overtake what it is about, but not by long; clocks differ by as much. */
+const overtakeMs = 5_000;
 /** Mailboxes whose role is remembered, the latest. */
 const workersMax = 10_000;
 /** Calls of one worker are over at this pace, about. */
@@ -52,13 +53,20 @@ const fullRetryMs = 1_000;
 /** For the outcome of what was cancelled by a stop. */
 const lastWordsMs = 1_000;
 
+/** When somebody gave up a request: by the clock of this process, and by the wall. */
+interface GivenUp {
+  readonly atMs: number;
+  readonly at: Date;
+}
+
 export class BrokerService implements HostHandlers {
   readonly #options: BrokerServiceOptions;
   readonly #desk: TurnDesk;
   readonly #manifests: Manifests;
   readonly #ways: WayMeter;
   readonly #calls = new Map<string, BrokeredCall>();
-  readonly #earlyCancels = new FairMap<number>(earlyCancelsMax);
+  /** What it is about may still come, or come again. */
+  readonly #cancels = new FairMap<GivenUp>(cancelsMax);
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
   readonly #roles = new Map<string, string | undefined>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
@@ -142,7 +150,7 @@ export class BrokerService implements HostHandlers {
     const link = this.#link;
     if (!link) return;
     const shown = this.#manifests.of(who.role);
-    this.#keep(link, who.role, shown);
+    this.#keep(link, who.role, shown, who.mailbox);
     link.tell(who.mailbox, changedNews(shown.manifest.revision));
   }
 
@@ -152,8 +160,11 @@ export class BrokerService implements HostHandlers {
 
   cancelled(from: Sender, id: string): void {
     const call = this.#calls.get(jointKey(from.mailbox, id));
-    if (call) call.cancel();
-    else this.#earlyCancels.set(from.mailbox, id, this.#options.clock.nowMs());
+    call?.cancel();
+    // Whose key it is may send it anew when it is over; any other comes again only if it could not be answered.
+    if (call?.isCallersKey) return;
+    const { clock } = this.#options;
+    this.#cancels.set(from.mailbox, id, { atMs: clock.nowMs(), at: clock.date() });
   }
 
   deliver(delivery: Delivery): void {
@@ -192,7 +203,7 @@ export class BrokerService implements HostHandlers {
     }
     const delayMs = request.sent ? this.#ways.delayMs(from.mailbox, request.sent) : 0;
     const call = new BrokeredCall(delivery, request, words, this.#ports, delayMs);
-    if (this.#wasCancelled(from, id)) call.cancel();
+    if (this.#wasCancelled(delivery, call)) call.cancel();
     this.#calls.set(key, call);
     const over = () => {
       this.#calls.delete(key);
@@ -216,9 +227,15 @@ export class BrokerService implements HostHandlers {
       .finally(() => this.#calls.delete(key));
   }
 
-  #wasCancelled({ mailbox }: Sender, id: string): boolean {
-    const atMs = this.#earlyCancels.take(mailbox, id);
-    return atMs !== undefined && this.#options.clock.nowMs() - atMs <= earlyCancelMs;
+  /**
+   * Somebody gave it up, before it came or before it was sent on from where it waited. A caller's key may be wanted again since
+   * then; of any other, what is held later than that is a dead letter that was put back.
+   */
+  #wasCancelled({ from, id, sentAt }: Delivery, { isCallersKey }: BrokeredCall): boolean {
+    const givenUp = this.#cancels[isCallersKey ? 'take' : 'get'](from.mailbox, id);
+    if (givenUp === undefined) return false;
+    if (this.#options.clock.nowMs() - givenUp.atMs <= overtakeMs) return true;
+    return !isCallersKey && sentAt !== undefined && sentAt.getTime() - givenUp.at.getTime() <= overtakeMs;
   }
 
   #idle(limitMs: number): Promise<void> {
@@ -236,11 +253,11 @@ export class BrokerService implements HostHandlers {
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
     const { from, deadlineAt } = delivery;
     // Nobody waits for it: who still wants to know has asked again.
-    if (deadlineAt && deadlineAt <= this.#options.clock.date()) return delivery.ack();
+    if (delivery.isRevoked || (deadlineAt && deadlineAt <= this.#options.clock.date())) return delivery.ack();
     try {
       const shown = await this.#manifests.seen(from.role);
       await delivery.answer(...words.manifest(shown));
-      if (this.#link) this.#keep(this.#link, from.role, shown);
+      if (this.#link) this.#keep(this.#link, from.role, shown, from.mailbox);
     } catch (error) {
       this.#undelivered(delivery, error);
     }
@@ -270,8 +287,9 @@ export class BrokerService implements HostHandlers {
       if (its === role) link.tell(mailbox, changedNews(manifest.manifest.revision));
   }
 
-  #keep(link: HostLink, role: string | undefined, { body }: RoleManifest): void {
-    link.keepManifest?.(role, body).catch((error) => this.#tell({ kind: 'problem', error }));
+  /** What is done for one worker is done for its mailbox alone: nobody has work done for all by coming and asking. */
+  #keep(link: HostLink, role: string | undefined, { body }: RoleManifest, mailbox?: string): void {
+    link.keepManifest?.(role, body, mailbox).catch((error) => this.#tell({ kind: 'problem', error }));
   }
 
   #tell(event: ServiceEvent): void {

@@ -490,6 +490,26 @@ describe('what is said of a call is what became of it', () => {
     expect([host.calls.length, service.status().running]).toEqual([1, 0]);
   });
 
+  test('D-40 when a link that lives does not take the answer, every handing out of the request is given back', async () => {
+    const { service, held, hold } = await serviceRig();
+    hold();
+    const body = '{"v":1,"op":"call","callKey":"k","deadlineMs":1000,"tool":"nova_click","arguments":{}}';
+    const said: string[] = [];
+    const notTaken = () => Promise.reject(new HostError('transport', 'the call was claimed meanwhile'));
+    for (const name of ['first', 'second', 'third']) {
+      service.deliver({
+        ...{ id: 'k', from: { mailbox: 'o', role: 'operator' }, body: Buffer.from(body), deliveries: 1 },
+        ...{ wasElsewhere: false, deadlineAt: undefined, reply: notTaken, answer: notTaken, refuse: notTaken },
+        ...{ ack: () => said.push(`${name} acked`), release: () => said.push(`${name} released`) },
+      });
+      await settled();
+    }
+    held[0]?.done();
+    await settled();
+    expect(said.sort()).toEqual(['first released', 'second released', 'third released']);
+    expect(service.status().running).toBe(0);
+  });
+
   test('D-40 one that was given back while it waited is not begun, unless it came again meanwhile', async () => {
     const { service, host, journal, held, hold } = await serviceRig();
     hold();

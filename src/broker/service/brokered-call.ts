@@ -12,7 +12,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
-import { type CallRequest, changedNews, joined, progressNews, requestDigest, type Trace } from '../messages.js';
+import { type CallRequest, changedNews, joined, progressNews, requestDigest, traceMeta } from '../messages.js';
 import {
   type Bundle,
   beganDoubtMs,
@@ -31,6 +31,7 @@ import {
   notAllowed,
   notFound,
   ownMistake,
+  revoked,
   tooLarge,
 } from './call-refusals.js';
 import type { RoleManifest, Target } from './manifests.js';
@@ -60,6 +61,7 @@ const progressBytesMax = 64 * 1024;
 /** What another host runs is looked at again after this. */
 const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
+const notKept = 'its reply was not kept';
 /** Less is not enough to begin anything. */
 const leftMsMin = 1;
 /**
@@ -97,7 +99,11 @@ export class BrokeredCall {
 
   /** Of a key that was made for this call alone, nobody can have asked for anything else. */
   get #of(): string | undefined {
-    return this.#request.isCallersKey ? requestDigest(this.#request) : undefined;
+    return this.isCallersKey ? requestDigest(this.#request) : undefined;
+  }
+
+  get isCallersKey(): boolean {
+    return this.#request.isCallersKey;
   }
 
   get #delivery(): Delivery {
@@ -227,7 +233,7 @@ export class BrokeredCall {
   /** What is meant, or why it is not begun. */
   #admitted(): Target | HostError {
     try {
-      this.#requireTime();
+      this.#requireWanted();
       return this.#target();
     } catch (error) {
       if (isHostError(error)) return error;
@@ -256,7 +262,7 @@ export class BrokeredCall {
     const { args, wantsProgress, callKey, trace } = this.#request;
     try {
       // Claiming took its time too.
-      this.#requireTime();
+      this.#requireWanted();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal: this.#principal(),
         deadlineMs: this.#runMs(),
@@ -294,6 +300,8 @@ export class BrokeredCall {
         each.ack();
       }
     } while (this.#delivery !== delivery);
+    // A link that lives holds them as handed out until it hears of each.
+    for (const each of this.#deliveries) if (!settled.has(each)) each.release(replyAgainMs, notKept);
     this.#outcome = { parts, how };
   }
 
@@ -305,7 +313,7 @@ export class BrokeredCall {
     } catch (error) {
       // A link that is gone brings the request again; then the journal answers it. One that is not is asked to.
       if (!isHostError(error) || error.code === 'transport') {
-        delivery.release(replyAgainMs, 'its reply was not kept');
+        delivery.release(replyAgainMs, notKept);
         return false;
       }
       this.#ports.onEvent({ kind: 'undeliverable', from, callKey: id, error });
@@ -356,8 +364,9 @@ export class BrokeredCall {
     return leftMs - Math.min(wayMsMax, leftMs * wayPart);
   }
 
-  #requireTime(): void {
+  #requireWanted(): void {
     if (this.#cancellation.aborted) throw nobodyWaits();
+    if (this.#delivery.isRevoked) throw revoked();
     if (this.#leftMs() >= leftMsMin) return;
     const { from, id } = this.#delivery;
     this.#ports.onEvent({ kind: 'expired', from, callKey: id });
@@ -391,6 +400,3 @@ export class BrokeredCall {
 
 const hashOf = ({ server, tool }: Target, args: Buffer): string =>
   hash('sha256', Buffer.concat([Buffer.from(`${server}\0${tool}\0`), args]), 'base64url');
-
-const traceMeta = ({ traceparent, tracestate }: Trace): string =>
-  `"traceparent":${JSON.stringify(traceparent)}${tracestate === undefined ? '' : `,"tracestate":${JSON.stringify(tracestate)}`}`;

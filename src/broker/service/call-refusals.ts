@@ -54,6 +54,13 @@ export const expired = (): HostError =>
 export const nobodyWaits = (): HostError =>
   new HostError('cancelled', 'it was cancelled before it was run', { execution: 'not_executed' });
 
+export const revoked = (): HostError =>
+  new HostError('denied', 'whoever asked has no key any more', {
+    reason: 'revoked',
+    execution: 'not_executed',
+    hint: 'ask the operator for a key',
+  });
+
 export const lost = ({ server, tool }: Target): HostError =>
   new HostError(
     'outcome_uncertain',

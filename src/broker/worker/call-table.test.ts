@@ -123,6 +123,20 @@ describe('a call', () => {
     expect(JSON.parse(links[1].sent[0]?.body.toString() as string)).toMatchObject({ callKey: 'k', deadlineMs: 7_500 });
   });
 
+  test('reads as it is sent then where its link sends it again, as long as somebody waits for it', async () => {
+    const link = new ScriptedLink();
+    table.use(link);
+    const { leave } = start('k', 10_000);
+    const [sent] = link.sent;
+    expect(JSON.parse(sent?.body.toString() as string)).not.toHaveProperty('sentMsAgo');
+    await clock.advanceAsync(5_500);
+    const again = sent?.again?.();
+    expect(again?.ttlMs).toBe(4_500);
+    expect(JSON.parse(again?.body.toString() as string)).toMatchObject({ deadlineMs: 4_500, sentMsAgo: 5_500 });
+    leave();
+    expect(sent?.again?.()).toBeUndefined();
+  });
+
   test('says how long ago it was first sent, of sendings that may have arrived', async () => {
     const saidOn = ({ sent }: ScriptedLink) => {
       const { sentMsAgo } = JSON.parse(sent[0]?.body.toString() as string) as { sentMsAgo?: number };

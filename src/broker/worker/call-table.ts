@@ -11,7 +11,7 @@ import { type Execution, type HostError, isHostError } from '../../kernel/errors
 import { newId } from '../../kernel/random.js';
 import { toBuffer } from '../../wire/json-check.js';
 import { type Reply, requestDigest } from '../messages.js';
-import { ttlMsMax, type WorkerLink } from '../ports.js';
+import { type NewRequest, ttlMsMax, type WorkerLink } from '../ports.js';
 import { callBytesMax, callsMax } from './call-bounds.js';
 import {
   cancelledCall,
@@ -207,30 +207,32 @@ export class CallTable {
   }
 
   #send(pending: Pending, link: WorkerLink): void {
-    const { clock, dialect } = this.#parts;
-    const { call } = pending;
+    const { clock } = this.#parts;
+    const { callKey, isCallersKey } = pending.call;
     pending.cancelResend();
     pending.cancelLinkWait();
-    // What is rounded up would be time that its caller does not have.
-    const deadlineMs = Math.floor(this.#deadlineAtMs(pending) - clock.nowMs());
-    if (deadlineMs <= 0) return;
-    const sent = { clock: this.#clockName, atMs: Math.floor(clock.nowMs()) };
     const couldBeHeld = pending.mayBeHeld;
+    const written = this.#written(pending, couldBeHeld);
+    if (written === undefined) return;
     if (!couldBeHeld) pending.firstSent = { atMs: clock.nowMs(), wallMs: clock.date().getTime() };
-    const sentMsAgo = couldBeHeld ? this.#sentMsAgo(pending) : undefined;
     pending.mayBeHeld = true;
     pending.sentOn = link;
-    const isFresh = !couldBeHeld && !call.isCallersKey;
-    link
-      .send({
-        id: call.callKey,
-        body: dialect.callRequest({ ...call, deadlineMs, sentMsAgo, sent }),
-        ...{ ttlMs: deadlineMs, isFresh },
-      })
-      .catch((error) => {
-        if (this.#pending.get(call.callKey) !== pending) return;
-        this.#unsent(pending, link, couldBeHeld, error);
-      });
+    const isFresh = !couldBeHeld && !isCallersKey;
+    link.send({ id: callKey, ...written, isFresh, again: () => this.#written(pending, true) }).catch((error) => {
+      if (this.#pending.get(callKey) !== pending) return;
+      this.#unsent(pending, link, couldBeHeld, error);
+    });
+  }
+
+  /** As it is sent now; undefined: nobody waits for it any more. */
+  #written(pending: Pending, couldBeHeld: boolean): Pick<NewRequest, 'body' | 'ttlMs'> | undefined {
+    const { clock, dialect } = this.#parts;
+    // What is rounded up would be time that its caller does not have.
+    const ttlMs = Math.floor(this.#deadlineAtMs(pending) - clock.nowMs());
+    if (ttlMs <= 0) return undefined;
+    const sent = { clock: this.#clockName, atMs: Math.floor(clock.nowMs()) };
+    const sentMsAgo = couldBeHeld ? this.#sentMsAgo(pending) : undefined;
+    return { ttlMs, body: dialect.callRequest({ ...pending.call, deadlineMs: ttlMs, sentMsAgo, sent }) };
   }
 
   /** Rather too long than too short: what may have run before a journal began must not be taken for younger than that. */

@@ -219,6 +219,31 @@ describe('sent again', () => {
     expect([...rig.ran].sort()).toEqual([...ids(5), 'n1', 'n2'].sort());
   });
 
+  test('all of a bundle reads as it is sent then, whoever of it is sent again, but for what nobody waits for', async () => {
+    await (await host()).link.close();
+    const way = await cuttable();
+    const open = openNatsWorkerLink({ url: way.url, mailbox: 'w1' });
+    const first = await reopenWorker(open);
+    const again = (id: string) => (id === 'k2' ? undefined : request(id, { id, isAgain: true }, 4_501));
+    await Promise.all(ids(5).map((id) => first.link.send({ ...fresh(id), again: () => again(id) })));
+    // As if it had never been held.
+    await client.request('$JS.API.STREAM.PURGE.HOSTLER_REQUESTS_w1');
+    way.cut();
+    await first.link.closed;
+    const second = await reopenWorker(open);
+    stage.workers.push(second);
+    await second.link.send(request('k3'));
+    const rig = await host();
+    await eventually('all of it', () => rig.deliveries.length === 4);
+    const wanted = ['k0', 'k1', 'k3', 'k4'];
+    expect(rig.deliveries.map(({ id, bundle }) => [id, bundle?.id])).toEqual(wanted.map((id) => [id, 'k0']));
+    expect(rig.deliveries.map(({ body }) => JSON.parse(body.toString()))).toEqual(
+      wanted.map((id) => ({ id, isAgain: true })),
+    );
+    for (const { deadlineAt, sentAt } of rig.deliveries)
+      expect(Number(deadlineAt?.getTime()) - Number(sentAt?.getTime())).toBe(4_501);
+  });
+
   test('D-40 what ran meanwhile is answered from the journal, all of it, and run once', async () => {
     const rig = await host();
     const way = await cuttable();

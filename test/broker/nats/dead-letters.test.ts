@@ -1,17 +1,24 @@
 /** What is set aside on a real server, and what an operator does with it. */
 import { type NatsConnection as Client, connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { carefulLetters } from '../../../src/broker/careful-letters.js';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
+import { systemClock } from '../../../src/kernel/clock.js';
 import { eventually } from '../../eventually.js';
-import { fresh, inAnHour, isEmpty, NatsStage, type RigHost, request, startWorker } from './nats-rig.js';
+import { fresh, inAnHour, isEmpty, NatsStage, type RigHost, request, startHost, startWorker } from './nats-rig.js';
 
 const stage = new NatsStage();
 const { host } = stage;
 let client: Client;
 
-/** As if it had been set aside out of that bundle. */
-const letterOf = async (rig: RigHost, id: string, bundle: string): Promise<number> => {
-  const head = JSON.stringify({ sentAtMs: 1, diedAtMs: 2, reasons: [], bundle });
+const ways = [
+  ['alone', undefined],
+  ['in a bundle', 'B'],
+] as const;
+
+/** As if it had been set aside, out of that bundle. */
+const letterOf = async (rig: RigHost, id: string, bundle?: string, sentAt = new Date(1)): Promise<number> => {
+  const head = JSON.stringify({ sentAtMs: sentAt.getTime(), diedAtMs: Date.now(), reasons: [], bundle });
   await client.request(`hostler.dead.w1.${id}`, `${head}\n60000\n{"id":"${id}"}`);
   return (await rig.host.deadLetters()).find((each) => each.id === id)?.seq as number;
 };
@@ -42,6 +49,35 @@ test('B10 what still runs in its bundle is not put back, and what ran there is n
   expect(await rig.host.reviveDead(seq)).toBe(true);
   expect([await idsOf(rig), rig.deliveries]).toEqual([[], []]);
 });
+
+test.each(ways)(
+  'B10 what a host that is gone had begun, %s, is put back only for who says that it may run again',
+  async (_, bundle) => {
+    const gone = await startHost({ url: stage.server.url, instance: 'gone' });
+    const its = bundle === undefined ? undefined : new ClaimLog(bundle, inAnHour());
+    const claim = { mailbox: 'w1', key: 'k', bundle: its, hash: 'h', rememberUntil: inAnHour(), isRepeatable: false };
+    expect(await gone.host.journal.claim(claim)).toEqual({ kind: 'mine' });
+    await gone.host.close();
+    const rig = await host();
+    const seq = await letterOf(rig, 'k', bundle, new Date());
+    const careful = carefulLetters({
+      letters: {
+        list: () => rig.host.deadLetters(),
+        revive: (which, options) => rig.host.reviveDead(which, options),
+        drop: (which) => rig.host.dropDead(which),
+      },
+      ...{ calls: () => rig.host.deadLetters(), journal: rig.host.journal, clock: systemClock },
+    });
+    await expect(careful.revive(seq)).rejects.toMatchObject({
+      ...{ code: 'outcome_uncertain', details: { execution: 'uncertain' } },
+      hint: expect.stringContaining(`letters replay ${seq} --force`),
+    });
+    expect([await idsOf(rig), rig.deliveries]).toEqual([['k'], []]);
+    expect(await careful.revive(seq, { isForced: true })).toBe(true);
+    await eventually('it runs', () => rig.ran.length === 1);
+    expect(await idsOf(rig)).toEqual([]);
+  },
+);
 
 test('B10 one of a bundle is not taken for put back because another of its name waits', async () => {
   const rig = await host({ deliver() {} });

@@ -14,7 +14,7 @@ import { natsHost } from '../../../src/broker/nats/nats-host.js';
 import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import { newUserPair } from '../../../src/broker/nats/user-pair.js';
-import type { OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
+import type { CallJournal, OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
 import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
 import { digestOf } from '../../../src/config/key-text.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -27,11 +27,18 @@ export type WorkerName = keyof typeof workers;
 export interface BenchOptions {
   /** How many messages the host's mailbox holds; the engine's own default when undefined. */
   readonly mailboxMessages?: number;
+  /** How many requests of one worker a host has in its hands; the engine's own default when undefined. */
+  readonly windowOfOne?: number;
 }
+
+/** By worker; who is not in it has no key any more. */
+export type Roles = Readonly<Partial<Record<WorkerName, string | undefined>>>;
 
 /** An engine that is up. */
 export interface Bench {
   readonly openHost: OpenHostLink;
+  /** Of the host. */
+  readonly journal: CallJournal;
   openWorker(name: WorkerName): OpenWorkerLink;
   /** With a key that nobody has. */
   readonly openStranger: OpenWorkerLink;
@@ -41,6 +48,8 @@ export interface Bench {
   depth(): Promise<number>;
   /** Messages that were given up after too many deliveries. */
   deadLetters(): Promise<readonly { readonly id: string }[]>;
+  /** From now on these roles. */
+  rekey(roles: Roles): Promise<void>;
   /** Ends without warning and comes back over the same disk; links are lost. */
   restart(): Promise<void>;
   close(): Promise<void>;
@@ -60,8 +69,8 @@ export interface Engine {
 
 const keyOf = (name: string) => `${name}-key-${'x'.repeat(32)}`;
 
-export const embeddedCredentials: readonly Credential[] = [
-  ...Object.entries(workers).map(
+const credentialsOf = (roles: Roles): readonly Credential[] => [
+  ...Object.entries(roles).map(
     ([name, role]): Credential => ({
       ...{ name, digest: digestOf(keyOf(name)), mailbox: name, role, kind: 'worker' },
       ...{ sendsTo: ['host'], expiresAtMs: undefined },
@@ -72,10 +81,14 @@ export const embeddedCredentials: readonly Credential[] = [
     ...{ sendsTo: [], expiresAtMs: undefined },
   },
 ];
+export const embeddedCredentials = credentialsOf(workers);
 
-async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions): Promise<Bench> {
+async function openEmbedded(isLocal: boolean, { mailboxMessages, windowOfOne }: BenchOptions): Promise<Bench> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-broker-'));
-  const limits: Partial<BrokerLimits> = mailboxMessages === undefined ? {} : { mailboxMessages };
+  const limits: Partial<BrokerLimits> = {
+    ...(mailboxMessages === undefined ? {} : { mailboxMessages }),
+    ...(windowOfOne === undefined ? {} : { hostWindowOfOne: windowOfOne }),
+  };
   let store: BrokerStore;
   let broker: Broker;
   const start = async (port: number) => {
@@ -95,11 +108,15 @@ async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions)
   return {
     openHost: (handlers, signal) =>
       (isLocal ? localHostLink(broker.core) : openHostLink(settings('host')))(handlers, signal),
+    get journal() {
+      return store.journal;
+    },
     openWorker: (name) => (handlers, signal) => openWorkerLink(settings(name))(handlers, signal),
     openStranger: (handlers, signal) => openWorkerLink(settings('nobody'))(handlers, signal),
     stampsRoles: true,
     depth: async () => broker.status().mailboxes.find(({ mailbox }) => mailbox === 'host')?.count ?? 0,
     deadLetters: () => broker.deadLetters.list(),
+    rekey: async (roles) => broker.rekey(credentialsOf(roles)),
     async restart() {
       const { port } = new URL(url());
       await stop();
@@ -112,8 +129,10 @@ async function openEmbedded(isLocal: boolean, { mailboxMessages }: BenchOptions)
   };
 }
 
+const natsRoles = (roles: Roles) => new Map(Object.entries(roles).map(([name, role]) => [name, { role }]));
+
 /** A nats-server of its own, killed where an engine ends without warning. */
-async function openNats({ mailboxMessages }: BenchOptions): Promise<Bench> {
+async function openNats({ mailboxMessages, windowOfOne }: BenchOptions): Promise<Bench> {
   const names = Object.keys(workers) as WorkerName[];
   const hostKey = await newUserPair();
   const strangerKey = await newUserPair();
@@ -127,10 +146,11 @@ async function openNats({ mailboxMessages }: BenchOptions): Promise<Bench> {
   });
   const host = natsHost({
     ...{ url: server.url, key: hostKey.seed, clock: systemClock, instance: 'one', durability: 'process' },
-    credentials: new Map(names.map((name) => [name, { role: workers[name] }])),
+    credentials: natsRoles(workers),
     // Short, so that what a killed server owes comes again while a test waits.
     ackWaitMs: 2_000,
     ...(mailboxMessages === undefined ? {} : { requestsMax: mailboxMessages }),
+    ...(windowOfOne === undefined ? {} : { laneWindow: windowOfOne }),
   });
   // Workers send into what a host made: one was there once.
   await (await host.open({ deliver() {}, cancelled() {} }, new AbortController().signal)).close();
@@ -140,11 +160,13 @@ async function openNats({ mailboxMessages }: BenchOptions): Promise<Bench> {
       openNatsWorkerLink({ url: server.url, key, mailbox, clock: systemClock })(handlers, signal);
   return {
     openHost: host.open,
+    journal: host.journal,
     openWorker: (name) => openAs(name, keys.get(name)?.seed),
     openStranger: openAs('alice', strangerKey.seed),
     stampsRoles: true,
     depth: async () => (await host.depths()).reduce((sum, { count }) => sum + count, 0),
     deadLetters: () => host.deadLetters(),
+    rekey: (roles) => host.replaceCredentials(natsRoles(roles)),
     async restart() {
       await server.kill();
       await server.start();
