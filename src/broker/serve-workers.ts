@@ -168,13 +168,14 @@ async function openRemote(url: string, { settings, dataDir, clock, onEvent }: En
 
 async function openNats(url: string, { settings, keys, clock, onEvent }: EngineOptions): Promise<Engine> {
   const { natsHost } = await import('./nats/nats-host.js');
-  const { durability, replicas, keyFile, insecure, monitor } = settings;
+  const { durability, replicas, keyFile, insecure, monitor, limits } = settings;
   const host = natsHost({
     ...{ url, clock, durability, replicas, insecure },
     ...(monitor === undefined ? {} : { monitorUrl: monitor }),
     key: keyFile === undefined ? undefined : keyOf(settings),
     instance: instanceName(),
     credentials: natsCredentialsOf(keys),
+    served: limits,
     onProblem: (error) => onEvent({ kind: 'problem', error }),
   });
   return {

@@ -26,6 +26,7 @@ import { openControl } from './control/control-server.js';
 import { letterOperations } from './control/letter-operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT } from './exit-codes.js';
+import { boundHeap } from './heap-bounds.js';
 import { printJson } from './print.js';
 import { dataDirOf } from './running.js';
 import { LevelLog } from './stderr-log.js';
@@ -35,6 +36,7 @@ import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
 
 export async function broker(words: Words): Promise<number> {
+  boundHeap();
   const file = words.text('config') ?? findConfig(process.env, process.cwd());
   const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
   const ends: (() => unknown)[] = [];

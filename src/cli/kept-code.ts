@@ -23,6 +23,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import vm from 'node:vm';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { withoutBounds } from './heap-bounds.js';
 
 /** How a bundle begins, and what is kept of it: V8 itself only compares the lengths of the sources. */
 const mark = /^\/\/ ([0-9a-f]{64})\n/;
@@ -80,7 +81,7 @@ function isOwn(facts: Stats, ownUid: number | undefined = process.getuid?.()): b
 function keepLater(script: vm.Script, place: string, build: string, used: Buffer | undefined): void {
   let keptBytes = used?.length ?? 0;
   const keep = () => {
-    const code = script.createCachedData();
+    const code = withoutBounds(() => script.createCachedData());
     if (code.length < keptBytes * growth) return;
     keptBytes = code.length;
     write(place, Buffer.concat([Buffer.from(build, 'latin1'), code]));

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { dataFolder } from '../config/folders.js';
 import type { Words } from './command.js';
+import { boundHeap } from './heap-bounds.js';
 import { runBundle } from './kept-code.js';
 
 type Up = typeof import('./up.js');
@@ -14,6 +15,7 @@ export async function loadUp(words: Words): Promise<(words: Words) => Promise<nu
   const { up } = existsSync(bundle)
     ? withoutReports(() => runBundle(bundle, words.text('data-dir') ?? dataFolder(process.env)) as Up)
     : await import('./up.js');
+  boundHeap();
   return (given) => up(given, { serveWorkers });
 }
 

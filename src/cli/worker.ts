@@ -20,6 +20,7 @@ import { systemRandom } from '../kernel/random.js';
 import { createRedactor } from '../kernel/redact.js';
 import type { Words } from './command.js';
 import { EXIT } from './exit-codes.js';
+import { boundHeap } from './heap-bounds.js';
 import { RemoteUpstreams } from './remote-upstreams.js';
 import { logLine } from './stderr-log.js';
 import { onStopSignal } from './stop-signals.js';
@@ -37,6 +38,7 @@ type Say = (level: 'info' | 'warn', text: string) => void;
 
 export async function worker(words: Words): Promise<number> {
   const { broker, key, callMs, insecure, isJson } = workerOptions(words, process.env);
+  boundHeap();
   const redactor = createRedactor();
   redactor.know(key);
   const say: Say = (level, text) => logLine(level, text, redactor.redact);

@@ -57,11 +57,13 @@ export function connectSocket(options: ConnectOptions, reader: WireReader, signa
       settled();
       reject(failure ?? unreached(url, cause));
     });
-    socket.once('open', () => {
-      settled();
-      const wire = new WsWire(socket, clock, limits);
-      wire.readBy(reader);
-      resolve(wire);
+    socket.once('upgrade', ({ socket: below }) => {
+      socket.once('open', () => {
+        settled();
+        const wire = new WsWire(socket, below, clock, limits);
+        wire.readBy(reader);
+        resolve(wire);
+      });
     });
   });
 }

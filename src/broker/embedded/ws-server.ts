@@ -76,8 +76,8 @@ export async function listenForSockets(options: WsServerOptions): Promise<WsServ
     if (request.url !== brokerPath) return turnAway(404, 'wrong_path');
     if (!options.hasRoom()) return turnAway(503, 'too_many_connections');
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
-      const wire = new WsWire(webSocket, clock, limits);
-      wire.meter(socket, helloBytesMax);
+      const wire = new WsWire(webSocket, socket, clock, limits);
+      wire.meter(helloBytesMax);
       wire.readBy(options.attach(wire));
     });
   });

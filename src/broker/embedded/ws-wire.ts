@@ -18,22 +18,31 @@ const reasonOf = new Map<number, CloseReason>(
   Object.entries(closeReasons).map(([reason, code]) => [code, reason as CloseReason]),
 );
 const noFrame = Buffer.alloc(0);
+/** What waits for the end of its turn, at most. */
+const gatheredBytesMax = 64 * 1024;
+/** Of a frame besides its content, at least. */
+const headBytes = 2;
 
 export class WsWire implements Wire {
   readonly #socket: WebSocket;
+  readonly #below: Duplex;
   readonly #clock: Clock;
   readonly #heartbeat: Heartbeat;
   #reader: WireReader | undefined;
   #lost: CloseReason | undefined;
   #cancelGoodbye: Cancel = () => {};
   #unmeter: () => void = () => {};
+  #gatheredBytes = 0;
 
+  /** `below` is what the socket writes to. */
   constructor(
     socket: WebSocket,
+    below: Duplex,
     clock: Clock,
     { pingMs, pongMs }: { readonly pingMs: number; readonly pongMs: number },
   ) {
     this.#socket = socket;
+    this.#below = below;
     this.#clock = clock;
     this.#heartbeat = new Heartbeat({
       ...{ clock, pingMs, pongMs },
@@ -63,8 +72,9 @@ export class WsWire implements Wire {
     this.#reader = reader;
   }
 
-  /** What comes over `below` before the welcome is cut off at so many bytes: a stranger is worth no more memory. */
-  meter(below: Duplex, bytesMax: number): void {
+  /** What comes before the welcome is cut off at so many bytes: a stranger is worth no more memory. */
+  meter(bytesMax: number): void {
+    const below = this.#below;
     let bytes = 0;
     const count = (chunk: Buffer) => {
       bytes += chunk.length;
@@ -83,7 +93,9 @@ export class WsWire implements Wire {
   }
 
   send(frame: Buffer, flushed?: () => void): void {
+    this.#gather(frame.length + headBytes);
     this.#socket.send(frame, { binary: false }, flushed && (() => flushed()));
+    if (this.#gatheredBytes > gatheredBytesMax) this.#letGo();
   }
 
   pause(): void {
@@ -103,6 +115,21 @@ export class WsWire implements Wire {
     this.#socket.resume();
     this.#socket.close(closeReasons[why], why);
     this.#cancelGoodbye = this.#clock.at(this.#clock.nowMs() + goodbyeMs, () => this.#socket.terminate());
+  }
+
+  /** Frames of one turn leave in one write: by themselves, each would cost as much as all that is done with it. */
+  #gather(bytes: number): void {
+    if (this.#gatheredBytes === 0) {
+      this.#below.cork();
+      process.nextTick(() => this.#letGo());
+    }
+    this.#gatheredBytes += bytes;
+  }
+
+  #letGo(): void {
+    if (this.#gatheredBytes === 0) return;
+    this.#gatheredBytes = 0;
+    this.#below.uncork();
   }
 
   #pinged(data: Buffer): void {

@@ -97,7 +97,7 @@ export class BundleJournal {
   readonly #records: BundleRecords;
   readonly #steps: ClaimingSteps = {
     won: (name, slot) => this.#won(name, slot),
-    failed: (name) => this.#own.running.delete(name),
+    failed: (name) => this.#notMine(name),
     look: (claim, log, entry, isFirst) => this.#look(claim.mailbox, claim.key, log, entry, claim, isFirst),
     again: (claiming, log) => this.#want(claiming.claim.mailbox, log, claiming),
   };
@@ -131,7 +131,7 @@ export class BundleJournal {
     running.set(name, undefined);
     const slot = await new Promise<ClaimSlot | undefined>((won, reject) => {
       const failed = (error: unknown) => {
-        running.delete(name);
+        this.#notMine(name);
         reject(error);
       };
       const until = log.deadlineAt;
@@ -139,7 +139,7 @@ export class BundleJournal {
       this.#want(mailbox, log, { key, name, hash: '', until, overrides: -1, rounds: 0, won, taken, failed });
     });
     if (slot === undefined) {
-      running.delete(name);
+      this.#notMine(name);
       throw claimedMeanwhile();
     }
     this.#won(name, slot);
@@ -180,6 +180,12 @@ export class BundleJournal {
 
   #won(name: string, slot: ClaimSlot): void {
     this.#own.running.set(name, { slot });
+  }
+
+  /** Whoever won it meanwhile, of the same bundle handed out another time, has it still. */
+  #notMine(name: string): void {
+    const { running } = this.#own;
+    if (running.get(name) === undefined) running.delete(name);
   }
 
   #want(mailbox: string, log: ClaimLog, wanted: Wanted): void {

@@ -33,10 +33,12 @@ export interface NatsAddress {
   readonly name: string;
   /** Without TLS also to other machines. */
   readonly insecure?: boolean | undefined;
+  /** A message that nobody could take; the connection goes on. */
+  readonly onProblem?: ((error: HostError) => void) | undefined;
 }
 
 export async function connectNats(
-  { url, key, clock, name, insecure }: NatsAddress,
+  { url, key, clock, name, insecure, onProblem }: NatsAddress,
   signal: CancelSignal,
 ): Promise<NatsConnection> {
   const { connect, nkeyAuthenticator, createInbox } = await loadNatsClient();
@@ -63,7 +65,7 @@ export async function connectNats(
       ...(isSeed ? { authenticator: nkeyAuthenticator(new TextEncoder().encode(key)) } : {}),
       ...(key !== undefined && !isSeed ? { user: key.slice(0, colon), pass: key.slice(colon + 1) } : {}),
     })) as NatsClient;
-    const connection = new NatsConnection(client, clock, createInbox());
+    const connection = new NatsConnection(client, clock, createInbox(), onProblem);
     if (!signal.aborted) return connection;
     await connection.close();
   } catch (error) {

@@ -3,17 +3,30 @@
  * Not here: how it is opened (nats-connect.ts), what is published and where (nats-names.ts), what the streams are
  * (nats-streams.ts).
  *
- * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it.
+ * Invariants: a receipt is the server's own word about that message; every promise of a connection ends with it; whoever fails
+ * over a message keeps nobody from hearing the next.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { forbidden, gone, lossOf, nobodyThere, noReceipt, overPayload, tooManyWait, unsent } from './nats-failures.js';
+import {
+  forbidden,
+  gone,
+  lossOf,
+  nobodyThere,
+  noReceipt,
+  overPayload,
+  tooManyWait,
+  unreadableAnswer,
+  unsent,
+  untaken,
+} from './nats-failures.js';
 
 /** What is used of the client's own. */
 export interface NatsMessage {
   readonly subject: string;
   readonly reply?: string | undefined;
   readonly data: Uint8Array;
+  /** Read when it is asked for, and throws where it cannot be: of what a worker sent, nobody asks for it. */
   readonly headers?: { readonly code: number; readonly description: string; get(name: string): string } | undefined;
 }
 export interface NatsClient {
@@ -71,6 +84,7 @@ export class NatsConnection {
   readonly #client: NatsClient;
   readonly #clock: Clock;
   readonly #inbox: string;
+  readonly #onProblem: (error: HostError) => void;
   /** By the number of its reply subject; in the order they were sent, which is that of their ends. */
   readonly #waiting = new Map<number, Waiter>();
   #waitingBytes = 0;
@@ -85,10 +99,11 @@ export class NatsConnection {
   #denial: HostError | undefined;
   #refused: unknown;
 
-  constructor(client: NatsClient, clock: Clock, inbox: string) {
+  constructor(client: NatsClient, clock: Clock, inbox: string, onProblem: (error: HostError) => void = () => {}) {
     this.#client = client;
     this.#clock = clock;
     this.#inbox = inbox;
+    this.#onProblem = onProblem;
     this.maxPayload = client.info?.max_payload ?? 0;
     this.version = client.info?.version ?? '0.0.0';
     this.serverId = client.info?.server_id ?? '';
@@ -105,8 +120,14 @@ export class NatsConnection {
 
   /** Returns its end: nothing new is sent for it, and what is on its way is still heard. */
   subscribe(subject: string, heard: (message: NatsMessage) => void): Cancel {
-    const callback = (error: Error | null, message: NatsMessage) =>
-      error === null ? heard(message) : this.#deaf(error);
+    const callback = (error: Error | null, message: NatsMessage) => {
+      if (error !== null) return this.#deaf(error);
+      try {
+        heard(message);
+      } catch (cause) {
+        this.#failed(cause);
+      }
+    };
     const subscription = this.#client.subscribe(subject, { callback });
     return () => void subscription.drain().catch(() => {});
   }
@@ -236,11 +257,24 @@ export class NatsConnection {
     void this.#client.close().catch(() => {});
   }
 
+  /** Past here it would end the client's reading, of every subject. */
+  #failed(cause: unknown): void {
+    try {
+      this.#onProblem(untaken(cause));
+    } catch {
+      // Whoever watches must not disturb those who are served.
+    }
+  }
+
   #answered(message: NatsMessage): void {
     const waiter = this.#take(Number(message.subject.slice(message.subject.lastIndexOf('.') + 1)));
     if (waiter === undefined) return;
-    if (message.headers?.code === 503 && message.data.length === 0) waiter.reject(nobodyThere(waiter.subject));
-    else waiter.resolve(message);
+    try {
+      if (message.headers?.code === 503 && message.data.length === 0) waiter.reject(nobodyThere(waiter.subject));
+      else waiter.resolve(message);
+    } catch (cause) {
+      waiter.reject(unreadableAnswer(waiter.subject, cause));
+    }
   }
 
   #take(number: number): Waiter | undefined {

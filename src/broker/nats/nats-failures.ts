@@ -55,6 +55,19 @@ export const nobodyThere = (subject: string): HostError =>
     hint: 'start a host that has this mailbox in its configuration, or look at the permissions of the key',
   });
 
+export const unreadableAnswer = (subject: string, cause: unknown): HostError =>
+  new HostError('protocol_error', `what answered to '${subject.slice(0, 200)}' cannot be read`, {
+    execution: 'uncertain',
+    hint: 'look who else answers on the NATS server',
+    cause,
+  });
+
+export const untaken = (cause: unknown): HostError =>
+  new HostError('protocol_error', 'a message of the NATS server could not be taken', {
+    hint: 'look who else writes to the subjects of Hostler',
+    cause,
+  });
+
 export const forbidden = (): HostError =>
   new HostError('denied', 'the NATS server does not let this key send there', {
     ...unsent,

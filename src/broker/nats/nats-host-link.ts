@@ -21,6 +21,7 @@ import type { NatsManifests } from './nats-manifests.js';
 import { mailboxIn, type Names } from './nats-names.js';
 import { NatsParcel } from './nats-parcel.js';
 import type { Sweep } from './nats-sweeper.js';
+import type { Windows } from './nats-windows.js';
 
 /** What the table says of a mailbox. */
 export interface NatsCredential {
@@ -37,8 +38,7 @@ export interface HostLinkParts {
   readonly clock: Clock;
   readonly handlers: HostHandlers;
   readonly ackWaitMs: number;
-  readonly window: number;
-  readonly laneWindow: number;
+  readonly windows: Windows;
   readonly credentialOf: (mailbox: string) => NatsCredential | undefined;
   readonly manifests: NatsManifests;
   readonly sweep: (what: Sweep, until: Date) => void;
@@ -54,7 +54,7 @@ export class NatsHostLink implements HostLink {
 
   constructor(parts: HostLinkParts) {
     this.#parts = parts;
-    const { connection, names, clock, ackWaitMs, window, laneWindow } = parts;
+    const { connection, names, clock, ackWaitMs, windows } = parts;
     const ended = new Promise<HostError | undefined>((resolve) => {
       this.#end = resolve;
     });
@@ -63,7 +63,7 @@ export class NatsHostLink implements HostLink {
       return why;
     });
     this.#lanes = new NatsLanes({
-      ...{ connection, clock, ackWaitMs, window, laneWindow },
+      ...{ connection, clock, ackWaitMs, ...windows },
       handOut: (delivery) => this.#handOut(delivery),
       lost: (why) => this.#taken(why),
     });

@@ -20,8 +20,9 @@ import { NatsManifests } from './nats-manifests.js';
 import { namesOf } from './nats-names.js';
 import { ensureMailbox, ensureShared, readDepth, type StreamPlan, streamDefaults } from './nats-streams.js';
 import { NatsSweeper, type Sweep } from './nats-sweeper.js';
+import { type Served, type Windows, windowsOf } from './nats-windows.js';
 
-export interface NatsHostOptions extends Partial<StreamPlan> {
+export interface NatsHostOptions extends Partial<StreamPlan>, Partial<Windows> {
   readonly url: string;
   readonly key?: string | undefined;
   /** Without TLS also to another machine. */
@@ -32,12 +33,10 @@ export interface NatsHostOptions extends Partial<StreamPlan> {
   readonly credentials: ReadonlyMap<string, NatsCredential>;
   readonly clock?: Clock;
   readonly prefix?: string;
-  /** Of what an operator should see to. Throws nothing. */
+  /** What the service runs at a time; what is taken out of the streams goes by it, unless a window is given. */
+  readonly served?: Served;
+  /** Something that came could not be taken or kept; everything else goes on. */
   readonly onProblem?: (error: HostError) => void;
-  /** Requests in the service's hands at a time, over all mailboxes. */
-  readonly window?: number;
-  /** The same, of one mailbox, with what waits for its turn. */
-  readonly laneWindow?: number;
 }
 
 export interface NatsHost {
@@ -55,8 +54,8 @@ export interface NatsHost {
   close(): Promise<void>;
 }
 
-const defaultWindow = 256;
-const defaultLaneWindow = 128;
+/** As a service has them that was told nothing else. */
+const servedDefaults: Served = { calls: 256, callsOfOne: 64 };
 const mailboxesMax = 1_024;
 /** Mailboxes whose streams are made or compared at a time. */
 const ensuredAtOnce = 8;
@@ -67,6 +66,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
   const names = namesOf(options.prefix);
   const plan: StreamPlan = { ...streamDefaults, ...defined(options) };
+  const windows = windowsOf(options.served ?? servedDefaults, options);
   const boot = randomBytes(16).toString('hex');
   const never = new Cancellation();
   let credentials = checked(options.credentials);
@@ -79,7 +79,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
 
   const connect = async (signal = never): Promise<NatsConnection> => {
     const name = `hostler host ${instance}`;
-    const opened = await connectNats({ url, key, insecure, clock, name }, signal);
+    const opened = await connectNats({ url, key, insecure, clock, name, onProblem }, signal);
     try {
       await ensureShared(opened, names, plan);
       await ensureAll(opened, [...credentials.keys()]);
@@ -94,9 +94,11 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   };
 
   const connection = async (): Promise<NatsConnection> => {
+    const was = connecting;
+    const before = await was?.catch(() => undefined);
     if (isClosed) throw new HostError('transport', `host '${instance}' is closed`, { execution: 'not_executed' });
-    // One that is being closed serves nobody any more, though its end is not heard yet.
-    if ((await connecting?.catch(() => undefined))?.isClosing) connecting = undefined;
+    // One that is being closed serves nobody any more, though its end is not heard yet. Who waited here as well may have the next.
+    if (before?.isClosing && connecting === was) connecting = undefined;
     if (connecting === undefined) {
       const opening = connect();
       connecting = opening;
@@ -128,7 +130,6 @@ export function natsHost(options: NatsHostOptions): NatsHost {
       const opened = await connection();
       if (signal.aborted)
         throw new HostError('cancelled', 'the link is not wanted any more', { execution: 'not_executed' });
-      const { window = defaultWindow, laneWindow = defaultLaneWindow } = options;
       const made = new NatsHostLink({
         ...{
           connection: opened,
@@ -137,8 +138,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
           deadLetters,
           clock,
           handlers,
-          window,
-          laneWindow,
+          windows,
           sweep,
           manifests,
         },

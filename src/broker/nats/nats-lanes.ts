@@ -3,23 +3,22 @@
  * that a flood in one does not hold up another. What is here or handed out is kept ours while it lasts.
  * Not here: what a request is (nats-delivery.ts), what it comes in (nats-parcel.ts), who serves it.
  *
- * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneWindow`; a lane holds at most `laneWindow`, asked for included, as far as
- * can be told before bundles are opened: after requests that came alone there may be as many bundles in their place, of no more
- * than `pullBytes`; a lane that is closed gives back what was not handed out.
+ * Invariants: no more than `window` are handed out at a time, and of one lane no more than `laneHandedOut`; a lane holds at most
+ * `laneWindow`, asked for included, as far as can be told before bundles are opened: after requests that came alone there may be
+ * as many bundles in their place, of no more than `pullBytes`; a lane that is closed gives back all it has, handed out or not:
+ * nobody says any more that it is still ours.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { NatsConnection, NatsMessage } from './nats-connection.js';
 import type { NatsDelivery } from './nats-delivery.js';
 import { hostsConsumer, type MailboxNames } from './nats-names.js';
 import type { NatsParcel } from './nats-parcel.js';
+import type { Windows } from './nats-windows.js';
 
-export interface LaneParts {
+export interface LaneParts extends Windows {
   readonly connection: NatsConnection;
   readonly clock: Clock;
   readonly ackWaitMs: number;
-  /** Handed out at a time, over all lanes. */
-  readonly window: number;
-  readonly laneWindow: number;
   readonly handOut: (delivery: NatsDelivery) => void;
   /** A stream or consumer went away under us. */
   readonly lost: (why: string) => void;
@@ -98,7 +97,7 @@ export class NatsLanes {
     this.#pull(lane);
   }
 
-  /** What is handed out of it may still be settled. */
+  /** What runs of it has a claim, and its result goes by that; what was not begun is not ours to begin any more. */
   close(mailbox: string): void {
     const lane = this.#lanes.get(mailbox);
     if (lane === undefined) return;
@@ -107,27 +106,24 @@ export class NatsLanes {
     lane.end();
     const turn = this.#turns.indexOf(lane);
     if (turn >= 0) this.#turns.splice(turn, 1);
-    for (const delivery of lane.queue.splice(0)) delivery.giveBack(handOverMs);
+    for (const delivery of [...lane.queue.splice(0), ...lane.handedOut]) delivery.giveBack(handOverMs);
   }
 
-  /** Gives back everything, handed out or not. */
   closeAll(): void {
     this.#stopTick();
-    for (const [mailbox, lane] of [...this.#lanes]) {
-      this.close(mailbox);
-      for (const delivery of [...lane.handedOut]) delivery.giveBack(handOverMs);
-    }
+    // What one lane gives back makes no room for another that is closed next.
+    this.#turns.length = 0;
+    for (const mailbox of [...this.#lanes.keys()]) this.close(mailbox);
   }
 
   #came(lane: Lane, message: NatsMessage): void {
-    if (message.headers !== undefined && message.headers.code >= 400)
-      return lane.isOpen ? this.#ended(lane, message) : undefined;
+    // Only what the server says itself has nothing to answer to: headers of a request are its worker's, and say nothing.
+    if (!message.reply) return this.#ended(lane, message);
     lane.asked = Math.max(0, lane.asked - 1);
     for (const [number, pull] of lane.pulls) {
       if (--pull.left <= 0) lane.pulls.delete(number);
       break;
     }
-    if (message.reply === undefined) return;
     // On its way when the lane was closed: left alone, it would come again only after the wait for our word.
     if (!lane.isOpen) return lane.make(message, () => {}).giveBack(handOverMs);
     const parcel = lane.make(message, (delivery, its) => this.#settled(lane, delivery, its));
@@ -143,12 +139,13 @@ export class NatsLanes {
   }
 
   #ended(lane: Lane, { subject, headers }: NatsMessage): void {
+    if (!lane.isOpen || headers === undefined || headers.code < 400) return;
     this.#forget(lane, Number(subject.slice(subject.lastIndexOf('.') + 1)));
-    const said = headers?.description ?? '';
-    if (headers?.code === 503 || /deleted|push based/i.test(said))
+    const said = headers.description;
+    if (headers.code === 503 || /deleted|push based/i.test(said))
       return this.#parts.lost(`${lane.names.requestStream}: ${said}`);
     // Its time was over, or its bytes: go on. Anything else is a bound of the server, which does not go away at once.
-    if (headers?.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
+    if (headers.code === 408 || /MaxBytes/i.test(said)) return this.#pull(lane);
     if (lane.isWaiting) return;
     lane.isWaiting = true;
     this.#parts.clock.at(this.#parts.clock.nowMs() + pullAgainMs, () => {
@@ -212,7 +209,7 @@ export class NatsLanes {
 
   /** After the others; not while it has as many as it may: bundles bring more than was asked for. */
   #takeTurn(lane: Lane): void {
-    if (lane.hasTurn || lane.queue.length === 0 || lane.handedOut.size >= this.#parts.laneWindow) return;
+    if (lane.hasTurn || lane.queue.length === 0 || lane.handedOut.size >= this.#parts.laneHandedOut) return;
     lane.hasTurn = true;
     this.#turns.push(lane);
   }

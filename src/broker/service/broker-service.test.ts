@@ -373,6 +373,33 @@ test('a manifest is kept for whoever comes or asks, and for all of a role when a
   expect(kept.slice(2)).toEqual(['operator all', 'operator all']);
 });
 
+test('nothing of a manifest is kept or told before each server was seen, and then it is whole', async () => {
+  const { broker, service, clock, host } = await serviceRig();
+  host.set('slow', { capabilities: null });
+  let see = () => {};
+  host.sight = new Promise((resolve) => {
+    see = resolve;
+  });
+  const kept: number[] = [];
+  const link = await broker.openHost(service, never);
+  link.keepManifest = async (_role, body) => void kept.push(JSON.parse(body.toString()).manifest.tools.length);
+  service.attach(link);
+  const operator = await new RigWorker().open(broker, 'o', 'operator');
+  await settled();
+  host.set('nova', { tools: ['fetch_url'] });
+  await clock.advanceAsync(50);
+  const before = [kept.length, operator.news.length];
+  service.attach(link);
+  host.sight = undefined;
+  host.set('slow', { tools: ['sleep'] });
+  see();
+  await settled();
+  await clock.advanceAsync(50);
+  expect(before).toEqual([0, 0]);
+  expect(operator.news.length).toBeGreaterThan(0);
+  expect([...new Set(kept)]).toEqual([2]);
+});
+
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
   const { broker, connect, service } = await serviceRig();
   const early = await new RigWorker().open(broker, 'early', 'operator');

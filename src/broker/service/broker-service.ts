@@ -106,7 +106,8 @@ export class BrokerService implements HostHandlers {
     this.#lastError = undefined;
     this.#tell({ kind: 'connected' });
     // What it was told before may be older than what is true now.
-    for (const role of new Set(this.#roles.values())) this.#keep(link, role, this.#manifests.of(role));
+    for (const role of new Set(this.#roles.values()))
+      this.#manifests.show(role, (shown) => this.#keep(link, role, shown));
     link.tellAll(changedNews(`attached-${newId()}`));
   }
 
@@ -149,9 +150,10 @@ export class BrokerService implements HostHandlers {
     this.#note(who);
     const link = this.#link;
     if (!link) return;
-    const shown = this.#manifests.of(who.role);
-    this.#keep(link, who.role, shown, who.mailbox);
-    link.tell(who.mailbox, changedNews(shown.manifest.revision));
+    this.#manifests.show(who.role, (shown) => {
+      this.#keep(link, who.role, shown, who.mailbox);
+      link.tell(who.mailbox, changedNews(shown.manifest.revision));
+    });
   }
 
   #note({ mailbox, role }: Sender): void {
@@ -289,7 +291,8 @@ export class BrokerService implements HostHandlers {
 
   /** What is done for one worker is done for its mailbox alone: nobody has work done for all by coming and asking. */
   #keep(link: HostLink, role: string | undefined, { body }: RoleManifest, mailbox?: string): void {
-    link.keepManifest?.(role, body, mailbox).catch((error) => this.#tell({ kind: 'problem', error }));
+    if (link === this.#link)
+      link.keepManifest?.(role, body, mailbox).catch((error) => this.#tell({ kind: 'problem', error }));
   }
 
   #tell(event: ServiceEvent): void {

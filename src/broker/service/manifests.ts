@@ -3,7 +3,8 @@
  * Not here: whether a call may be made (the host decides, at each call), who is told (broker-service.ts).
  *
  * Invariants: the revision is that of the content, so hosts with the same tools have the same one, and a server that comes and
- * goes without changing its tools tells nobody; at most so many roles are kept.
+ * goes without changing its tools tells nobody; nothing is told or kept for others before each server was seen once, or was
+ * waited for: a host that has just begun would take away what its equals know; at most so many roles are kept.
  */
 import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
@@ -45,6 +46,9 @@ export class Manifests {
   /** What they were made from. */
   #signature = '';
   #cancelLook: Cancel | undefined;
+  /** Roles whose change is told as soon as it may be. */
+  readonly #untold = new Set<string | undefined>();
+  #isClosed = false;
   readonly #stopListening: () => void;
 
   constructor(options: ManifestsOptions) {
@@ -65,10 +69,17 @@ export class Manifests {
 
   /** Waits, at most 5 s, for servers that nobody has seen yet. */
   async seen(role: string | undefined): Promise<RoleManifest> {
-    const { host } = this.#options;
-    const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
-    if (unseen.length > 0) await host.firstSight(unseen);
+    await this.#sight();
     return this.of(role);
+  }
+
+  /** The same, at once where there is nothing to wait for; never after the end. */
+  show(role: string | undefined, shown: (manifest: RoleManifest) => void): void {
+    const sight = this.#sight();
+    if (sight === undefined) return shown(this.of(role));
+    void sight.then(() => {
+      if (!this.#isClosed) shown(this.of(role));
+    });
   }
 
   /** Something may have: looked at soon, and told where it has. */
@@ -82,8 +93,15 @@ export class Manifests {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#cancelLook?.();
     this.#stopListening();
+  }
+
+  #sight(): Promise<void> | undefined {
+    const { host } = this.#options;
+    const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
+    return unseen.length > 0 ? host.firstSight(unseen) : undefined;
   }
 
   #sign(): string {
@@ -98,8 +116,17 @@ export class Manifests {
     for (const [role, before] of [...this.#byRole]) {
       const made = this.#make(role);
       this.#byRole.set(role, made);
-      if (made.manifest.revision !== before.manifest.revision) this.#options.onChanged(role, made);
+      if (made.manifest.revision !== before.manifest.revision) this.#tell(role);
     }
+  }
+
+  #tell(role: string | undefined): void {
+    if (this.#untold.has(role)) return;
+    this.#untold.add(role);
+    this.show(role, (manifest) => {
+      this.#untold.delete(role);
+      this.#options.onChanged(role, manifest);
+    });
   }
 
   #make(role: string | undefined): RoleManifest {

@@ -9,6 +9,7 @@ import { NatsJournal } from '../../../src/broker/nats/nats-journal.js';
 import { namesOf } from '../../../src/broker/nats/nats-names.js';
 import type { Bundle, CallClaim, Claimed } from '../../../src/broker/ports.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { HostError } from '../../../src/kernel/errors.js';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 import { inAnHour, never } from './nats-rig.js';
@@ -214,6 +215,38 @@ test('records are read one after the other, and no further than to what is asked
   expect(most).toBe(1);
   await connection.close();
 });
+
+test.each(['comes too late', 'is lost'])(
+  'D-40 a call that is begun while it is being closed keeps its claim when the closing one %s',
+  async (end) => {
+    hostNamed('a');
+    await opened[0]?.depths();
+    const connection = await connectNats({ url: server.url, key: undefined, clock: systemClock, name: 'test' }, never);
+    const keep = connection.keep.bind(connection);
+    const held: (() => void)[] = [];
+    connection.keep = async (subject, body) => {
+      if (subject === 'hostler.claim.w1.B.0' && held.length === 0) {
+        await new Promise<void>((resolve) => held.push(resolve));
+        if (end === 'is lost') throw new HostError('transport', 'lost');
+      }
+      return keep(subject, body);
+    };
+    const journal = new NatsJournal({
+      ...{ names: namesOf(), connection: async () => connection, instance: 'x', boot: 'f'.repeat(32) },
+      ...{ clock: systemClock, isClosed: () => false, sweep: () => {} },
+    });
+    const its = bundle();
+    const closing = journal.close('w1', 'k0', bundle(), Buffer.from('"not executed"'), false);
+    await eventually('it to be on its way', () => held.length === 1);
+    expect(await journal.claim(claimOf('k0', its))).toEqual({ kind: 'mine' });
+    held[0]?.();
+    await expect(closing).rejects.toMatchObject({ code: 'transport' });
+    expect(journal.stateOf('w1/B/k0 1')).toBe('running');
+    await journal.finish('w1', 'k0', Buffer.from('"ran"'), its);
+    expect(await journal.find('w1', 'k0', { bundle: bundle() })).toEqual({ kind: 'done', reply: Buffer.from('"ran"') });
+    await connection.close();
+  },
+);
 
 test('what is kept of a bundle is removed after the end of all its calls, and not before', async () => {
   hostNamed('a');

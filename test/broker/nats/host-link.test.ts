@@ -3,6 +3,7 @@ import { connect } from '@nats-io/transport-node';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
 import { isEmpty, NatsStage, request } from './nats-rig.js';
+import { tcpCut } from './tcp-cut.js';
 
 const stage = new NatsStage();
 const { host, worker } = stage;
@@ -267,5 +268,34 @@ describe('around it', () => {
     await rig.reopen();
     await w.link.send(request('a'));
     await eventually('the reply', () => w.bodyOf('a'));
+  });
+
+  /** A host whose connection is being closed, because a queue was taken away under it. */
+  const closing = async () => {
+    const way = await tcpCut(stage.server.port);
+    const rig = await host({ url: way.url });
+    const client = await connect({ servers: stage.server.url });
+    client.publish('$JS.API.CONSUMER.DELETE.HOSTLER_REQUESTS_w1.hosts');
+    await rig.link.closed;
+    const end = () => Promise.all([client.close(), way.close()]);
+    return { way, rig, journal: rig.host.journal, end };
+  };
+
+  test('whoever needs a connection while one is being closed shares the next, which ends with the host', async () => {
+    const { way, rig, journal, end } = await closing();
+    const found = await Promise.all(Array.from({ length: 20 }, (_, n) => journal.find('w1', `k${n}`)));
+    expect(found.every((each) => each === undefined)).toBe(true);
+    expect(way.count().made).toBe(2);
+    await rig.host.close();
+    await eventually('no connection', () => way.count().open === 0);
+    await end();
+  });
+
+  test('a host that is closed opens no connection any more, whoever waits for one', async () => {
+    const { way, rig, journal, end } = await closing();
+    const finding = journal.find('w1', 'k');
+    await Promise.all([rig.host.close(), expect(finding).rejects.toMatchObject({ code: 'transport' })]);
+    expect(way.count().made).toBe(1);
+    await end();
   });
 });

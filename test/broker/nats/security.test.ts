@@ -1,12 +1,12 @@
 /** What a key of a worker lets it do on a real server under the configuration that we write, and what not. */
-import { connect, nkeyAuthenticator } from '@nats-io/transport-node';
+import { connect, headers, type MsgHdrs, nkeyAuthenticator } from '@nats-io/transport-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { natsServerConfig } from '../../../src/broker/nats/nats-server-config.js';
 import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
 import { newUserPair, type UserPair } from '../../../src/broker/nats/user-pair.js';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import { inAnHour, never, type RigHost, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
+import { inAnHour, isEmpty, never, type RigHost, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
 
 let server: NatsServerFake;
 let keys: Record<'host' | 'w1' | 'w2' | 'stranger' | 'next', UserPair>;
@@ -143,6 +143,36 @@ test("AC-BR12 the server's own answers cannot be turned against another: a reply
   expect(host.deliveries.filter(({ id, from }) => from.mailbox === 'w2' && id === 'turned')).toEqual([]);
   expect(host.cancelled).not.toContain('turned');
   expect(victim.told.length).toBe(told);
+  await client.close();
+});
+
+/** With a name that no client writes, and that ours cannot read. */
+const unreadable = (): MsgHdrs => {
+  const made = headers();
+  (made as unknown as { headers: Map<string, string[]> }).headers.set('a b', ['c']);
+  return made;
+};
+
+test.each([
+  ['cannot be read', unreadable],
+  ['say that a queue is gone', () => headers(503, 'Consumer Deleted')],
+  ['say that a pull is over', () => headers(408, 'Request Timeout')],
+])('a request whose headers %s is one like any other, and its host stays', async (what, make) => {
+  let isOver = false;
+  void host.link.closed.then(() => {
+    isOver = true;
+  });
+  const client = await attacker();
+  const id = what.replaceAll(' ', '-');
+  client.publish(`hostler.cancel.w1.${id}`, '', { headers: make() });
+  client.publish('hostler.joined.w1', '', { headers: make() });
+  await client.request(`hostler.req.w1.${id}`, '60000\n{}', { headers: make(), timeout: 5_000 });
+  await victim.link.send(request(`after-${id}`));
+  await eventually('the reply', () => victim.bodyOf(`after-${id}`));
+  await eventually('empty queues', isEmpty(host));
+  expect(host.ran.filter((each) => each === id)).toEqual([id]);
+  expect(host.cancelled).toContain(id);
+  expect(isOver).toBe(false);
   await client.close();
 });
 

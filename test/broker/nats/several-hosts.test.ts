@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
-import { type RigHost, type RigWorker, request, startHost, startWorker } from './nats-rig.js';
+import { isEmpty, type RigHost, type RigWorker, ranOf, request, serve, startHost, startWorker } from './nats-rig.js';
 import { type TcpCut, tcpCut } from './tcp-cut.js';
 
 let server: NatsServerFake;
@@ -82,6 +82,49 @@ test('B7 a host that was cut off after running answers from the journal when the
   expect(second.ran).toEqual([]);
   expect(worker.bodyOf('a')).toBe('{"ran":"first"}');
 });
+
+test.each([
+  ['is not in its table any more', new Map()],
+  ['has a key whose time is over', new Map([['w1', { role: 'reader', expiresAt: new Date(0) }]])],
+])(
+  'D-40 what waits on a host for a mailbox that %s is given back, and what runs is not run twice',
+  async (_, table) => {
+    let over = () => {};
+    const run = () => new Promise<void>((resolve) => (over = resolve));
+    const leaving = await startHost({
+      ...{ url: server.url, instance: 'leaving' },
+      deliver(delivery, rig) {
+        if (delivery.id === 'runs') void serve(delivery, rig, run, false);
+      },
+    });
+    hosts.push(leaving);
+    worker = await startWorker(server.url);
+    await worker.link.send(request('runs'));
+    await eventually('it to run', () => leaving.ran.length === 1);
+    await worker.link.send(request('waits'));
+    await eventually('it to wait', () => leaving.deliveries.length === 2);
+    await leaving.host.replaceCredentials(table);
+    // Whose time is over is seen with what comes next.
+    await worker.link.send(request('next'));
+    await eventually('both given back', () => leaving.deliveries.every(({ isOwed }) => isOwed === false));
+    // Long before the server would have waited long enough for a word of the first one.
+    const other = await startHost({
+      ...{ url: server.url, instance: 'other' },
+      deliver(delivery, rig) {
+        if (delivery.id === 'waits') void delivery.refuse('{"denied":true}');
+        else void serve(delivery, rig, undefined, false);
+      },
+    });
+    hosts.push(other);
+    await eventually('the refusal', () => worker.bodyOf('waits') === '{"denied":true}');
+    await eventually('a look at what runs', () => other.claims.some(({ kind }) => kind === 'elsewhere'));
+    over();
+    await eventually('the results', () => worker.bodyOf('runs') === ranOf('runs') && worker.bodyOf('next'));
+    await eventually('an empty queue', isEmpty(other));
+    expect([leaving.ran, other.ran]).toEqual([['runs'], ['next']]);
+    expect(leaving.deliveries.length).toBe(2);
+  },
+);
 
 test('AC-BR4 over 10 kills of the server under load nothing that was held is lost, and nothing is run twice', async () => {
   const ran: string[] = [];

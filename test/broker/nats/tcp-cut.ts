@@ -4,6 +4,8 @@ import { connect, createServer, type Socket } from 'node:net';
 
 export interface TcpCut {
   readonly url: string;
+  /** Connections through it, those that are over included, and those there are. */
+  count(): { readonly made: number; readonly open: number };
   /** What the server says from now on does not arrive on the connections there are. */
   deafen(): void;
   /** Ends every connection through it; new ones are let in again. */
@@ -14,7 +16,9 @@ export interface TcpCut {
 export async function tcpCut(port: number): Promise<TcpCut> {
   const sockets = new Set<Socket>();
   const deaf = new Map<Socket, Socket>();
+  let made = 0;
   const server = createServer((near) => {
+    made++;
     const far = connect(port, '127.0.0.1');
     for (const socket of [near, far]) {
       sockets.add(socket);
@@ -37,6 +41,7 @@ export async function tcpCut(port: number): Promise<TcpCut> {
   };
   return {
     url: `nats://127.0.0.1:${(server.address() as { port: number }).port}`,
+    count: () => ({ made, open: deaf.size }),
     deafen() {
       for (const [far, near] of deaf) far.unpipe(near).resume();
     },
