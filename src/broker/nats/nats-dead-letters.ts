@@ -2,8 +2,10 @@
  * Requests that were handed out too often: set aside with the reasons, shown to operators, put back by them.
  *
  * Invariants: a request is removed from its queue after it is held here, or, when there is no room, after its worker was told;
- * putting one back twice runs it once, because the journal is asked each time.
+ * what is no request is removed either way; one mailbox has its part of the letters and no more; putting one back twice runs it
+ * once, because the journal is asked each time.
  */
+import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { beganBefore } from '../careful-letters.js';
@@ -23,8 +25,17 @@ const laterMs = 30_000;
 /** More than one request can have. */
 const reasonsMax = 8;
 const lettersMax = 10_000;
+/** The same, of one mailbox; what nobody can read is there to look at, and is much alike. */
+const lettersOfOneMax = 1_000;
+const unreadableOfOneMax = 100;
+/** How many there are of a mailbox is looked up once in so long. */
+const countedMs = 1_000;
+/** That there is no room is told once in so long. */
+const toldAgainMs = 3_600_000;
 /** Of what nobody can read so much is kept: it is for people to look at. */
 const unreadableBytesMax = 4 * 1024;
+/** In the place of an id. */
+const unreadable = 'unreadable';
 const revivedTtlMs = 300_000;
 
 export interface NatsDeadLetter {
@@ -47,11 +58,21 @@ export interface DeadLetterParts {
   readonly names: Names;
   readonly journal: NatsJournal;
   readonly connection: () => Promise<NatsConnection>;
-  readonly now: () => Date;
+  readonly clock: Clock;
+  readonly onProblem: (error: HostError) => void;
+}
+
+/** Letters of one mailbox: as they were counted, and with those that came since. */
+interface Count {
+  all: number;
+  unreadable: number;
 }
 
 export class NatsDeadLetters {
   readonly #parts: DeadLetterParts;
+  readonly #counts = new Map<string, { readonly counted: Promise<Count>; readonly untilMs: number }>();
+  /** When it was told of a mailbox that it has as many as it may. */
+  readonly #toldMs = new Map<string, number>();
 
   constructor(parts: DeadLetterParts) {
     this.#parts = parts;
@@ -68,7 +89,7 @@ export class NatsDeadLetters {
   }
 
   async #bury(delivery: NatsDelivery): Promise<void> {
-    const { names, now } = this.#parts;
+    const { names, clock } = this.#parts;
     const { from, id, fault, body, bundle, sentAt } = delivery;
     const connection = await this.#parts.connection();
     const outcome = fault === undefined ? await this.#outcome(delivery) : undefined;
@@ -78,7 +99,7 @@ export class NatsDeadLetters {
       return delivery.ack();
     }
     const reasons = fault === undefined ? await this.#reasons(connection, delivery) : [fault];
-    const times = { sentAtMs: sentAt.getTime(), diedAtMs: now().getTime() };
+    const times = { sentAtMs: sentAt.getTime(), diedAtMs: clock.date().getTime() };
     const head = JSON.stringify({
       ...times,
       reasons,
@@ -89,16 +110,58 @@ export class NatsDeadLetters {
     const ttl = fault === undefined ? requestHead((delivery.deadlineAt?.getTime() ?? 0) - times.sentAtMs) : '';
     const shown = fault === undefined ? body : body.subarray(0, unreadableBytesMax);
     const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), shown]);
-    const receipt = await connection.keep(names.dead(from.mailbox, fault === undefined ? id : 'unreadable'), letter);
-    const isHeld = receipt.kind !== 'full';
-    // Nobody waits for it: it stays where it is until there is room.
-    if (!isHeld && fault !== undefined) return delivery.giveBack(laterMs);
+    const subject = names.dead(from.mailbox, fault === undefined ? id : unreadable);
+    const isHeld =
+      (await this.#hasRoom(connection, from.mailbox, fault !== undefined)) &&
+      (await connection.keep(subject, letter)).kind !== 'full';
+    if (!isHeld) this.#tellFull(from.mailbox);
     if (fault === undefined) {
       const said = errorReply(givenUp(outcome !== undefined, isHeld));
       if (outcome === undefined) await delivery.refuse(...said);
       else await delivery.reply(...said);
     }
     delivery.ack();
+  }
+
+  /** Takes a place for it, as far as this host can tell: of several hosts, each may be a little over. */
+  async #hasRoom(connection: NatsConnection, mailbox: string, isUnreadable: boolean): Promise<boolean> {
+    const nowMs = this.#parts.clock.nowMs();
+    let its = this.#counts.get(mailbox);
+    if (its === undefined || its.untilMs <= nowMs) {
+      its = { counted: this.#count(connection, mailbox), untilMs: nowMs + countedMs };
+      this.#counts.set(mailbox, its);
+    }
+    const count = await its.counted;
+    if (count.all >= lettersOfOneMax || (isUnreadable && count.unreadable >= unreadableOfOneMax)) return false;
+    count.all++;
+    if (isUnreadable) count.unreadable++;
+    return true;
+  }
+
+  async #count(connection: NatsConnection, mailbox: string): Promise<Count> {
+    const { names } = this.#parts;
+    const { state } = await connection.api<{ state?: { subjects?: Record<string, number> } }>(
+      `STREAM.INFO.${names.deadStream}`,
+      { subjects_filter: names.dead(mailbox, '*') },
+    );
+    const found = Object.entries(state?.subjects ?? {});
+    const sum = (of: typeof found) => of.reduce((all, [, count]) => all + count, 0);
+    const subject = names.dead(mailbox, unreadable);
+    return { all: sum(found), unreadable: sum(found.filter(([each]) => each === subject)) };
+  }
+
+  #tellFull(mailbox: string): void {
+    const { clock, onProblem } = this.#parts;
+    const nowMs = clock.nowMs();
+    if (nowMs < (this.#toldMs.get(mailbox) ?? Number.NEGATIVE_INFINITY) + toldAgainMs) return;
+    this.#toldMs.set(mailbox, nowMs);
+    onProblem(
+      new HostError('insufficient_storage', `dead letters of mailbox '${mailbox}' are not kept: there are too many`, {
+        reason: 'dead_letters_full',
+        limit: lettersOfOneMax,
+        hint: 'see why its messages die, or who writes what nobody can read, and drop or revive what is there',
+      }),
+    );
   }
 
   async #outcome({ from, id, bundle }: NatsDelivery): Promise<Claimed | undefined> {

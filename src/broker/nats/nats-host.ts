@@ -35,7 +35,7 @@ export interface NatsHostOptions extends Partial<StreamPlan>, Partial<Windows> {
   readonly prefix?: string;
   /** What the service runs at a time; what is taken out of the streams goes by it, unless a window is given. */
   readonly served?: Served;
-  /** Something that came could not be taken; everything else goes on. */
+  /** Something that came could not be taken or kept; everything else goes on. */
   readonly onProblem?: (error: HostError) => void;
 }
 
@@ -61,7 +61,7 @@ const mailboxesMax = 1_024;
 const ensuredAtOnce = 8;
 
 export function natsHost(options: NatsHostOptions): NatsHost {
-  const { clock = systemClock, instance, url, key, insecure, onProblem } = options;
+  const { clock = systemClock, instance, url, key, insecure, onProblem = () => {} } = options;
   if (!mailboxPattern.test(instance))
     throw new HostError('invalid_spec', `instance: must match ${mailboxPattern.source}`, { field: 'instance' });
   const names = namesOf(options.prefix);
@@ -121,7 +121,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     ...{ names, clock, connection, credentials: () => credentials, isClosed: () => isClosed },
   });
   const journal = new NatsJournal({ names, connection, instance, boot, clock, sweep, isClosed: () => isClosed });
-  const deadLetters = new NatsDeadLetters({ names, journal, connection, now: () => clock.date() });
+  const deadLetters = new NatsDeadLetters({ names, journal, connection, clock, onProblem });
 
   return {
     journal,

@@ -216,6 +216,22 @@ describe('dead letters', () => {
     expect([deadNow(), problems]).toEqual([[5], Array(3).fill('dead_letters_full')]);
     expect(idsIn(file)).toEqual(['d']);
   });
+
+  test('B9: above their bounds whoever has most loses its oldest, and nobody else, over a restart too', () => {
+    const folder = newFolder();
+    const from = (mailbox: string) => ({ from: { mailbox, role: undefined } });
+    const bury = (seq: number): Operation => ({ op: 'bury', seq, reasons: [] });
+    const deadIn = (file: MailFile) =>
+      (run<{ deadLetters: { id: string }[] }>(file, { op: 'deadLetters' })[0]?.deadLetters ?? []).map(({ id }) => id);
+    const file = open(folder, { deadCount: 3 });
+    run(file, put('calm', from('calm')), put('answer', { kind: 'reply', to: 'flood', ...from('host') }));
+    run(file, ...[3, 4, 5].map((n) => put(`flood${n}`, from('flood'))));
+    run(file, ...[1, 2, 3, 4].map(bury));
+    expect([deadIn(file), problems]).toEqual([['calm', 'flood3', 'flood4'], ['dead_letters_full']]);
+    const next = open(killed(folder), { deadCount: 3 });
+    run(next, bury(5));
+    expect(deadIn(next)).toEqual(['calm', 'flood4', 'flood5']);
+  });
 });
 
 test('everything of one group is kept or nothing, whatever is copied when', () => {

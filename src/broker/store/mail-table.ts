@@ -10,6 +10,7 @@ import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { jointKey } from '../../policy/joint-key.js';
 import type { DeadLetter, Mail, MailboxSize, NewMail, Put } from '../store-port.js';
+import { DeadIndex } from './dead-index.js';
 import { bodySum, headSum, headSumWith, type SummedHead } from './mail-checksum.js';
 import { MailIndex } from './mail-index.js';
 import { fullError, type StoreLimits } from './store-words.js';
@@ -46,11 +47,6 @@ interface DeadRow {
   readonly seq: number;
   readonly died_at: number;
   readonly reasons: string;
-}
-
-interface Dead {
-  readonly letter: DeadLetter;
-  readonly key: string;
 }
 
 /** Of a dead letter's reasons: one per handing out, and no more is of use to anybody. */
@@ -91,9 +87,7 @@ export class MailTable {
   readonly #limits: StoreLimits;
   readonly #onProblem: (error: HostError) => void;
   readonly #index = new MailIndex();
-  /** In the order they died. */
-  readonly #dead = new Map<number, Dead>();
-  #deadBytes = 0;
+  readonly #dead = new DeadIndex();
   #lastSeq = 0;
   /** Counts that are not written yet. */
   readonly #handed = new Set<number>();
@@ -113,7 +107,6 @@ export class MailTable {
     this.#index.clear();
     this.#dead.clear();
     this.#handed.clear();
-    this.#deadBytes = 0;
     const rows = <T>(sql: string): Iterable<T> => this.#database.prepare(sql).iterate([]) as Iterable<T>;
     this.#lastSeq = 0;
     for (const { seq } of rows<{ seq: number }>("SELECT seq FROM sqlite_sequence WHERE name = 'mail'"))
@@ -243,11 +236,11 @@ export class MailTable {
     const kept = reasons.slice(-reasonsMax).map((reason) => reason.slice(0, reasonCharsMax));
     this.#statements.bury.run([seq, nowMs, JSON.stringify(kept)]);
     this.#addDead(row, mail.bytes, nowMs, kept);
-    this.#dropOldestDead();
+    this.#dropDeadOfMost();
   }
 
   deadLetters(): DeadLetter[] {
-    return [...this.#dead.values()].map(({ letter }) => letter);
+    return this.#dead.all();
   }
 
   revive(seq: number, mayGrow: boolean, nowMs: number): Mail | undefined {
@@ -274,10 +267,8 @@ export class MailTable {
   }
 
   dropDead(seq: number): boolean {
-    const dead = this.#dead.get(seq);
-    if (dead === undefined) return false;
-    this.#dead.delete(seq);
-    this.#deadBytes -= dead.letter.bytes;
+    if (this.#dead.get(seq) === undefined) return false;
+    this.#dead.remove(seq);
     this.#statements.unbury.run([seq]);
     this.#delete(seq, true);
     return true;
@@ -294,7 +285,7 @@ export class MailTable {
 
   #requireRoom(bytes: number): void {
     const { mailCount, mailBytes } = this.#limits;
-    if (this.#index.count + this.#dead.size < mailCount && this.#index.bytes + this.#deadBytes + bytes <= mailBytes)
+    if (this.#index.count + this.#dead.count < mailCount && this.#index.bytes + this.#dead.bytes + bytes <= mailBytes)
       return;
     throw fullError(
       'mail_limit',
@@ -323,9 +314,7 @@ export class MailTable {
 
   setAside(seq: number, nowMs: number): void {
     this.#index.remove(seq);
-    const dead = this.#dead.get(seq);
-    if (dead !== undefined) this.#deadBytes -= dead.letter.bytes;
-    this.#dead.delete(seq);
+    this.#dead.remove(seq);
     this.#statements.damage.run([nowMs, seq]);
     this.#statements.unbury.run([seq]);
     this.#delete(seq, true);
@@ -340,8 +329,7 @@ export class MailTable {
 
   #addDead(row: HeadRow, bytes: number, diedAtMs: number, reasons: readonly string[]): void {
     const { seq, dest, sender, role, id, kind, sent_at } = row;
-    this.#deadBytes += bytes;
-    this.#dead.set(seq, {
+    this.#dead.add({
       key: keyOf(dest, sender, id, kind),
       letter: {
         seq,
@@ -357,17 +345,22 @@ export class MailTable {
     });
   }
 
-  #dropOldestDead(): void {
+  #dropDeadOfMost(): void {
     const { deadCount, deadBytes } = this.#limits;
-    for (const seq of this.#dead.keys()) {
-      if (this.#dead.size <= deadCount && this.#deadBytes <= deadBytes) return;
-      this.dropDead(seq);
+    while (this.#dead.count > deadCount || this.#dead.bytes > deadBytes) {
+      const oldest = this.#dead.oldestOfMost(this.#dead.count > deadCount ? 'count' : 'bytes');
+      if (oldest === undefined) return;
+      this.dropDead(oldest.seq);
       this.#onProblem(
-        new HostError('insufficient_storage', `dead letter ${seq}, the oldest, was dropped: there are too many`, {
-          reason: 'dead_letters_full',
-          limit: deadCount,
-          hint: 'see why messages die, and drop or revive them before there are so many',
-        }),
+        new HostError(
+          'insufficient_storage',
+          `dead letter ${oldest.seq}, the oldest of whoever has most, was dropped: there are too many`,
+          {
+            reason: 'dead_letters_full',
+            limit: deadCount,
+            hint: 'see why messages die, and drop or revive them before there are so many',
+          },
+        ),
       );
     }
   }

@@ -15,7 +15,7 @@ export interface StoreLimits {
   /** Mail in all mailboxes together, dead letters included; each mailbox has a bound of its own, which the broker keeps. */
   readonly mailCount: number;
   readonly mailBytes: number;
-  /** Past them the oldest go. */
+  /** Past them the oldest of whoever has most go. */
   readonly deadCount: number;
   readonly deadBytes: number;
   /** Rows whose checksum is wrong, kept for people; past it the oldest go. */

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { carefulLetters } from '../../../src/broker/careful-letters.js';
 import { ClaimLog } from '../../../src/broker/nats/nats-claim-log.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import type { HostError } from '../../../src/kernel/errors.js';
 import { eventually } from '../../eventually.js';
 import { fresh, inAnHour, isEmpty, NatsStage, type RigHost, request, startHost, startWorker } from './nats-rig.js';
 
@@ -139,6 +140,37 @@ test('of what nobody can read the beginning is kept, and it is not put back', as
   expect(info.json<{ state: { bytes: number } }>().state.bytes).toBeLessThan(5_000);
   await expect(rig.host.reviveDead(letter?.seq as number)).rejects.toMatchObject({ code: 'invalid_request' });
   expect((await rig.host.deadLetters()).length).toBe(1);
+});
+
+test('one worker has its part of the dead letters and no more: what cannot be read is over, and that is told once', async () => {
+  const problems: HostError[] = [];
+  const rig = await host({
+    ...{ mailboxes: ['w1', 'w2'], onProblem: (error) => problems.push(error) },
+    deliver: (delivery) => delivery.release(1, 'no'),
+  });
+  for (let n = 0; n < 300; n++) client.publish(`hostler.req.w1.bad${n}`, 'no head');
+  await client.flush();
+  await eventually('an empty queue', isEmpty(rig));
+  const { length: kept } = await idsOf(rig);
+  expect(kept).toBeGreaterThanOrEqual(100);
+  // Those on their way while they are counted may be over.
+  expect(kept).toBeLessThan(200);
+  expect(problems).toMatchObject([{ code: 'insufficient_storage', details: { reason: 'dead_letters_full' } }]);
+  const head = JSON.stringify({ sentAtMs: 1, diedAtMs: 2, reasons: [] });
+  for (let n = 100; n < 1_000; n++) client.publish(`hostler.dead.w1.k${n}`, `${head}\n60000\n{}`);
+  await client.flush();
+  const [one, two] = [await stage.worker('w1'), await stage.worker('w2')];
+  await eventually('a new count', async () => {
+    const id = `more${one.replies.length}`;
+    await one.link.send(request(id));
+    return (await eventually('its answer', () => one.bodyOf(id))).includes('are full');
+  });
+  await two.link.send(request('mine'));
+  expect(await eventually('its answer', () => two.bodyOf('mine'))).toContain('can put it back');
+  expect((await rig.host.deadLetters()).filter(({ mailbox }) => mailbox === 'w2').map(({ id }) => id)).toEqual([
+    'mine',
+  ]);
+  await eventually('an empty queue', isEmpty(rig));
 });
 
 test('B10 with no room for dead letters a request is answered all the same, and over', async () => {
