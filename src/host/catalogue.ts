@@ -19,6 +19,7 @@ import type { Principal } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
+import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
@@ -286,7 +287,12 @@ export class Catalogue {
   }
 
   #isApproved(server: string): (tool: string) => boolean {
-    return (tool) => this.#parts.pins.statusOf(server, tool) === 'approved';
+    // Not looked up before it is needed: of most servers it never is.
+    let statusOf: ((tool: string) => PinStatus) | undefined;
+    return (tool) => {
+      statusOf ??= this.#parts.pins.statusesOf(server);
+      return statusOf(tool) === 'approved';
+    };
   }
 }
 

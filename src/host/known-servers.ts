@@ -17,7 +17,7 @@ import { quietly } from './problems.js';
 
 export interface KnownParts {
   readonly findServer: (name: string) => ManagedServer | undefined;
-  readonly pins: Pick<Pins, 'statusOf' | 'recordOf'>;
+  readonly pins: Pick<Pins, 'statusesOf' | 'recordOf'>;
   /** Undefined: nothing outlives the host. */
   readonly manifests: Manifests | undefined;
   readonly onProblem: (error: unknown) => void;
@@ -185,6 +185,7 @@ export class KnownServers {
 
   #shownTools(server: string, { definition }: ManagedServer, items: readonly ListedItem[]): readonly ListedItem[] {
     const { pins } = this.#parts;
+    const statusOf = pins.statusesOf(server);
     /** Those that are shown as they were approved. A name may be listed twice. */
     const stoodFor = new Set<string>();
     const shown: ListedItem[] = [];
@@ -192,7 +193,7 @@ export class KnownServers {
       const { key } = item;
       // Nobody can call it.
       if (key === '') continue;
-      const refusal: PinRefusal | undefined = pinRefusal(pins.statusOf(server, key), definition.pins);
+      const refusal: PinRefusal | undefined = pinRefusal(statusOf(key), definition.pins);
       if (refusal === undefined) shown.push(item);
       else if (!stoodFor.has(key)) {
         stoodFor.add(key);

@@ -73,7 +73,9 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
       // As it is now: what is learnt later is another row.
       const manifest: Manifest = { facts, lists: new Map(lists) };
       const text = () => textWithin(manifest);
-      if (itemsBytes(manifest) <= largeBytes) {
+      // A small one waits as well where its pins do: they would be written with it, all in one turn.
+      const arePinsWritten = later.get(pinsPlace(pinKey(server, origin))) === undefined;
+      if (itemsBytes(manifest) <= largeBytes && arePinsWritten) {
         writeText(server, origin, text());
         later.drop(place);
         return;

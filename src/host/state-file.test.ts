@@ -287,7 +287,15 @@ describe('X18 rows that are large', () => {
     state.pins.saveSoon?.(key, large, fail);
     expect(stored('pins')).toBe(0);
     state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
-    expect([stored('pins'), stored('manifests')]).toEqual([1, 1]);
+    // It waits with them: to write both would be much for one turn.
+    const counts = [`${stored('pins')} ${stored('manifests')}`];
+    expect(toolsOf(state.manifests.load('a', 'f')).map(({ key: name }) => name)).toEqual(['t0']);
+    await eventually('both are written', () => {
+      counts.push(`${stored('pins')} ${stored('manifests')}`);
+      return counts.at(-1) === '1 1';
+    });
+    expect(counts[0]).toBe('0 0');
+    expect(counts).not.toContain('0 1');
     // A list that waits, and pins that came after it.
     state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
     state.pins.saveSoon?.(key, [pin('other', 300_000)], fail);

@@ -15,10 +15,13 @@ export interface PinItem {
   readonly raw: Buffer;
 }
 
-interface Hashed {
+/** A name's one definition in a list; no hash when it stands there twice or has none. */
+export interface Hashed {
   readonly raw: Buffer;
-  readonly hash: PinHash | undefined;
+  readonly hashes: PinHash | undefined;
 }
+
+type HashedList = ReadonlyMap<string, Hashed>;
 
 /** What is hashed in one turn of the event loop: a few milliseconds of work. */
 const sliceBytes = 64 * 1024;
@@ -31,9 +34,9 @@ export class PinHashes {
   readonly #kind: PinKind;
   readonly #make: (kind: PinKind, raw: Buffer) => PinHash | undefined;
   /** By server and name, of its last list. As large as that list, which is kept anyway. */
-  readonly #last = new Map<string, ReadonlyMap<string, Hashed>>();
-  /** Made ahead, until their list is judged. */
-  readonly #ahead = new WeakMap<Buffer, Hashed>();
+  readonly #last = new Map<string, HashedList>();
+  /** Made ahead, by list, until that is judged. */
+  readonly #ahead = new WeakMap<readonly PinItem[], Map<Buffer, Hashed>>();
 
   constructor(kind: PinKind, make: (kind: PinKind, raw: Buffer) => PinHash | undefined = pinHash) {
     this.#kind = kind;
@@ -42,33 +45,29 @@ export class PinHashes {
 
   /** Makes those that are missing; undefined when they are so few that it can as well be done later. */
   ahead(server: string, items: readonly PinItem[]): Promise<void> | undefined {
-    const missing = items.filter(({ key, raw }) => key !== '' && !this.#known(server, key, raw));
+    const last = this.#last.get(server);
+    const missing = items.filter(({ key, raw }) => key !== '' && !known(last, key, raw));
     const cost = missing.reduce((sum, { raw }) => sum + costOf(raw), 0);
-    if (cost > sliceBytes) return this.#inSlices(missing);
+    if (cost > sliceBytes) return this.#inSlices(items, missing);
     // To have compared so many is enough for one turn.
     return items.length > itemsMax ? nextTurn() : undefined;
   }
 
   /** Of every name in the list; no hash for one that stands there twice: which of the two is meant, nobody can say. */
-  ofList(
-    server: string,
-    items: readonly PinItem[],
-  ): Map<string, { readonly hashes: PinHash | undefined; raw: Buffer }> {
-    const listed = new Map<string, { hashes: PinHash | undefined; raw: Buffer }>();
-    const last = new Map<string, Hashed>();
+  ofList(server: string, items: readonly PinItem[]): HashedList {
+    const last = this.#last.get(server);
+    const ahead = this.#ahead.get(items);
+    this.#ahead.delete(items);
+    const listed = new Map<string, Hashed>();
+    const twice = new Set<string>();
     for (const { key, raw } of items) {
       if (key === '') continue;
       if (listed.has(key)) {
-        listed.set(key, { hashes: undefined, raw });
-        continue;
-      }
-      const hashed = this.#ahead.get(raw) ??
-        this.#known(server, key, raw) ?? { raw, hash: this.#make(this.#kind, raw) };
-      this.#ahead.delete(raw);
-      last.set(key, hashed);
-      listed.set(key, { hashes: hashed.hash, raw });
+        listed.set(key, { raw, hashes: undefined });
+        twice.add(key);
+      } else listed.set(key, ahead?.get(raw) ?? known(last, key, raw) ?? this.#hashed(raw));
     }
-    this.#last.set(server, last);
+    this.#last.set(server, without(listed, twice));
     return listed;
   }
 
@@ -76,10 +75,12 @@ export class PinHashes {
     this.#last.delete(server);
   }
 
-  async #inSlices(items: readonly PinItem[]): Promise<void> {
+  async #inSlices(items: readonly PinItem[], missing: readonly PinItem[]): Promise<void> {
+    const ahead = new Map<Buffer, Hashed>();
+    this.#ahead.set(items, ahead);
     let cost = 0;
-    for (const { raw } of items) {
-      this.#ahead.set(raw, { raw, hash: this.#make(this.#kind, raw) });
+    for (const { raw } of missing) {
+      ahead.set(raw, this.#hashed(raw));
       cost += costOf(raw);
       if (cost < sliceBytes) continue;
       cost = 0;
@@ -89,10 +90,19 @@ export class PinHashes {
     if (cost > 0) await nextTurn();
   }
 
-  #known(server: string, key: string, raw: Buffer): Hashed | undefined {
-    const hashed = this.#last.get(server)?.get(key);
-    return hashed?.raw.equals(raw) ? hashed : undefined;
+  #hashed(raw: Buffer): Hashed {
+    return { raw, hashes: this.#make(this.#kind, raw) };
   }
+}
+
+function known(last: HashedList | undefined, key: string, raw: Buffer): Hashed | undefined {
+  const hashed = last?.get(key);
+  return hashed?.raw.equals(raw) ? hashed : undefined;
+}
+
+/** What stood there twice has no hash of its own to be found again. */
+function without(listed: HashedList, twice: ReadonlySet<string>): HashedList {
+  return twice.size === 0 ? listed : new Map([...listed].filter(([key]) => !twice.has(key)));
 }
 
 const costOf = (raw: Buffer): number => raw.length + itemBytes;

@@ -11,7 +11,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { PinHash, PinKind } from './pin-hash.js';
-import { PinHashes, type PinItem } from './pin-hashes.js';
+import { type Hashed, PinHashes, type PinItem } from './pin-hashes.js';
 import { type PinRecord, type PinStatus, type PinStore, type PinVersion, pinStatus } from './pin-store.js';
 
 /** `block` refuses calls, `warn` only reports, `off` asks nobody. */
@@ -58,12 +58,6 @@ export interface PinReport {
 }
 
 type Records = Map<string, PinRecord>;
-
-/** A name's one definition in a list; no hash when it stands there twice or has none. */
-interface Listed {
-  readonly hashes: PinHash | undefined;
-  readonly raw: Buffer;
-}
 
 export class Pins {
   readonly #store: PinStore;
@@ -113,11 +107,14 @@ export class Pins {
       const item = listed.get(record.name);
       // Only ever seen without one meaning: what it is now, it is for the first time.
       if (item?.hashes && !record.approved && record.firstHash === undefined) records.delete(record.name);
-      else records.set(record.name, item ? relisted(record, item, at) : vanished(record));
+      else {
+        const next = item ? relisted(record, item, at) : vanished(record);
+        if (next !== record) records.set(record.name, next);
+      }
     }
     const { onFirstSight } = this.#policyOf(server);
     const isApproved = onFirstSight === 'off' || (!known && onFirstSight === 'warn');
-    const added: [name: string, item: Listed][] = [];
+    const added: [name: string, item: Hashed][] = [];
     for (const [name, item] of listed) if (!records.has(name)) added.push([name, item]);
     if (added.length > 0) {
       const bodies = known ? bodiesOf(records) : new Map<string, string>();
@@ -157,8 +154,23 @@ export class Pins {
   statusOf(server: string, tool: string): PinStatus {
     if (this.#isTrusted(server)) return 'approved';
     const statuses = this.#statusesOf(server);
-    if (statuses) return statuses.get(tool) ?? this.#unpinned(statuses);
+    return statuses ? this.#among(statuses, tool) : this.#amongRecords(this.#recordsOf(server), tool);
+  }
+
+  /** The same for many tools, which are looked for in one place. */
+  statusesOf(server: string): (tool: string) => PinStatus {
+    if (this.#isTrusted(server)) return () => 'approved';
+    const statuses = this.#statusesOf(server);
+    if (statuses) return (tool) => this.#among(statuses, tool);
     const records = this.#recordsOf(server);
+    return (tool) => this.#amongRecords(records, tool);
+  }
+
+  #among(statuses: ReadonlyMap<string, PinStatus>, tool: string): PinStatus {
+    return statuses.get(tool) ?? this.#unpinned(statuses);
+  }
+
+  #amongRecords(records: Records | undefined, tool: string): PinStatus {
     const record = records?.get(tool);
     return record ? pinStatus(record) : this.#unpinned(records);
   }
@@ -246,7 +258,7 @@ export class Pins {
   }
 
   #report(
-    listed: ReadonlyMap<string, Listed>,
+    listed: ReadonlyMap<string, Hashed>,
     before: ReadonlyMap<string, PinRecord>,
     records: Records,
     isFirstSight: boolean,
@@ -286,37 +298,42 @@ export class Pins {
 }
 
 /** The record after a list that has the name. The same object when nothing is different. */
-function relisted(record: PinRecord, { hashes, raw }: Listed, at: string): PinRecord {
+function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
   const { approved, pending } = record;
   if (!hashes) {
     if (record.isAmbiguous && record.isListed && !pending) return record;
-    return { ...record, pending: undefined, isAmbiguous: true, isListed: true };
+    return changed(record, { pending: undefined, isAmbiguous: true, isListed: true });
   }
   const isSettled = record.isListed && !record.isAmbiguous;
   if (hashes.hash === approved?.hash) {
     if (isSettled && !pending) return record;
-    return { ...record, pending: undefined, isAmbiguous: false, isListed: true };
+    return changed(record, { pending: undefined, isAmbiguous: false, isListed: true });
   }
   const isSame = hashes.hash === pending?.hash;
   if (isSettled && isSame) return record;
-  return {
-    ...record,
-    pending: version(hashes, raw, isSame ? pending.at : at),
+  return changed(record, {
+    pending: version(hashes, raw, isSame && pending ? pending.at : at),
     isAmbiguous: false,
     isListed: true,
-  };
+  });
 }
 
 /** The record after a list without the name. The text nobody approved goes, or a server could fill the store with them. */
 function vanished(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
-  const { pending } = record;
-  return { ...record, pending: pending && { ...pending, raw: undefined }, isListed: false };
+  const { pending, isAmbiguous } = record;
+  return changed(record, { pending: pending && { ...pending, raw: undefined }, isAmbiguous, isListed: false });
 }
+
+/** Member by member: there may be ten thousand, and a spread of what was once JSON takes ten times as long. */
+const changed = (
+  { name, approved, firstHash, renamedFrom }: PinRecord,
+  { pending, isAmbiguous, isListed }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed'>,
+): PinRecord => ({ name, approved, pending, firstHash, renamedFrom, isAmbiguous, isListed });
 
 function firstSeen(
   name: string,
-  { hashes, raw }: Listed,
+  { hashes, raw }: Hashed,
   bodies: ReadonlyMap<string, string>,
   isApproved: boolean,
   at: string,
