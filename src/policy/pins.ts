@@ -309,10 +309,10 @@ function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRe
     if (isSettled && !pending) return record;
     return changed(record, { pending: undefined, isAmbiguous: false, isListed: true });
   }
-  const isSame = hashes.hash === pending?.hash;
-  if (isSettled && isSame) return record;
+  const same = hashes.hash === pending?.hash ? pending : undefined;
+  if (isSettled && same) return record;
   return changed(record, {
-    pending: version(hashes, raw, isSame && pending ? pending.at : at),
+    pending: version(hashes, raw, same?.at ?? at),
     isAmbiguous: false,
     isListed: true,
   });

@@ -112,8 +112,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/policy/pins.ts',
-        find: `    pending: version(hashes, raw, isSame ? pending.at : at),`,
-        replace: `    approved: version(hashes, raw, isSame ? pending.at : at),`,
+        find: `  return changed(record, {\n    pending: version(hashes, raw, same?.at ?? at),`,
+        replace: `  return changed({ ...record, approved: version(hashes, raw, same?.at ?? at) }, {\n    pending,`,
       },
     ],
     tests: ['src/policy/pins.test.ts', 'src/policy/pin-stage.test.ts'],
