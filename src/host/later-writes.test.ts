@@ -37,14 +37,14 @@ test('X18 each turn makes one text, or writes one', async () => {
   expect([later.get('a'), later.get('b')]).toEqual([undefined, undefined]);
 });
 
-test('a row that waits is there for whoever asks; of two the later is written, and of one that was dropped none', async () => {
+test('a row that waits is there for whoever asks; of two the later is written, and of one whose place is written at once none', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A'));
   expect(later.get('a')).toBe('A');
   await turn();
   later.put('a', row('A2'));
   later.put('b', row('B'));
-  later.drop('b');
+  later.atOnce('b', () => {});
   const done: string[] = [];
   for (let i = 0; i < 6; i++) done.push(...(await turn()));
   expect(done.filter((each) => each.startsWith('write'))).toEqual(['write A2']);
@@ -68,6 +68,39 @@ test('one that fails is told, and those behind it are written', async () => {
   const done: string[] = [];
   for (let i = 0; i < 8; i++) done.push(...(await turn()));
   expect(done).toEqual(['Error: text of A', 'text B', 'Error: write of B', 'text C', 'write C']);
+});
+
+test('what must not come before a row hears that it could not be written, until another in its place was', async () => {
+  const { later, done, row, turn } = watch();
+  later.put('a', row('A', 'write'));
+  later.put('b', { ...row('B'), write: () => done.push(`B after A: ${later.finish('a')}`) });
+  const turns: string[] = [];
+  for (let i = 0; i < 6; i++) turns.push(...(await turn()));
+  expect(turns).toContain('B after A: false');
+  expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
+  later.put('a', row('A2', 'text'));
+  expect([later.finish('a'), later.finish('a')]).toEqual([false, false]);
+  later.put('a', row('A3'));
+  expect(() =>
+    later.atOnce('a', () => {
+      throw new Error('full');
+    }),
+  ).toThrow('full');
+  // What waits is older than what could not be written.
+  expect([later.get('a'), later.finish('a')]).toEqual(['A3', false]);
+  later.atOnce('a', () => {});
+  expect([later.get('a'), later.finish('a')]).toEqual([undefined, true]);
+});
+
+test('what must come first does so also when all is written, wherever it stands', () => {
+  const { later, done, row } = watch();
+  later.put('list', {
+    ...row('list'),
+    write: () => done.push(`list, pins written: ${later.finish('pins')}`),
+  });
+  later.put('pins', row('pins', 'write'));
+  later.flush();
+  expect(done).toEqual(['text list', 'text pins', 'Error: write of pins', 'list, pins written: false']);
 });
 
 test(`${rowsMax} wait at most: one more is written at once`, () => {

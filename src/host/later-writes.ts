@@ -3,8 +3,9 @@
  * long list has others wait for one thing at a time, not for all that follows from it.
  * Not here: which row is large (the tables), what is done about one that could not be written (who handed it in).
  *
- * Invariants: a row that waits is what its table holds, for whoever asks here; of two rows in one place the later counts. At
- * most `rowsMax` wait: one more is written at once.
+ * Invariants: a row that waits is what its table holds, for whoever asks here; of two rows in one place the later counts. What
+ * must not come before a row that could not be written never does, until another row in its place was. At most `rowsMax` wait:
+ * one more is written at once.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -22,13 +23,16 @@ export const largeBytes = 256 * 1024;
 
 export class LaterWrites {
   readonly #waiting = new Map<string, LaterRow>();
+  /** Places whose newest row could not be written; as many as there are servers, at most. */
+  readonly #failed = new Set<string>();
   #isDraining = false;
 
   /** `place`: table and name. */
   put(place: string, row: LaterRow): void {
     this.#waiting.delete(place);
+    this.#failed.delete(place);
     if (this.#waiting.size >= rowsMax) {
-      finish(row);
+      this.#write(place, row);
       return;
     }
     this.#waiting.set(place, row);
@@ -42,24 +46,32 @@ export class LaterWrites {
     return this.#waiting.get(place)?.row;
   }
 
-  /** What waits there is written now, before what must not come first. False: it could not be, and that was told. */
+  /** What waits there is written now, before what must not come first. False: it could not be, then or before; that was told. */
   finish(place: string): boolean {
     const row = this.#waiting.get(place);
-    if (!row) return true;
-    this.#waiting.delete(place);
-    return finish(row);
+    if (row && !this.#failed.has(place)) {
+      this.#waiting.delete(place);
+      this.#write(place, row);
+    }
+    return !this.#failed.has(place);
   }
 
-  /** Another row has taken the place. */
-  drop(place: string): void {
+  /** Not later but now, in the place of what waits. Throws what `write` throws; what waits stays then. */
+  atOnce(place: string, write: () => void): void {
+    this.#failed.add(place);
+    write();
+    this.#failed.delete(place);
     this.#waiting.delete(place);
   }
 
   /** Writes all that waits. */
   flush(): void {
-    const rows = [...this.#waiting.values()];
-    this.#waiting.clear();
-    for (const row of rows) finish(row);
+    for (const [place, row] of [...this.#waiting]) {
+      // Written meanwhile, before one that must not come first.
+      if (this.#waiting.get(place) !== row) continue;
+      this.#waiting.delete(place);
+      this.#write(place, row);
+    }
   }
 
   async #drain(): Promise<void> {
@@ -68,27 +80,30 @@ export class LaterWrites {
       const [next] = this.#waiting;
       if (!next) break;
       const [place, row] = next;
-      const text = attempt(row, row.text);
+      const text = this.#attempt(place, row, row.text);
       if (text) {
         await nextTurn();
         // Written meanwhile, or no longer what is to be written.
         if (this.#waiting.get(place) !== row) continue;
-        attempt(row, () => row.write(text.made));
+        this.#attempt(place, row, () => row.write(text.made));
       }
       if (this.#waiting.get(place) === row) this.#waiting.delete(place);
     }
     this.#isDraining = false;
   }
-}
 
-const finish = (row: LaterRow): boolean => attempt(row, () => row.write(row.text())) !== undefined;
+  #write(place: string, row: LaterRow): void {
+    this.#attempt(place, row, () => row.write(row.text()));
+  }
 
-/** Undefined: it failed, and that was told. */
-function attempt<T>(row: LaterRow, run: () => T): { readonly made: T } | undefined {
-  try {
-    return { made: run() };
-  } catch (error) {
-    row.onFailed(error);
-    return undefined;
+  /** Undefined: it failed, and that was told. */
+  #attempt<T>(place: string, row: LaterRow, run: () => T): { readonly made: T } | undefined {
+    try {
+      return { made: run() };
+    } catch (error) {
+      this.#failed.add(place);
+      row.onFailed(error);
+      return undefined;
+    }
   }
 }

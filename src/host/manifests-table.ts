@@ -76,8 +76,7 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
       // A small one waits as well where its pins do: they would be written with it, all in one turn.
       const arePinsWritten = later.get(pinsPlace(pinKey(server, origin))) === undefined;
       if (itemsBytes(manifest) <= largeBytes && arePinsWritten) {
-        writeText(server, origin, text());
-        later.drop(place);
+        later.atOnce(place, () => writeText(server, origin, text()));
         return;
       }
       const row: WaitingRow = { origin, manifest };

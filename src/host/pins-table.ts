@@ -40,8 +40,7 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
     if (isNew) trim.run(pinnedServersMax);
   };
   const save = (server: string, records: readonly PinRecord[]) => {
-    writeText(server, JSON.stringify(records), records);
-    later.drop(pinsPlace(server));
+    later.atOnce(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
   };
   return {
     load(server) {

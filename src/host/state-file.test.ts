@@ -311,6 +311,29 @@ describe('X18 rows that are large', () => {
     expect(problems).toEqual([]);
   });
 
+  test.each([
+    ['long pins', 2_000],
+    ['short ones', 1],
+  ])('X11 where %s cannot be written, the list that they judge is not either', async (_name, count) => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const records = Array.from({ length: count }, (_, i) => pin(`t${i}`, 10));
+    state.manifests.save('a', 'f', listing([{ key: 'old', raw: Buffer.from('{}') }]), fail);
+    elsewhere("CREATE TRIGGER no_pins BEFORE INSERT ON pins BEGIN SELECT RAISE(FAIL, 'no room'); END");
+    const failures: unknown[] = [];
+    try {
+      state.pins.saveSoon?.(key, records, (error) => failures.push(error));
+    } catch (error) {
+      failures.push(error);
+    }
+    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
+    await eventually('it was tried', () => failures.length > 0 && stored('manifests') === 0);
+    elsewhere('DROP TRIGGER no_pins');
+    state.pins.saveSoon?.(key, records, fail);
+    state.manifests.save('a', 'f', listing([{ key: 't1', raw: Buffer.from('{}') }]), fail);
+    await eventually('with room again both are written', () => stored('pins') === 1 && stored('manifests') === 1);
+  });
+
   test('give way to what is written at once in their place', async () => {
     const state = open();
     state.pins.saveSoon?.('a', [pin('t', 300_000)], fail);
