@@ -2,12 +2,13 @@
  * Requests that were handed out too often: set aside with the reasons, shown to operators, put back by them.
  *
  * Invariants: a request is removed from its queue after it is held here, or, when there is no room, after its worker was told;
- * what is no request is removed either way; one mailbox has its part of the letters and no more; putting one back twice runs it
- * once, because the journal is asked each time.
+ * what is no request is removed either way; one mailbox has its part of the letters, by count, and no more; putting one back twice
+ * runs it once, because the journal is asked each time.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { jointKey } from '../../policy/joint-key.js';
 import { beganBefore } from '../careful-letters.js';
 import type { ReviveOptions } from '../dead-letters.js';
 import { errorReply } from '../messages.js';
@@ -62,6 +63,10 @@ export interface DeadLetterParts {
   readonly onProblem: (error: HostError) => void;
 }
 
+/** Which bound leaves no room for a letter: that of what nobody can read, that of a mailbox, that of all. */
+type Bound = keyof typeof boundOf;
+const boundOf = { unreadable: unreadableOfOneMax, mailbox: lettersOfOneMax, all: lettersMax } as const;
+
 /** Letters of one mailbox: as they were counted, and with those that came since. */
 interface Count {
   all: number;
@@ -71,7 +76,7 @@ interface Count {
 export class NatsDeadLetters {
   readonly #parts: DeadLetterParts;
   readonly #counts = new Map<string, { readonly counted: Promise<Count>; readonly untilMs: number }>();
-  /** When it was told of a mailbox that it has as many as it may. */
+  /** When it was told of a mailbox and a bound that there is no room; as many as there are mailboxes, times three. */
   readonly #toldMs = new Map<string, number>();
 
   constructor(parts: DeadLetterParts) {
@@ -111,20 +116,19 @@ export class NatsDeadLetters {
     const shown = fault === undefined ? body : body.subarray(0, unreadableBytesMax);
     const letter = Buffer.concat([Buffer.from(`${head}\n${ttl}`), shown]);
     const subject = names.dead(from.mailbox, fault === undefined ? id : unreadable);
-    const isHeld =
-      (await this.#hasRoom(connection, from.mailbox, fault !== undefined)) &&
-      (await connection.keep(subject, letter)).kind !== 'full';
-    if (!isHeld) this.#tellFull(from.mailbox);
+    let full = await this.#reached(connection, from.mailbox, fault !== undefined);
+    if (full === undefined && (await connection.keep(subject, letter)).kind === 'full') full = 'all';
+    if (full !== undefined) this.#tellFull(from.mailbox, full);
     if (fault === undefined) {
-      const said = errorReply(givenUp(outcome !== undefined, isHeld));
+      const said = errorReply(givenUp(outcome !== undefined, full === undefined));
       if (outcome === undefined) await delivery.refuse(...said);
       else await delivery.reply(...said);
     }
     delivery.ack();
   }
 
-  /** Takes a place for it, as far as this host can tell: of several hosts, each may be a little over. */
-  async #hasRoom(connection: NatsConnection, mailbox: string, isUnreadable: boolean): Promise<boolean> {
+  /** Undefined: a place was taken for it, as far as this host can tell; of several hosts, each may be a little over. */
+  async #reached(connection: NatsConnection, mailbox: string, isUnreadable: boolean): Promise<Bound | undefined> {
     const nowMs = this.#parts.clock.nowMs();
     let its = this.#counts.get(mailbox);
     if (its === undefined || its.untilMs <= nowMs) {
@@ -132,10 +136,11 @@ export class NatsDeadLetters {
       this.#counts.set(mailbox, its);
     }
     const count = await its.counted;
-    if (count.all >= lettersOfOneMax || (isUnreadable && count.unreadable >= unreadableOfOneMax)) return false;
+    if (count.all >= lettersOfOneMax) return 'mailbox';
+    if (isUnreadable && count.unreadable >= unreadableOfOneMax) return 'unreadable';
     count.all++;
     if (isUnreadable) count.unreadable++;
-    return true;
+    return undefined;
   }
 
   async #count(connection: NatsConnection, mailbox: string): Promise<Count> {
@@ -150,15 +155,16 @@ export class NatsDeadLetters {
     return { all: sum(found), unreadable: sum(found.filter(([each]) => each === subject)) };
   }
 
-  #tellFull(mailbox: string): void {
+  #tellFull(mailbox: string, bound: Bound): void {
     const { clock, onProblem } = this.#parts;
     const nowMs = clock.nowMs();
-    if (nowMs < (this.#toldMs.get(mailbox) ?? Number.NEGATIVE_INFINITY) + toldAgainMs) return;
-    this.#toldMs.set(mailbox, nowMs);
+    const place = jointKey(mailbox, bound);
+    if (nowMs < (this.#toldMs.get(place) ?? Number.NEGATIVE_INFINITY) + toldAgainMs) return;
+    this.#toldMs.set(place, nowMs);
     onProblem(
       new HostError('insufficient_storage', `dead letters of mailbox '${mailbox}' are not kept: there are too many`, {
         reason: 'dead_letters_full',
-        limit: lettersOfOneMax,
+        limit: boundOf[bound],
         hint: 'see why its messages die, or who writes what nobody can read, and drop or revive what is there',
       }),
     );

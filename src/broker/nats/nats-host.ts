@@ -11,6 +11,7 @@ import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ReviveOptions } from '../dead-letters.js';
 import { type CallJournal, mailboxPattern, type OpenHostLink } from '../ports.js';
+import { deskDefaults } from '../service/broker-service.js';
 import { connectNats } from './nats-connect.js';
 import { bufferOf, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
@@ -55,7 +56,7 @@ export interface NatsHost {
 }
 
 /** As a service has them that was told nothing else. */
-const servedDefaults: Served = { calls: 256, callsOfOne: 64 };
+const servedDefaults: Served = { calls: deskDefaults.running, callsOfOne: deskDefaults.runningOfOne };
 const mailboxesMax = 1_024;
 /** Mailboxes whose streams are made or compared at a time. */
 const ensuredAtOnce = 8;

@@ -400,6 +400,24 @@ test('nothing of a manifest is kept or told before each server was seen, and the
   expect([...new Set(kept)]).toEqual([2]);
 });
 
+test('D-44 who comes a thousand times while servers start is looked after once', async () => {
+  const { broker, service, host } = await serviceRig();
+  host.set('slow', { capabilities: null });
+  let see = () => {};
+  host.sight = new Promise((resolve) => {
+    see = resolve;
+  });
+  const kept: (string | undefined)[] = [];
+  const link = await broker.openHost(service, never);
+  link.keepManifest = async (_role, _body, mailbox) => void kept.push(mailbox);
+  service.attach(link);
+  for (let i = 0; i < 1_000; i++) service.joined({ mailbox: `w${i % 2}`, role: 'operator' });
+  expect(host.sightsAsked).toHaveLength(1);
+  see();
+  await settled();
+  expect(kept).toEqual(['w0', 'w1']);
+});
+
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
   const { broker, connect, service } = await serviceRig();
   const early = await new RigWorker().open(broker, 'early', 'operator');

@@ -38,7 +38,7 @@ export interface BrokerServiceOptions {
   readonly onEvent?: (event: ServiceEvent) => void;
 }
 
-const deskDefaults: DeskLimits = {
+export const deskDefaults: DeskLimits = {
   ...{ running: 256, runningOfOne: 64, waitingOfOne: 1_024 },
   ...{ bytes: 64 * 1024 * 1024, bytesOfOne: 16 * 1024 * 1024 },
 };
@@ -107,7 +107,7 @@ export class BrokerService implements HostHandlers {
     this.#tell({ kind: 'connected' });
     // What it was told before may be older than what is true now.
     for (const role of new Set(this.#roles.values()))
-      this.#manifests.show(role, (shown) => this.#keep(link, role, shown));
+      this.#manifests.show(`attached ${role}`, role, (shown) => this.#keep(link, role, shown));
     link.tellAll(changedNews(`attached-${newId()}`));
   }
 
@@ -150,7 +150,7 @@ export class BrokerService implements HostHandlers {
     this.#note(who);
     const link = this.#link;
     if (!link) return;
-    this.#manifests.show(who.role, (shown) => {
+    this.#manifests.show(`joined ${who.mailbox}`, who.role, (shown) => {
       this.#keep(link, who.role, shown, who.mailbox);
       link.tell(who.mailbox, changedNews(shown.manifest.revision));
     });
@@ -253,13 +253,14 @@ export class BrokerService implements HostHandlers {
   }
 
   async #answerManifest(delivery: Delivery, words: ReplyWords): Promise<void> {
+    await this.#manifests.whenSeen();
     const { from, deadlineAt } = delivery;
     // Nobody waits for it: who still wants to know has asked again.
     if (delivery.isRevoked || (deadlineAt && deadlineAt <= this.#options.clock.date())) return delivery.ack();
     try {
-      const shown = await this.#manifests.seen(from.role);
-      await delivery.answer(...words.manifest(shown));
-      if (this.#link) this.#keep(this.#link, from.role, shown, from.mailbox);
+      await delivery.answer(...words.manifest(this.#manifests.of(from.role)));
+      // It may be another by now.
+      if (this.#link) this.#keep(this.#link, from.role, this.#manifests.of(from.role), from.mailbox);
     } catch (error) {
       this.#undelivered(delivery, error);
     }

@@ -3,8 +3,9 @@
  * Not here: whether a call may be made (the host decides, at each call), who is told (broker-service.ts).
  *
  * Invariants: the revision is that of the content, so hosts with the same tools have the same one, and a server that comes and
- * goes without changing its tools tells nobody; nothing is told or kept for others before each server was seen once, or was
- * waited for: a host that has just begun would take away what its equals know; at most so many roles are kept.
+ * goes without changing its tools tells nobody; nothing is kept for others, or told to who has asked nothing, before each server
+ * was seen once, or was waited for: a host that has just begun would take away what its equals know; at most so many roles are
+ * kept, and of those who wait to be told one of a kind for each mailbox or role.
  */
 import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
@@ -46,8 +47,8 @@ export class Manifests {
   /** What they were made from. */
   #signature = '';
   #cancelLook: Cancel | undefined;
-  /** Roles whose change is told as soon as it may be. */
-  readonly #untold = new Set<string | undefined>();
+  /** What is shown as soon as it may be, by who is to see it. */
+  readonly #unshown = new Map<string, () => void>();
   #isClosed = false;
   readonly #stopListening: () => void;
 
@@ -67,19 +68,27 @@ export class Manifests {
     return made;
   }
 
-  /** Waits, at most 5 s, for servers that nobody has seen yet. */
-  async seen(role: string | undefined): Promise<RoleManifest> {
-    await this.#sight();
-    return this.of(role);
+  /** Resolves when every server was seen once, or 5 s have passed; undefined: there is nothing to wait for. */
+  whenSeen(): Promise<void> | undefined {
+    const { host } = this.#options;
+    const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
+    return unseen.length > 0 ? host.firstSight(unseen) : undefined;
   }
 
-  /** The same, at once where there is nothing to wait for; never after the end. */
-  show(role: string | undefined, shown: (manifest: RoleManifest) => void): void {
-    const sight = this.#sight();
-    if (sight === undefined) return shown(this.of(role));
-    void sight.then(() => {
-      if (!this.#isClosed) shown(this.of(role));
-    });
+  /** As things are then: at once where there is nothing to wait for, and once for all that was asked for `whom` until then. */
+  show(whom: string, role: string | undefined, shown: (manifest: RoleManifest) => void): void {
+    if (this.#unshown.size === 0) {
+      const sight = this.whenSeen();
+      if (sight === undefined) return shown(this.of(role));
+      void sight.then(() => this.#seen());
+    }
+    this.#unshown.set(whom, () => shown(this.of(role)));
+  }
+
+  #seen(): void {
+    const unshown = [...this.#unshown.values()];
+    this.#unshown.clear();
+    if (!this.#isClosed) for (const show of unshown) show();
   }
 
   /** Something may have: looked at soon, and told where it has. */
@@ -98,12 +107,6 @@ export class Manifests {
     this.#stopListening();
   }
 
-  #sight(): Promise<void> | undefined {
-    const { host } = this.#options;
-    const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
-    return unseen.length > 0 ? host.firstSight(unseen) : undefined;
-  }
-
   #sign(): string {
     const { host, isRolelessAllowed } = this.#options;
     const parts = [String(host.rulesRevision), String(isRolelessAllowed())];
@@ -116,17 +119,9 @@ export class Manifests {
     for (const [role, before] of [...this.#byRole]) {
       const made = this.#make(role);
       this.#byRole.set(role, made);
-      if (made.manifest.revision !== before.manifest.revision) this.#tell(role);
+      if (made.manifest.revision === before.manifest.revision) continue;
+      this.show(`changed ${role}`, role, (manifest) => this.#options.onChanged(role, manifest));
     }
-  }
-
-  #tell(role: string | undefined): void {
-    if (this.#untold.has(role)) return;
-    this.#untold.add(role);
-    this.show(role, (manifest) => {
-      this.#untold.delete(role);
-      this.#options.onChanged(role, manifest);
-    });
   }
 
   #make(role: string | undefined): RoleManifest {
