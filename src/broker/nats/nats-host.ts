@@ -15,6 +15,7 @@ import { deskDefaults } from '../service/broker-service.js';
 import { connectNats } from './nats-connect.js';
 import { bufferOf, type NatsConnection } from './nats-connection.js';
 import { type NatsDeadLetter, NatsDeadLetters } from './nats-dead-letters.js';
+import { forgetGone } from './nats-gone-requests.js';
 import { type NatsCredential, NatsHostLink } from './nats-host-link.js';
 import { NatsJournal } from './nats-journal.js';
 import { NatsManifests } from './nats-manifests.js';
@@ -114,7 +115,11 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   const ensureAll = async (opened: NatsConnection, mailboxes: readonly string[]): Promise<void> => {
     for (let at = 0; at < mailboxes.length; at += ensuredAtOnce)
       await Promise.all(
-        mailboxes.slice(at, at + ensuredAtOnce).map((mailbox) => ensureMailbox(opened, names.of(mailbox), plan)),
+        mailboxes.slice(at, at + ensuredAtOnce).map(async (mailbox) => {
+          await ensureMailbox(opened, names.of(mailbox), plan);
+          // A help for what waits there: whoever is served goes without it where it fails.
+          await forgetGone(opened, names.of(mailbox)).catch(onProblem);
+        }),
       );
   };
 
