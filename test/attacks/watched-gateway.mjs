@@ -8,7 +8,6 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import process from 'node:process';
-import { boundHeap } from '../../dist/cli/heap-bounds.js';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 
@@ -27,8 +26,6 @@ const gateway = await createGateway({
   onProblem: (error) => problems.push(String(error?.stack ?? error)),
 });
 const url = await gateway.listen();
-// As `hostler up` does.
-boundHeap();
 
 const resolutionMs = 2;
 const delay = monitorEventLoopDelay({ resolution: resolutionMs });
