@@ -33,8 +33,9 @@ export async function forgetGone(connection: NatsConnection, { requestStream }: 
   const { num_deleted: deleted = 0 } = await read();
   const state = await read(deleted > deletedMax ? undefined : { deleted_details: true });
   const from = (consumer.ack_floor?.stream_seq ?? 0) + 1;
+  // As the 0th that was handed out: a server that takes any other for the next in its order counts all up to it as answered.
   for (const seq of goneBetween(from, consumer.delivered?.stream_seq ?? 0, state))
-    connection.tell(`$JS.ACK.${requestStream}.${hostsConsumer}.1.${seq}.1.1.0`, '+ACK');
+    connection.tell(`$JS.ACK.${requestStream}.${hostsConsumer}.1.${seq}.0.1.0`, '+ACK');
 }
 
 /** Before the first that is held, and those in between that are not. */
