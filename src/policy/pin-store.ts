@@ -1,6 +1,6 @@
 /**
  * What is remembered of a server's definitions between lists and between runs of the host, and the port it is kept behind.
- * Not here: how a record comes to change (pins.ts).
+ * Not here: how a record comes to change (pin-records.ts, pins.ts).
  *
  * Invariant: the status is a function of the record alone, so listing and calling cannot be told two things.
  */

@@ -2,7 +2,8 @@
  * Which of a server's definitions an operator has agreed to, and which differ from that.
  * Each list a server gives is compared with what is pinned; a difference stays flagged, list after list, until exactly the
  * version that is now listed gets approved. The approved text is kept, so that it can be shown beside the new one.
- * Not here: what a flag means for a call (pin-stage.ts), where pins are kept (pin-store.ts).
+ * Not here: how one record changes with a list (pin-records.ts), what a flag means for a call (pin-stage.ts), where pins are kept
+ * (pin-store.ts).
  *
  * Invariants: only `approve` and first sight make a version approved; what cannot be pinned counts as changed; the report
  * and `statusOf` give every name the same status.
@@ -10,9 +11,10 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { PinHash, PinKind } from './pin-hash.js';
+import type { PinKind } from './pin-hash.js';
 import { type Hashed, PinHashes, type PinItem } from './pin-hashes.js';
-import { type PinRecord, type PinStatus, type PinStore, type PinVersion, pinStatus } from './pin-store.js';
+import { agreed, bodiesOf, firstSeen, relisted, sameRecords, vanished } from './pin-records.js';
+import { type PinRecord, type PinStatus, type PinStore, pinStatus } from './pin-store.js';
 
 /** `block` refuses calls, `warn` only reports, `off` asks nobody. */
 export type PinMode = 'block' | 'warn' | 'off';
@@ -295,93 +297,6 @@ export class Pins {
       failed(error);
     }
   }
-}
-
-/** The record after a list that has the name. The same object when nothing is different. */
-function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
-  const { approved, pending } = record;
-  if (!hashes) {
-    if (record.isAmbiguous && record.isListed && !pending) return record;
-    return changed(record, { pending: undefined, isAmbiguous: true, isListed: true });
-  }
-  const isSettled = record.isListed && !record.isAmbiguous;
-  if (hashes.hash === approved?.hash) {
-    if (isSettled && !pending) return record;
-    return changed(record, { pending: undefined, isAmbiguous: false, isListed: true });
-  }
-  const same = hashes.hash === pending?.hash ? pending : undefined;
-  if (isSettled && same) return record;
-  return changed(record, {
-    pending: version(hashes, raw, same?.at ?? at),
-    isAmbiguous: false,
-    isListed: true,
-  });
-}
-
-/** The record after a list without the name. The text nobody approved goes, or a server could fill the store with them. */
-function vanished(record: PinRecord): PinRecord {
-  if (!record.isListed) return record;
-  const { pending, isAmbiguous } = record;
-  return changed(record, { pending: pending && { ...pending, raw: undefined }, isAmbiguous, isListed: false });
-}
-
-/** Member by member: there may be ten thousand, and a spread of what was once JSON takes ten times as long. */
-const changed = (
-  { name, approved, firstHash, renamedFrom }: PinRecord,
-  { pending, isAmbiguous, isListed }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed'>,
-): PinRecord => ({ name, approved, pending, firstHash, renamedFrom, isAmbiguous, isListed });
-
-function firstSeen(
-  name: string,
-  { hashes, raw }: Hashed,
-  bodies: ReadonlyMap<string, string>,
-  isApproved: boolean,
-  at: string,
-): PinRecord {
-  const renamedFrom = hashes && bodies.get(hashes.bodyHash);
-  const record: PinRecord = {
-    name,
-    approved: undefined,
-    pending: hashes && version(hashes, raw, at),
-    firstHash: hashes?.hash,
-    renamedFrom,
-    isAmbiguous: !hashes,
-    isListed: true,
-  };
-  return record.pending && isApproved && renamedFrom === undefined ? agreed(record, record.pending) : record;
-}
-
-const agreed = (record: PinRecord, approved: PinVersion): PinRecord => ({
-  ...record,
-  approved,
-  pending: undefined,
-  firstHash: undefined,
-  renamedFrom: undefined,
-});
-
-/** As text of its own: the bytes are a view of a whole page. */
-const version = ({ hash, bodyHash }: PinHash, raw: Buffer, at: string): PinVersion => ({
-  hash,
-  bodyHash,
-  raw: raw.toString('utf8'),
-  at,
-});
-
-/** Names by body: what is approved, and what waits in its place, so that a changed tool cannot pass under a new name. */
-function bodiesOf(records: ReadonlyMap<string, PinRecord>): Map<string, string> {
-  const names = new Map<string, string>();
-  for (const { name, approved, pending } of records.values()) {
-    if (!approved) continue;
-    names.set(approved.bodyHash, name);
-    if (pending) names.set(pending.bodyHash, name);
-  }
-  return names;
-}
-
-function sameRecords(a: ReadonlyMap<string, PinRecord>, b: ReadonlyMap<string, PinRecord>): boolean {
-  if (a.size !== b.size) return false;
-  for (const [name, record] of a) if (b.get(name) !== record) return false;
-  return true;
 }
 
 const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);

@@ -111,7 +111,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'pin stored on change',
     edits: [
       {
-        file: 'src/policy/pins.ts',
+        file: 'src/policy/pin-records.ts',
         find: `  return changed(record, {\n    pending: version(hashes, raw, same?.at ?? at),`,
         replace: `  return changed({ ...record, approved: version(hashes, raw, same?.at ?? at) }, {\n    pending,`,
       },
