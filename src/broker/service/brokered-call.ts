@@ -1,7 +1,7 @@
 /**
  * One call of a worker, from the claim to the reply.
- * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts), in which words it is refused
- * (call-refusals.ts).
+ * Not here: when its turn comes (turn-desk.ts), whether it is here already (broker-service.ts), how much time it has (call-time.ts),
+ * in which words it is refused (call-refusals.ts).
  *
  * Invariants: nothing is run that was not claimed before; what was run is in the journal before its reply is sent, and its request
  * is acknowledged after that; a call whose time is over, that nobody waits for, or that is not owed here any more, is not begun.
@@ -13,15 +13,7 @@ import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, traceMeta } from '../messages.js';
-import {
-  type Bundle,
-  beganDoubtMs,
-  type CallJournal,
-  type Claimed,
-  type Delivery,
-  keyKeptMsMin,
-  messageBytesMax,
-} from '../ports.js';
+import { type Bundle, type CallJournal, type Claimed, type Delivery, messageBytesMax } from '../ports.js';
 import {
   ambiguous,
   conflict,
@@ -34,6 +26,7 @@ import {
   revoked,
   tooLarge,
 } from './call-refusals.js';
+import { CallTime } from './call-time.js';
 import type { RoleManifest, Target } from './manifests.js';
 import type { ReplyWords } from './reply-words.js';
 import type { ServedHost } from './served-host.js';
@@ -52,8 +45,6 @@ export interface CallPorts {
   readonly onEvent: (event: ServiceEvent) => void;
 }
 
-/** A caller's own key may come again within a day; one made for a single call, not after its deadline and some doubt about clocks. */
-const callersKeyMs = 24 * 3_600_000;
 /** What fits into one message, with room for what is around it. */
 const replyBytesMax = messageBytesMax - 64 * 1024;
 /** News are not owed: what a server says of its progress is a few words, or is left out. */
@@ -62,14 +53,6 @@ const progressBytesMax = 64 * 1024;
 const elsewhereMs = 2_000;
 export const replyAgainMs = 1_000;
 const notKept = 'its reply was not kept';
-/** Less is not enough to begin anything. */
-const leftMsMin = 1;
-/**
- * Of its caller's time a call does not have: what its reply needs to be there in time. The way here took time too, which nobody
- * counted: each who holds a request stamps its end anew. A caller with very little has a part of it left.
- */
-const wayMsMax = 10;
-const wayPart = 1 / 4;
 /** Of one request at a time; the others are of links that are gone. */
 const deliveriesMax = 8;
 
@@ -77,8 +60,7 @@ export class BrokeredCall {
   readonly #request: CallRequest;
   readonly #words: ReplyWords;
   readonly #ports: CallPorts;
-  /** By the clock of the host. */
-  readonly #endsAtMs: number;
+  readonly #time: CallTime;
   /** Of the first delivery: what was claimed by it is finished by it. */
   readonly #bundle: Bundle | undefined;
   readonly #cancellation = new Cancellation();
@@ -90,7 +72,7 @@ export class BrokeredCall {
   /** `delayMs`: of its time, what it lost on its way. */
   constructor(delivery: Delivery, request: CallRequest, words: ReplyWords, ports: CallPorts, delayMs: number) {
     this.#deliveries = [delivery];
-    this.#endsAtMs = ports.clock.nowMs() + request.deadlineMs - delayMs;
+    this.#time = new CallTime(ports.clock, request, delivery, delayMs);
     this.#bundle = delivery.bundle;
     this.#request = request;
     this.#words = words;
@@ -114,7 +96,7 @@ export class BrokeredCall {
   get #mayRunUnseen(): boolean {
     if (this.#ports.isJournalShared) return false;
     return this.#deliveries.some(
-      ({ wasElsewhere, heldSince }) => wasElsewhere || (heldSince !== undefined && this.#isSentBefore(heldSince)),
+      ({ wasElsewhere, heldSince }) => wasElsewhere || (heldSince !== undefined && this.#time.isSentBefore(heldSince)),
     );
   }
 
@@ -188,9 +170,9 @@ export class BrokeredCall {
         key: id,
         bundle: this.#bundle,
         hash: hashOf(target, this.#request.args),
-        rememberUntil: this.#rememberUntil(),
+        rememberUntil: this.#time.rememberUntil(),
         isRepeatable,
-        firstSentAt: this.#firstSentAt(),
+        firstSentAt: this.#time.firstSentAt(),
       });
     } catch (error) {
       if (!isHostError(error) || this.#isSurelyFirst) throw error;
@@ -204,7 +186,7 @@ export class BrokeredCall {
   /** What is said of it is what became of it; only what nobody ever began is refused. */
   async #refuse(error: HostError): Promise<void> {
     const { from, id } = this.#delivery;
-    const about = { firstSentAt: this.#firstSentAt(), bundle: this.#bundle };
+    const about = { firstSentAt: this.#time.firstSentAt(), bundle: this.#bundle };
     const found = await this.#ports.journal.find(from.mailbox, id, about).catch(() => {
       throw error.with({ execution: 'uncertain' });
     });
@@ -265,7 +247,7 @@ export class BrokeredCall {
       this.#requireWanted();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal: this.#principal(),
-        deadlineMs: this.#runMs(),
+        deadlineMs: this.#time.runMs,
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
         ...(wantsProgress
@@ -352,44 +334,13 @@ export class BrokeredCall {
     return { id: mailbox, role, scopes: [] };
   }
 
-  #leftMs(): number {
-    const { deadlineAt } = this.#deliveries[0];
-    const { clock } = this.#ports;
-    const leftMs = this.#endsAtMs - clock.nowMs();
-    return deadlineAt === undefined ? leftMs : Math.min(leftMs, deadlineAt.getTime() - clock.date().getTime());
-  }
-
-  #runMs(): number {
-    const leftMs = this.#leftMs();
-    return leftMs - Math.min(wayMsMax, leftMs * wayPart);
-  }
-
   #requireWanted(): void {
     if (this.#cancellation.aborted) throw nobodyWaits();
     if (this.#delivery.isRevoked) throw revoked();
-    if (this.#leftMs() >= leftMsMin) return;
+    if (this.#time.isEnough) return;
     const { from, id } = this.#delivery;
     this.#ports.onEvent({ kind: 'expired', from, callKey: id });
     throw expired();
-  }
-
-  #rememberUntil(): Date {
-    const keepMs = Math.max(this.#leftMs() + keyKeptMsMin, this.#request.isCallersKey ? callersKeyMs : 0);
-    return new Date(this.#ports.clock.date().getTime() + keepMs);
-  }
-
-  /** By when it is over and how long it had, since it may have waited here; undefined when nobody can have run it before. */
-  #firstSentAt(): Date | undefined {
-    const [{ deadlineAt, deliveries }] = this.#deliveries;
-    const { deadlineMs, sentMsAgo } = this.#request;
-    if (sentMsAgo === undefined && deliveries <= 1) return undefined;
-    const sentAtMs = (deadlineAt ?? this.#ports.clock.date()).getTime() - (deadlineAt ? deadlineMs : 0);
-    return new Date(sentAtMs - (sentMsAgo ?? 0));
-  }
-
-  #isSentBefore(beganAt: Date): boolean {
-    const sentAt = this.#firstSentAt();
-    return sentAt !== undefined && sentAt.getTime() < beganAt.getTime() + beganDoubtMs;
   }
 
   #repeated(found: Found): void {
