@@ -29,6 +29,8 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
   const clock = new FakeClock();
   const saved: Manifest[] = [];
   const problems: unknown[] = [];
+  /** Of the next writes. */
+  const failures: { readonly error?: unknown }[] = [];
   const state = { kind: 'ready' };
   const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
   const make = (more: Record<string, unknown>) =>
@@ -46,7 +48,11 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
     pins,
     manifests: {
       load: () => recalled,
-      save: (_name, _print, { facts: said, lists }) => saved.push({ facts: said, lists: new Map(lists) }),
+      save(_name, _print, { facts: said, lists }, onUnkept) {
+        const failure = failures.shift();
+        if (failure) onUnkept(failure.error);
+        else saved.push({ facts: said, lists: new Map(lists) });
+      },
     },
     onProblem: (error) => problems.push(error),
   });
@@ -64,7 +70,23 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
   const told: string[] = [];
   known.onChanged((server) => told.push(server));
   const revision = () => known.known('a')?.revision ?? Number.NaN;
-  return { clock, pins, saved, problems, state, servers, make, known, managed, learn, shown, texts, told, revision };
+  return {
+    clock,
+    pins,
+    saved,
+    problems,
+    failures,
+    state,
+    servers,
+    make,
+    known,
+    managed,
+    learn,
+    shown,
+    texts,
+    told,
+    revision,
+  };
 }
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -91,6 +113,20 @@ test('what is the same changes, tells and writes nothing', async () => {
   known.learnFacts(managed, facts, []);
   expect([...(known.known('a')?.lists.keys() ?? [])]).toEqual(['tools/list']);
   expect(revision()).toBeGreaterThan(before);
+});
+
+test('what could not be written is written when the tools are listed again, the same or not', () => {
+  const { known, managed, learn, saved, failures, problems } = open();
+  failures.push({ error: 'no room' }, {});
+  learn(item('t'));
+  expect([saved.length, problems]).toEqual([0, ['no room']]);
+  // Its pins could not be written, which was told by whoever tried.
+  learn(item('t'));
+  expect([saved.length, problems.length]).toEqual([0, 1]);
+  learn(item('t'));
+  learn(item('t'));
+  known.keep(managed);
+  expect(saved.length).toBe(1);
 });
 
 test('each change counts up, and a list that was never read is not there', () => {

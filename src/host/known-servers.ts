@@ -118,8 +118,7 @@ export class KnownServers {
     record.shown = this.#shown(managed.definition.name, managed, record.lists);
     const [was, is] = [shown, record.shown].map((lists) => lists?.get('tools/list'));
     if (!was || !is || !sameList(was, is)) this.#told(managed, record);
-    if (!isNews) return;
-    record.isUnsaved = true;
+    if (isNews) record.isUnsaved = true;
     this.keep(managed);
   }
 
@@ -146,7 +145,7 @@ export class KnownServers {
 
   /**
    * Writes down what is new: apart from learning it, so that the lists of a run are one write. That it cannot be written is
-   * no fault of the server: it is known here all the same.
+   * no fault of the server: it is known here all the same, and written when the tools are listed again.
    */
   keep(managed: ManagedServer): void {
     const { definition, origin } = managed;
@@ -154,11 +153,10 @@ export class KnownServers {
     // Of one that was replaced meanwhile nothing is kept: its name is another's.
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
-    try {
-      this.#parts.manifests?.save(definition.name, origin, record, this.#parts.onProblem);
-    } catch (error) {
-      this.#parts.onProblem(error);
-    }
+    this.#parts.manifests?.save(definition.name, origin, record, (error) => {
+      record.isUnsaved = true;
+      if (error !== undefined) this.#parts.onProblem(error);
+    });
   }
 
   // --- inside

@@ -44,10 +44,12 @@ test('a row that waits is there for whoever asks; of two the later is written, a
   await turn();
   later.put('a', row('A2'));
   later.put('b', row('B'));
-  later.atOnce('b', () => {});
+  later.replace('b', () => {});
+  later.put('c', row('C'));
+  later.putNow('c', row('C2'));
   const done: string[] = [];
   for (let i = 0; i < 6; i++) done.push(...(await turn()));
-  expect(done.filter((each) => each.startsWith('write'))).toEqual(['write A2']);
+  expect(done.filter((each) => each.startsWith('write'))).toEqual(['write C2', 'write A2']);
   expect(later.get('b')).toBeUndefined();
 });
 
@@ -81,15 +83,26 @@ test('what must not come before a row hears that it could not be written, until 
   later.put('a', row('A2', 'text'));
   expect([later.finish('a'), later.finish('a')]).toEqual([false, false]);
   later.put('a', row('A3'));
-  expect(() =>
-    later.atOnce('a', () => {
-      throw new Error('full');
-    }),
-  ).toThrow('full');
-  // What waits is older than what could not be written.
-  expect([later.get('a'), later.finish('a')]).toEqual(['A3', false]);
-  later.atOnce('a', () => {});
+  later.putNow('a', row('A4', 'write'));
+  expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
+  later.replace('a', () => {});
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, true]);
+});
+
+test('where whoever asks is to hear that it failed, what waits and what was written count as before', () => {
+  const { later, done, row } = watch();
+  const fail = () =>
+    later.replace('a', () => {
+      throw new Error('busy');
+    });
+  expect(fail).toThrow('busy');
+  expect(later.finish('a')).toBe(true);
+  later.put('a', row('A'));
+  expect(fail).toThrow('busy');
+  expect([later.get('a'), later.finish('a'), done]).toEqual(['A', true, ['text A', 'write A']]);
+  later.putNow('a', row('A2', 'write'));
+  expect(fail).toThrow('busy');
+  expect(later.finish('a')).toBe(false);
 });
 
 test('what must come first does so also when all is written, wherever it stands', () => {

@@ -1,6 +1,6 @@
 /**
- * Rows that are large, written in turns of their own: one to make the text of a row, one to write it. Whoever has just read a
- * long list has others wait for one thing at a time, not for all that follows from it.
+ * Rows that are written now, or, where they are large, in turns of their own: one to make the text of a row, one to write it.
+ * Whoever has just read a long list has others wait for one thing at a time, not for all that follows from it.
  * Not here: which row is large (the tables), what is done about one that could not be written (who handed it in).
  *
  * Invariants: a row that waits is what its table holds, for whoever asks here; of two rows in one place the later counts. What
@@ -30,15 +30,26 @@ export class LaterWrites {
   /** `place`: table and name. */
   put(place: string, row: LaterRow): void {
     this.#waiting.delete(place);
+    if (this.#waiting.size >= rowsMax) return this.putNow(place, row);
     this.#failed.delete(place);
-    if (this.#waiting.size >= rowsMax) {
-      this.#write(place, row);
-      return;
-    }
     this.#waiting.set(place, row);
     if (this.#isDraining) return;
     this.#isDraining = true;
     void this.#drain();
+  }
+
+  /** Not later but now, in the place of what waits. */
+  putNow(place: string, row: LaterRow): void {
+    this.#waiting.delete(place);
+    this.#failed.delete(place);
+    this.#attempt(place, row, () => row.write(row.text()));
+  }
+
+  /** The same for whoever is to hear that it failed: throws what `write` throws, and all is as it was. */
+  replace(place: string, write: () => void): void {
+    write();
+    this.#failed.delete(place);
+    this.#waiting.delete(place);
   }
 
   /** The row that waits in the place. */
@@ -49,29 +60,14 @@ export class LaterWrites {
   /** What waits there is written now, before what must not come first. False: it could not be, then or before; that was told. */
   finish(place: string): boolean {
     const row = this.#waiting.get(place);
-    if (row && !this.#failed.has(place)) {
-      this.#waiting.delete(place);
-      this.#write(place, row);
-    }
+    if (row) this.putNow(place, row);
     return !this.#failed.has(place);
-  }
-
-  /** Not later but now, in the place of what waits. Throws what `write` throws; what waits stays then. */
-  atOnce(place: string, write: () => void): void {
-    this.#failed.add(place);
-    write();
-    this.#failed.delete(place);
-    this.#waiting.delete(place);
   }
 
   /** Writes all that waits. */
   flush(): void {
-    for (const [place, row] of [...this.#waiting]) {
-      // Written meanwhile, before one that must not come first.
-      if (this.#waiting.get(place) !== row) continue;
-      this.#waiting.delete(place);
-      this.#write(place, row);
-    }
+    // Not what was written meanwhile, before one that must not come first.
+    for (const [place, row] of [...this.#waiting]) if (this.#waiting.get(place) === row) this.putNow(place, row);
   }
 
   async #drain(): Promise<void> {
@@ -90,10 +86,6 @@ export class LaterWrites {
       if (this.#waiting.get(place) === row) this.#waiting.delete(place);
     }
     this.#isDraining = false;
-  }
-
-  #write(place: string, row: LaterRow): void {
-    this.#attempt(place, row, () => row.write(row.text()));
   }
 
   /** Undefined: it failed, and that was told. */

@@ -27,8 +27,11 @@ export interface Manifest {
 export interface Manifests {
   /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
   load(server: string, origin: string): Manifest;
-  /** A large one is written some turns later; it counts at once. `onFailed`: it could not be, after all. */
-  save(server: string, origin: string, manifest: Manifest, onFailed: (error: unknown) => void): void;
+  /**
+   * A large one is written some turns later; it counts at once. `onUnkept`: it is not on disk and may be saved again; without
+   * an error when that is because its pins are not, which was told.
+   */
+  save(server: string, origin: string, manifest: Manifest, onUnkept: (error?: unknown) => void): void;
 }
 
 /** The columns are called after what they held first: a hash of the whole definition, and the tools alone. */
@@ -48,13 +51,14 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
     'DELETE FROM manifests WHERE rowid IN (SELECT rowid FROM manifests ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
   const placeOf = (server: string) => jointKey('manifests', server);
-  const writeText = (server: string, origin: string, text: string) => {
+  const writeText = (server: string, origin: string, text: string, onUnkept: () => void) => {
     // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.
     const isJudged = later.finish(pinsPlace(pinKey(server, origin)));
     names.changed();
     if (text === '' || !isJudged) {
       // An older list must not stand for one that is too large to keep.
       forget.run(server);
+      if (!isJudged) onUnkept();
       return;
     }
     write.run(server, origin, text);
@@ -68,19 +72,18 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
       const row = read.get(server, origin) as { tools: string } | undefined;
       return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
     },
-    save(server, origin, { facts, lists }, onFailed) {
-      const place = placeOf(server);
+    save(server, origin, { facts, lists }, onUnkept) {
       // As it is now: what is learnt later is another row.
       const manifest: Manifest = { facts, lists: new Map(lists) };
-      const text = () => textWithin(manifest);
       // A small one waits as well where its pins do: they would be written with it, all in one turn.
       const arePinsWritten = later.get(pinsPlace(pinKey(server, origin))) === undefined;
-      if (itemsBytes(manifest) <= largeBytes && arePinsWritten) {
-        later.atOnce(place, () => writeText(server, origin, text()));
-        return;
-      }
       const row: WaitingRow = { origin, manifest };
-      later.put(place, { row, text, write: (made) => writeText(server, origin, made), onFailed });
+      later[itemsBytes(manifest) <= largeBytes && arePinsWritten ? 'putNow' : 'put'](placeOf(server), {
+        row,
+        text: () => textWithin(manifest),
+        write: (text) => writeText(server, origin, text, onUnkept),
+        onFailed: onUnkept,
+      });
     },
   };
 }

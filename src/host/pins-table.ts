@@ -39,9 +39,6 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
     write.run(server, text, JSON.stringify(records.map((record) => [record.name, pinStatus(record)])));
     if (isNew) trim.run(pinnedServersMax);
   };
-  const save = (server: string, records: readonly PinRecord[]) => {
-    later.atOnce(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
-  };
   return {
     load(server) {
       const waiting = later.get(pinsPlace(server)) as readonly PinRecord[] | undefined;
@@ -55,10 +52,11 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
       const row = readStatuses.get(server) as { statuses: string | null } | undefined;
       return typeof row?.statuses === 'string' ? new Map(JSON.parse(row.statuses) as [string, PinStatus][]) : undefined;
     },
-    save,
+    save(server, records) {
+      later.replace(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
+    },
     saveSoon(server, records, onFailed) {
-      if (textBytes(records) <= largeBytes) return save(server, records);
-      later.put(pinsPlace(server), {
+      later[textBytes(records) <= largeBytes ? 'putNow' : 'put'](pinsPlace(server), {
         row: records,
         text: () => JSON.stringify(records),
         write: (text) => writeText(server, text, records),

@@ -12,5 +12,8 @@ export function jointKey(...names: readonly string[]): string {
 }
 
 /** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
-export const principalKey = ({ id, role }: Principal): string =>
-  role === undefined ? jointKey(id) : jointKey(id, role);
+export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);
+
+/** Something of a role. Nobody's role is not one that is called as nothing is. */
+export const roleKey = (name: string, role: string | undefined): string =>
+  role === undefined ? jointKey(name) : jointKey(name, role);
