@@ -10,7 +10,7 @@ import { hostsConsumer, type MailboxNames } from './nats-names.js';
 
 /** Numbers that the server is asked for in one answer, of a few bytes each. */
 const deletedMax = 100_000;
-/** At a time; what is more is forgotten when the next link is opened. */
+/** At a time, the lowest. Those above are looked at when a link is opened after the floor has risen past these. */
 const goneMax = 10_000;
 
 interface ConsumerInfo {

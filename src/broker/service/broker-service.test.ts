@@ -418,6 +418,33 @@ test('D-44 who comes a thousand times while servers start is looked after once',
   expect(kept).toEqual(['w0', 'w1']);
 });
 
+test('D-44 whom nothing can be told keeps nobody else from being told, whatever the roles are called', async () => {
+  const { broker, service, host, events } = await serviceRig();
+  host.set('slow', { capabilities: null });
+  let see = () => {};
+  host.sight = new Promise((resolve) => {
+    see = resolve;
+  });
+  const kept: (string | undefined)[] = [];
+  const link = await broker.openHost(service, never);
+  for (const [mailbox, role] of [
+    ['a', 'bad'],
+    ['b', undefined],
+    ['c', 'undefined'],
+  ] as const)
+    service.joined({ mailbox, role });
+  link.keepManifest = (role) => {
+    if (role === 'bad') throw new Error('not that one');
+    kept.push(role ?? 'none');
+    return Promise.resolve();
+  };
+  service.attach(link);
+  see();
+  await settled();
+  expect(kept).toEqual(expect.arrayContaining(['none', 'undefined']));
+  expect(events.filter(({ kind }) => kind === 'problem')).toHaveLength(1);
+});
+
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {
   const { broker, connect, service } = await serviceRig();
   const early = await new RigWorker().open(broker, 'early', 'operator');

@@ -10,7 +10,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { jointKey } from '../../policy/joint-key.js';
+import { jointKey, roleKey } from '../../policy/joint-key.js';
 import { FairMap } from '../fair-map.js';
 import { changedNews } from '../messages.js';
 import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
@@ -86,6 +86,7 @@ export class BrokerService implements HostHandlers {
       clock: options.clock,
       isRolelessAllowed,
       onChanged: (role, manifest) => this.#manifestChanged(role, manifest),
+      onProblem: (error) => this.#tell({ kind: 'problem', error }),
     });
     this.#ports = {
       host: options.host,
@@ -107,7 +108,7 @@ export class BrokerService implements HostHandlers {
     this.#tell({ kind: 'connected' });
     // What it was told before may be older than what is true now.
     for (const role of new Set(this.#roles.values()))
-      this.#manifests.show(`attached ${role}`, role, (shown) => this.#keep(link, role, shown));
+      this.#manifests.show(roleKey('attached', role), role, (shown) => this.#keep(link, role, shown));
     link.tellAll(changedNews(`attached-${newId()}`));
   }
 
@@ -150,7 +151,9 @@ export class BrokerService implements HostHandlers {
     this.#note(who);
     const link = this.#link;
     if (!link) return;
-    this.#manifests.show(`joined ${who.mailbox}`, who.role, (shown) => {
+    this.#manifests.show(jointKey('joined', who.mailbox), who.role, (shown) => {
+      // Of what is true for another link its own attachment tells.
+      if (link !== this.#link) return;
       this.#keep(link, who.role, shown, who.mailbox);
       link.tell(who.mailbox, changedNews(shown.manifest.revision));
     });

@@ -5,13 +5,15 @@
  * Invariants: the revision is that of the content, so hosts with the same tools have the same one, and a server that comes and
  * goes without changing its tools tells nobody; nothing is kept for others, or told to who has asked nothing, before each server
  * was seen once, or was waited for: a host that has just begun would take away what its equals know; at most so many roles are
- * kept, and of those who wait to be told one of a kind for each mailbox or role.
+ * kept, and of those who wait to be told one of a kind for each mailbox or role; whom nothing can be told keeps nobody else from
+ * being told.
  */
 import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
+import { roleKey } from '../../policy/joint-key.js';
 import { type Manifest, type ManifestTool, manifestReply } from '../messages.js';
 import type { ServedHost } from './served-host.js';
 
@@ -39,6 +41,7 @@ export interface ManifestsOptions {
   /** Who is without a role, or in one that is not listed, sees what the host allows it; otherwise nothing. */
   readonly isRolelessAllowed: () => boolean;
   readonly onChanged: (role: string | undefined, manifest: RoleManifest) => void;
+  readonly onProblem: (error: unknown) => void;
 }
 
 export class Manifests {
@@ -77,12 +80,19 @@ export class Manifests {
 
   /** As things are then: at once where there is nothing to wait for, and once for all that was asked for `whom` until then. */
   show(whom: string, role: string | undefined, shown: (manifest: RoleManifest) => void): void {
+    const show = () => {
+      try {
+        shown(this.of(role));
+      } catch (error) {
+        this.#options.onProblem(error);
+      }
+    };
     if (this.#unshown.size === 0) {
       const sight = this.whenSeen();
-      if (sight === undefined) return shown(this.of(role));
+      if (sight === undefined) return show();
       void sight.then(() => this.#seen());
     }
-    this.#unshown.set(whom, () => shown(this.of(role)));
+    this.#unshown.set(whom, show);
   }
 
   #seen(): void {
@@ -120,7 +130,7 @@ export class Manifests {
       const made = this.#make(role);
       this.#byRole.set(role, made);
       if (made.manifest.revision === before.manifest.revision) continue;
-      this.show(`changed ${role}`, role, (manifest) => this.#options.onChanged(role, manifest));
+      this.show(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
     }
   }
 
