@@ -43,7 +43,7 @@ export class MirroredHeaders {
     return { name, params: headerValues(mirrored, toBuffer(args)) };
   }
 
-  /** The list without the tools that cannot be called. One that asks for headers is parsed: many large ones have a turn each. */
+  /** The list without the tools that cannot be called. Many large ones have a turn each. */
   async learn(list: ServerList): Promise<ServerList> {
     const number = ++this.#lists;
     const byTool = new Map<string, readonly MirroredArgument[]>();

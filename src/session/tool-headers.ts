@@ -3,7 +3,8 @@
  * An annotation the specification does not allow makes the whole tool unusable over HTTP; the caller drops it and says why.
  */
 import { HostError } from '../kernel/errors.js';
-import { memberBytes } from '../wire/json-members.js';
+import { memberBytes, stringOf } from '../wire/json-members.js';
+import { type Annotation, annotationKey, eachAnnotation } from './header-annotations.js';
 
 export interface MirroredArgument {
   readonly path: readonly string[];
@@ -12,8 +13,7 @@ export interface MirroredArgument {
 
 export type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: false; reason: string };
 
-const KEY = 'x-mcp-header';
-const keyBytes = Buffer.from(KEY);
+const keyBytes = Buffer.from(annotationKey);
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
@@ -23,92 +23,36 @@ const schemaBytesMax = 1024 * 1024;
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
 
-/** What stands below a keyword: properties that may have headers, or a schema, several, or schemas by name. */
-type Kind = 'properties' | 'schemas' | 'map';
-
-/** Below all but the first a property is not always there, so that no header could be demanded for it. */
-const keywords: ReadonlyMap<string, Kind> = new Map<string, Kind>([
-  ['properties', 'properties'],
-  ...[
-    ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
-    ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
-  ].map((keyword) => [keyword, 'schemas'] as const),
-  ...['patternProperties', 'dependentSchemas', '$defs', 'definitions'].map((keyword) => [keyword, 'map'] as const),
-]);
-
-/** Takes the raw tool. Nearly all tools have no such annotation and are not parsed at all. */
+/** Takes the raw tool. Nearly all tools have no such annotation and are not walked at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
   if (!tool.includes(keyBytes)) return { ok: true, mirrored: [] };
   const schema = memberBytes(tool, 'inputSchema');
   if (!schema) return { ok: true, mirrored: [] };
   if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
-  const reason = visit(JSON.parse(schema.toString('utf8')), undefined, true, mirrored);
+  let reason: string | undefined;
+  const isRead = eachAnnotation(schema, (found) => {
+    const header = found.header && stringOf(found.header);
+    const fault = faultOf(found, header, mirrored);
+    if (fault) reason = `${annotationKey} at ${found.path.join('.') || 'the root'} ${fault}`;
+    else mirrored.push({ path: found.path, header: header as string });
+    return fault === undefined;
+  });
+  if (!isRead) reason = 'its schema cannot be read';
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
-/** Where a node stands. Written out only for what is found: a schema may have tens of thousands of nodes. */
-interface Place {
-  readonly above: Place | undefined;
-  readonly name: string;
-}
-
-function pathOf(place: Place | undefined): string[] {
-  const path: string[] = [];
-  for (let at = place; at; at = at.above) path.push(at.name);
-  return path.reverse();
-}
-
-/** Looks at what a node has, not for what it could have: each could have all the keywords, and most have none. */
-function visit(
-  node: unknown,
-  place: Place | undefined,
-  always: boolean,
-  found: MirroredArgument[],
+function faultOf(
+  { isAlways, type }: Annotation,
+  header: string | undefined,
+  before: readonly MirroredArgument[],
 ): string | undefined {
-  if (typeof node !== 'object' || node === null) return undefined;
-  const schema = node as Record<string, unknown>;
-  if (Object.hasOwn(schema, KEY)) {
-    const path = pathOf(place);
-    const fault = always && place ? check(schema, path, found) : 'stands where it cannot always be sent';
-    if (fault) return `${KEY} at ${path.join('.') || 'the root'} ${fault}`;
-  }
-  for (const keyword in schema) {
-    const kind = keywords.get(keyword);
-    if (kind === undefined) continue;
-    const fault = visitBelow(schema[keyword], kind, { above: place, name: keyword }, always, found);
-    if (fault) return fault;
-  }
-  return undefined;
-}
-
-function visitBelow(below: unknown, kind: Kind, place: Place, always: boolean, found: MirroredArgument[]) {
-  if (typeof below !== 'object' || below === null) return undefined;
-  const isList = Array.isArray(below);
-  if (kind === 'schemas' && !isList) return visit(below, place, false, found);
-  if (kind !== 'schemas' && isList) return undefined;
-  for (const [name, child] of Object.entries(below)) {
-    const fault =
-      kind === 'properties'
-        ? visit(child, { above: place.above, name }, always, found)
-        : visit(child, place, false, found);
-    if (fault) return fault;
-  }
-  return undefined;
-}
-
-function check(
-  schema: Record<string, unknown>,
-  path: readonly string[],
-  found: MirroredArgument[],
-): string | undefined {
-  const header = schema[KEY];
-  if (typeof header !== 'string' || !token.test(header)) return 'is not a header name';
-  if (typeof schema.type !== 'string' || !allowedTypes.has(schema.type))
-    return 'is not on a string, integer or boolean';
-  if (found.length >= mirroredMax) return `is one of more than ${mirroredMax}`;
-  if (found.some((other) => other.header.toLowerCase() === header.toLowerCase())) return `repeats the header ${header}`;
-  found.push({ path, header });
+  if (!isAlways) return 'stands where it cannot always be sent';
+  if (header === undefined || !token.test(header)) return 'is not a header name';
+  if (!allowedTypes.has((type && stringOf(type)) ?? '')) return 'is not on a string, integer or boolean';
+  if (before.length >= mirroredMax) return `is one of more than ${mirroredMax}`;
+  if (before.some((other) => other.header.toLowerCase() === header.toLowerCase()))
+    return `repeats the header ${header}`;
   return undefined;
 }
 

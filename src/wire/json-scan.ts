@@ -78,7 +78,7 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /** `from` is the index after the opening quote; the result is the index after the closing one. */
-function skipString(bytes: Uint8Array, from: number, end: number): number {
+export function skipString(bytes: Uint8Array, from: number, end: number): number {
   let i = from;
   for (;;) {
     // Nearly every byte of nearly every string ends here.

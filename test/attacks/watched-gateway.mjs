@@ -11,6 +11,8 @@ import process from 'node:process';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 
+import { boundHeap } from '../../dist/cli/heap-bounds.js';
+boundHeap();
 const [configText, stateDir] = process.argv.slice(2);
 const config = JSON.parse(configText);
 const everyMs = 2;
