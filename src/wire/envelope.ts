@@ -56,6 +56,8 @@ export class Envelope {
   mayHold = 0;
   /** True when there are bytes above 0x7f, whose UTF-8 nobody has checked yet. */
   hasHighBytes = false;
+  /** An answer of which only the id can be used: its payload nests too deep, and nobody has looked whether it is JSON. */
+  isTooDeep = false;
 
   /** The id as it stands in the text, quotes included; undefined when there is none or it is null. */
   idText(): string | undefined {
@@ -145,6 +147,14 @@ export function scanBounded(
   const fault = scanEnvelope(bytes, start, end, out);
   scanLimits.values = before;
   return fault ?? (scanFacts.values > valuesMax ? 'too_many' : undefined);
+}
+
+/** Whether what nests too deep is an answer, by what is around it; as `out` has it then, it names the request. */
+export function scanTooDeep(bytes: Buffer, start: number, end: number, out: Envelope): boolean {
+  scanLimits.passesDeep = true;
+  const fault = scanEnvelope(bytes, start, end, out);
+  scanLimits.passesDeep = false;
+  return fault === undefined && (out.kind === 'result' || out.kind === 'error');
 }
 
 /** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */

@@ -51,10 +51,11 @@ export const scanFacts = {
 };
 
 /**
- * How many values one walk may meet before it gives up: whoever reads what strangers send sets it for the time of the walk.
+ * `values`: how many one walk may meet before it gives up: whoever reads what strangers send sets it for the time of the walk.
  * A text of single digits costs many times what one of long strings costs, and is walked over more than once.
+ * `passesDeep`: what is too deep is passed over without a look at what it is, for who wants to know only whose it is.
  */
-export const scanLimits = { values: Number.MAX_SAFE_INTEGER };
+export const scanLimits = { values: Number.MAX_SAFE_INTEGER, passesDeep: false };
 
 /** The two members of a result that policy looks for. Nearly none has them, and the walk passes every key anyway. */
 export const MAY_HOLD_ERROR = 1;
@@ -164,6 +165,23 @@ export function skipKey(bytes: Uint8Array, from: number, end: number): number {
   return colon < end && bytes[colon] === COLON ? colon + 1 : -1;
 }
 
+/** By its brackets alone, of any depth. Whether it is JSON in between nobody has looked. */
+function skipContainer(bytes: Uint8Array, from: number, end: number): number {
+  let depth = 0;
+  for (let i = from; i < end; ) {
+    const byte = bytes[i] as number;
+    if (byte === QUOTE) {
+      i = skipString(bytes, i + 1, end);
+      if (i < 0) return -1;
+      continue;
+    }
+    i++;
+    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+    else if ((byte === CLOSE_BRACE || byte === CLOSE_BRACKET) && --depth === 0) return i;
+  }
+  return -1;
+}
+
 /**
  * Skips one value, of any kind. `outerDepth` is how many containers already surround it.
  * Iterative on purpose: a frame of 100,000 brackets must not cost the stack.
@@ -184,22 +202,22 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
     if (byte === QUOTE) {
       i = skipString(bytes, i + 1, end);
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-      if (++depth > LIMITS.depth) {
+      if (depth >= LIMITS.depth) {
         scanFacts.tooDeep = true;
-        return -1;
-      }
-      i = skipSpace(bytes, i + 1, end);
-      if (i >= end) return -1;
-      if (bytes[i] === (byte === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET)) {
-        depth--;
-        i++;
+        if (!scanLimits.passesDeep) return -1;
+        i = skipContainer(bytes, i, end);
       } else {
-        containers[depth] = byte === OPEN_BRACE ? IN_OBJECT : IN_ARRAY;
-        if (byte === OPEN_BRACE) {
-          i = skipKey(bytes, i, end);
-          if (i < 0) return -1;
+        i = skipSpace(bytes, i + 1, end);
+        if (i >= end) return -1;
+        if (bytes[i] === (byte === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET)) i++;
+        else {
+          containers[++depth] = byte === OPEN_BRACE ? IN_OBJECT : IN_ARRAY;
+          if (byte === OPEN_BRACE) {
+            i = skipKey(bytes, i, end);
+            if (i < 0) return -1;
+          }
+          continue;
         }
-        continue;
       }
     } else if (byte <= 0x39 && byte >= 0x30 && i + 1 < end && ENDS_NUMBER[bytes[i + 1] as number] === 1) {
       // A text may be all single digits.

@@ -1,11 +1,12 @@
 /**
- * The bytes of one line, body or event → scanned messages, with everything unusable counted instead of thrown.
+ * The bytes of one line, body or event → scanned messages, with everything unusable counted instead of thrown. An answer that
+ * nests too deep is both: counted, and delivered as that.
  * Not here: finding where a line or event ends (line-framer.ts, the SSE parser of the HTTP transport).
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../kernel/limits.js';
 import type { ChannelCounters } from './channel.js';
-import { Envelope, scanEnvelope } from './envelope.js';
+import { Envelope, scanEnvelope, scanTooDeep } from './envelope.js';
 import { eachElement, skipSpace } from './json-scan.js';
 
 export class MessageDecoder {
@@ -33,6 +34,7 @@ export class MessageDecoder {
     if (fault !== undefined) {
       if (fault === 'ambiguous') this.#counters.ambiguous++;
       else this.#counters.junk++;
+      if (fault === 'too_deep') this.#deliverTooDeep(bytes, start, end, deliver);
       return;
     }
     if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) {
@@ -42,6 +44,18 @@ export class MessageDecoder {
       if (scanEnvelope(repaired, 0, repaired.length, envelope) !== undefined) return;
     }
     deliver(envelope);
+  }
+
+  /** Whoever waits for it would do so until its deadline. */
+  #deliverTooDeep(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
+    const envelope = this.#envelope;
+    if (!scanTooDeep(bytes, start, end, envelope)) return;
+    envelope.isTooDeep = true;
+    try {
+      deliver(envelope);
+    } finally {
+      envelope.isTooDeep = false;
+    }
   }
 
   #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {

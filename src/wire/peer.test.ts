@@ -49,6 +49,20 @@ describe('answers', () => {
     expect(peer.counters).toMatchObject({ unknown: 4, late: 1 });
   });
 
+  test('X18 that nest too deep to be read end the call they name, and no other', async () => {
+    const { channel, ask } = connect();
+    const calls = [ask(), ask()];
+    let nested: unknown = [];
+    for (let i = 0; i < LIMITS.depth; i++) nested = [nested];
+    channel.say({ jsonrpc: '2.0', id: 1, result: nested });
+    channel.say({ jsonrpc: '2.0', id: 2, result: 'fine' });
+    expect(await failureOf(calls[0] as Promise<unknown>)).toMatchObject({
+      code: 'protocol_error',
+      details: { server: 'files', reason: 'too_deep', limit: LIMITS.depth, phase: 'answered', execution: 'uncertain' },
+    });
+    expect((await calls[1])?.bytes.toString()).toBe('"fine"');
+  });
+
   test('to a request that has not been written are a guess, and are not believed', async () => {
     const { channel, peer, ask } = connect();
     channel.held = true;

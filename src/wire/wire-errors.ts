@@ -67,6 +67,17 @@ export const inboundTooLarge = (server: string, actual: number): HostError =>
     hint: 'ask the tool for less at a time, or have it return a link or a file instead of its content',
   });
 
+/** It answered, and nobody here can read what. */
+export const tooDeep = (server: string): HostError =>
+  new HostError('protocol_error', `server '${server}' sent an answer of more than ${LIMITS.depth} levels`, {
+    server,
+    reason: 'too_deep',
+    phase: 'answered',
+    execution: 'uncertain',
+    limit: LIMITS.depth,
+    hint: mayHaveRun,
+  });
+
 /** The caller or the clock gave the request up. */
 export function givenUp(
   server: string,

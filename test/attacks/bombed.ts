@@ -44,12 +44,10 @@ export class Bombed {
     await this.gateway.start({
       good: upstreams.stdioServer('good', 'modern'),
       pipe: upstreams.stdioServer('pipe', 'legacy', { TOOLS }),
-      // A line that is no message is noise on a pipe, and answers nothing: a start that needs it ends with its own time.
-      brief: { ...upstreams.stdioServer('brief', 'legacy', { TOOLS }), timeouts: { start: '3s' } },
       web: await upstreams.httpServer('web', 'modern', { TOOLS }),
     });
     for (let i = 0; i < 20; i++) await this.echo('x');
-    for (const server of ['pipe', 'brief', 'web']) expect(await this.gateway.list(server)).toBe(1);
+    for (const server of ['pipe', 'web']) expect(await this.gateway.list(server)).toBe(1);
   }
 
   async remove(): Promise<void> {

@@ -8,10 +8,10 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import process from 'node:process';
+import { boundHeap } from '../../dist/cli/heap-bounds.js';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 
-import { boundHeap } from '../../dist/cli/heap-bounds.js';
 boundHeap();
 const [configText, stateDir] = process.argv.slice(2);
 const config = JSON.parse(configText);
