@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LIMITS } from '../kernel/limits.js';
 import { newCounters } from './channel.js';
 import { MessageDecoder } from './message-decoder.js';
@@ -16,23 +16,28 @@ function decoded(...lines: string[]) {
   return { delivered, ...counters };
 }
 
-test.each([
-  ['its id before', `{"jsonrpc":"2.0","id":7,"result":{"a":${deep(100_000)}}}`],
-  ['its id behind', `{"jsonrpc":"2.0","result":${deep(LIMITS.depth)},"id":7}`],
-  ['brackets in its texts', `{"jsonrpc":"2.0","result":{"a":"]}","b":${deep(200).replace('[]', '["]\\"]"]')}},"id":7}`],
-])('X18 an answer that nests too deep, with %s, is counted and named; the next is as any other', (_what, line) => {
-  const { delivered, junk } = decoded(line, '{"jsonrpc":"2.0","id":8,"result":{}}');
-  expect([delivered, junk]).toEqual([['result 7 too deep', 'result 8'], 1]);
-});
+describe('X18 answers that nest too deep', () => {
+  test.each([
+    ['its id before', `{"jsonrpc":"2.0","id":7,"result":{"a":${deep(100_000)}}}`],
+    ['its id behind', `{"jsonrpc":"2.0","result":${deep(LIMITS.depth)},"id":7}`],
+    [
+      'brackets in its texts',
+      `{"jsonrpc":"2.0","result":{"a":"]}","b":${deep(200).replace('[]', '["]\\"]"]')}},"id":7}`,
+    ],
+  ])('with %s are counted and named; the next is as any other', (_what, line) => {
+    const { delivered, junk } = decoded(line, '{"jsonrpc":"2.0","id":8,"result":{}}');
+    expect([delivered, junk]).toEqual([['result 7 too deep', 'result 8'], 1]);
+  });
 
-test.each([
-  ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`],
-  ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`],
-  ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`],
-  ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`],
-  ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`],
-  ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`],
-  ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`],
-])('X18 of what nests too deep and is %s nothing is delivered', (_what, line) => {
-  expect(decoded(line)).toEqual({ delivered: [], junk: 1, ambiguous: 0, repaired: 0 });
+  test.each([
+    ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`],
+    ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`],
+    ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`],
+    ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`],
+    ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`],
+    ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`],
+    ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`],
+  ])('of %s nothing is delivered', (_what, line) => {
+    expect(decoded(line)).toEqual({ delivered: [], junk: 1, ambiguous: 0, repaired: 0 });
+  });
 });
