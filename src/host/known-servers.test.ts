@@ -9,7 +9,7 @@ import type { Supervisor } from '../supervisor/supervisor.js';
 import type { KnownFacts } from './host-interface.js';
 import { KnownServers } from './known-servers.js';
 import { ManagedServer } from './managed-server.js';
-import { type Manifest, noManifest } from './manifests-table.js';
+import { type Manifest, noManifest, type Unkept } from './manifests-table.js';
 
 const item = (key: string, description = ''): ListedItem => ({
   key,
@@ -30,7 +30,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
   const saved: Manifest[] = [];
   const problems: unknown[] = [];
   /** Of the next writes. */
-  const failures: { readonly error?: unknown }[] = [];
+  const failures: Unkept[] = [];
   const state = { kind: 'ready' };
   const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
   const make = (more: Record<string, unknown>) =>
@@ -50,7 +50,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
       load: () => recalled,
       save(_name, _print, { facts: said, lists }, onUnkept) {
         const failure = failures.shift();
-        if (failure) onUnkept(failure.error);
+        if (failure) onUnkept(failure);
         else saved.push({ facts: said, lists: new Map(lists) });
       },
     },
@@ -117,7 +117,7 @@ test('what is the same changes, tells and writes nothing', async () => {
 
 test('what could not be written is written when the tools are listed again, the same or not', () => {
   const { known, managed, learn, saved, failures, problems } = open();
-  failures.push({ error: 'no room' }, {});
+  failures.push({ error: 'no room' }, 'pins');
   learn(item('t'));
   expect([saved.length, problems]).toEqual([0, ['no room']]);
   // Its pins could not be written, which was told by whoever tried.
@@ -126,6 +126,17 @@ test('what could not be written is written when the tools are listed again, the 
   learn(item('t'));
   learn(item('t'));
   known.keep(managed);
+  expect(saved.length).toBe(1);
+});
+
+test('what could not be written is written by the one that takes the place of a server', () => {
+  const { known, managed, learn, saved, failures, servers, make } = open();
+  failures.push({ error: 'no room' });
+  learn(item('t'));
+  const next = make({ env: { OTHER: '1' } });
+  servers.set('a', next);
+  known.recall(next, managed);
+  known.learnTools(next, [item('t')], hints);
   expect(saved.length).toBe(1);
 });
 

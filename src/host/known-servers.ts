@@ -98,11 +98,13 @@ export class KnownServers {
    */
   recall(managed: ManagedServer, before?: ManagedServer): readonly ListedItem[] {
     const { name } = managed.definition;
-    const { facts, lists } = this.#carried(managed, before) ?? this.#load(managed);
+    const carried = this.#carried(managed, before);
+    const { facts, lists } = carried ?? this.#load(managed);
     const revision = ++this.#revisions;
+    const isUnsaved = carried?.isUnsaved ?? false;
     // Of many servers at rest nothing is known: they take no room here.
     if (facts || lists.size > 0)
-      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved: false });
+      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
   }
@@ -153,9 +155,13 @@ export class KnownServers {
     // Of one that was replaced meanwhile nothing is kept: its name is another's.
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
-    this.#parts.manifests?.save(definition.name, origin, record, (error) => {
-      record.isUnsaved = true;
-      if (error !== undefined) this.#parts.onProblem(error);
+    this.#parts.manifests?.save(definition.name, origin, record, (why) => {
+      // It may have been replaced meanwhile, and what it knew is the other's now.
+      const now = this.#parts.findServer(definition.name);
+      const heir = now?.origin === origin ? this.#records.get(now) : undefined;
+      if (heir) heir.isUnsaved = true;
+      // Of pins their own store has told.
+      if (why !== 'pins') this.#parts.onProblem(why.error);
     });
   }
 
@@ -229,7 +235,7 @@ export class KnownServers {
     }
   }
 
-  #carried({ origin }: ManagedServer, before: ManagedServer | undefined): Manifest | undefined {
+  #carried({ origin }: ManagedServer, before: ManagedServer | undefined): KnownRecord | undefined {
     return before?.origin === origin ? this.#records.get(before) : undefined;
   }
 

@@ -28,8 +28,8 @@ function watch() {
 
 test('X18 each turn makes one text, or writes one', async () => {
   const { later, row, turn } = watch();
-  later.put('a', row('A'));
-  later.put('b', row('B'));
+  later.put('a', row('A'), true);
+  later.put('b', row('B'), true);
   const turns: string[][] = [];
   for (let i = 0; i < 6; i++) turns.push(await turn());
   expect(turns.flat()).toEqual(['text A', 'write A', 'text B', 'write B']);
@@ -39,14 +39,14 @@ test('X18 each turn makes one text, or writes one', async () => {
 
 test('a row that waits is there for whoever asks; of two the later is written, and of one whose place is written at once none', async () => {
   const { later, row, turn } = watch();
-  later.put('a', row('A'));
+  later.put('a', row('A'), true);
   expect(later.get('a')).toBe('A');
   await turn();
-  later.put('a', row('A2'));
-  later.put('b', row('B'));
-  later.replace('b', () => {});
-  later.put('c', row('C'));
-  later.putNow('c', row('C2'));
+  later.put('a', row('A2'), true);
+  later.put('b', row('B'), true);
+  later.writeOrThrow('b', () => {});
+  later.put('c', row('C'), true);
+  later.put('c', row('C2'), false);
   const done: string[] = [];
   for (let i = 0; i < 6; i++) done.push(...(await turn()));
   expect(done.filter((each) => each.startsWith('write'))).toEqual(['write C2', 'write A2']);
@@ -55,8 +55,8 @@ test('a row that waits is there for whoever asks; of two the later is written, a
 
 test('what waits is written at once when it must be, once', async () => {
   const { later, done, row, turn } = watch();
-  later.put('a', row('A'));
-  later.put('b', row('B', 'write'));
+  later.put('a', row('A'), true);
+  later.put('b', row('B', 'write'), true);
   later.flush();
   expect(done.splice(0)).toEqual(['text A', 'write A', 'text B', 'Error: write of B']);
   expect([...(await turn()), ...(await turn()), ...(await turn())]).toEqual([]);
@@ -64,9 +64,9 @@ test('what waits is written at once when it must be, once', async () => {
 
 test('one that fails is told, and those behind it are written', async () => {
   const { later, row, turn } = watch();
-  later.put('a', row('A', 'text'));
-  later.put('b', row('B', 'write'));
-  later.put('c', row('C'));
+  later.put('a', row('A', 'text'), true);
+  later.put('b', row('B', 'write'), true);
+  later.put('c', row('C'), true);
   const done: string[] = [];
   for (let i = 0; i < 8; i++) done.push(...(await turn()));
   expect(done).toEqual(['Error: text of A', 'text B', 'Error: write of B', 'text C', 'write C']);
@@ -74,55 +74,70 @@ test('one that fails is told, and those behind it are written', async () => {
 
 test('what must not come before a row hears that it could not be written, until another in its place was', async () => {
   const { later, done, row, turn } = watch();
-  later.put('a', row('A', 'write'));
-  later.put('b', { ...row('B'), write: () => done.push(`B after A: ${later.finish('a')}`) });
+  later.put('a', row('A', 'write'), true);
+  later.put('b', { ...row('B'), write: () => done.push(`B after A: ${later.finish('a')}`) }, true);
   const turns: string[] = [];
   for (let i = 0; i < 6; i++) turns.push(...(await turn()));
   expect(turns).toContain('B after A: false');
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
-  later.put('a', row('A2', 'text'));
+  later.put('a', row('A2', 'text'), true);
   expect([later.finish('a'), later.finish('a')]).toEqual([false, false]);
-  later.put('a', row('A3'));
-  later.putNow('a', row('A4', 'write'));
-  expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
-  later.replace('a', () => {});
+  later.put('a', row('A3'), true);
+  later.put('a', row('A4', 'write'), false);
+  expect([later.get('a'), later.finish('a')]).toEqual(['A3', false]);
+  later.writeOrThrow('a', () => {});
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, true]);
 });
 
 test('where whoever asks is to hear that it failed, what waits and what was written count as before', () => {
   const { later, done, row } = watch();
   const fail = () =>
-    later.replace('a', () => {
+    later.writeOrThrow('a', () => {
       throw new Error('busy');
     });
   expect(fail).toThrow('busy');
   expect(later.finish('a')).toBe(true);
-  later.put('a', row('A'));
+  later.put('a', row('A'), true);
   expect(fail).toThrow('busy');
   expect([later.get('a'), later.finish('a'), done]).toEqual(['A', true, ['text A', 'write A']]);
-  later.putNow('a', row('A2', 'write'));
+  later.put('a', row('A2', 'write'), false);
   expect(fail).toThrow('busy');
   expect(later.finish('a')).toBe(false);
 });
 
+test('where the newer of two fails, the older is written, and does not count as the newer', async () => {
+  const { later, row, turn } = watch();
+  later.put('a', row('A'), true);
+  later.put('a', row('A2', 'write'), false);
+  expect([later.get('a'), later.finish('a')]).toEqual(['A', false]);
+  const done: string[] = [];
+  for (let i = 0; i < 4; i++) done.push(...(await turn()));
+  expect(done.filter((each) => each.startsWith('write'))).toEqual(['write A']);
+  expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
+});
+
 test('what must come first does so also when all is written, wherever it stands', () => {
   const { later, done, row } = watch();
-  later.put('list', {
-    ...row('list'),
-    write: () => done.push(`list, pins written: ${later.finish('pins')}`),
-  });
-  later.put('pins', row('pins', 'write'));
+  later.put(
+    'list',
+    {
+      ...row('list'),
+      write: () => done.push(`list, pins written: ${later.finish('pins')}`),
+    },
+    true,
+  );
+  later.put('pins', row('pins', 'write'), true);
   later.flush();
   expect(done).toEqual(['text list', 'text pins', 'Error: write of pins', 'list, pins written: false']);
 });
 
 test(`${rowsMax} wait at most: one more is written at once`, () => {
   const { later, done, row } = watch();
-  for (let i = 0; i < rowsMax; i++) later.put(`p${i}`, row(`${i}`));
+  for (let i = 0; i < rowsMax; i++) later.put(`p${i}`, row(`${i}`), true);
   expect(done).toEqual([]);
-  later.put('more', row('more'));
+  later.put('more', row('more'), true);
   expect(done).toEqual(['text more', 'write more']);
-  later.put('p0', row('again'));
+  later.put('p0', row('again'), true);
   expect(done).toHaveLength(2);
   later.flush();
 });

@@ -27,26 +27,24 @@ export class LaterWrites {
   readonly #failed = new Set<string>();
   #isDraining = false;
 
-  /** `place`: table and name. */
-  put(place: string, row: LaterRow): void {
+  /** In the place of what waits there. `place`: table and name; `isLarge`: written later. */
+  put(place: string, row: LaterRow, isLarge: boolean): void {
+    const older = this.#waiting.get(place);
     this.#waiting.delete(place);
-    if (this.#waiting.size >= rowsMax) return this.putNow(place, row);
     this.#failed.delete(place);
+    if (!isLarge || this.#waiting.size >= rowsMax) {
+      // After a failure what is older is still better than nothing; what must not come before the newer one does not.
+      if (!this.#write(place, row) && older) this.#waiting.set(place, older);
+      return;
+    }
     this.#waiting.set(place, row);
     if (this.#isDraining) return;
     this.#isDraining = true;
     void this.#drain();
   }
 
-  /** Not later but now, in the place of what waits. */
-  putNow(place: string, row: LaterRow): void {
-    this.#waiting.delete(place);
-    this.#failed.delete(place);
-    this.#attempt(place, row, () => row.write(row.text()));
-  }
-
-  /** The same for whoever is to hear that it failed: throws what `write` throws, and all is as it was. */
-  replace(place: string, write: () => void): void {
+  /** Now, in the place of what waits there. Throws what `write` throws; then all is as it was. */
+  writeOrThrow(place: string, write: () => void): void {
     write();
     this.#failed.delete(place);
     this.#waiting.delete(place);
@@ -60,14 +58,14 @@ export class LaterWrites {
   /** What waits there is written now, before what must not come first. False: it could not be, then or before; that was told. */
   finish(place: string): boolean {
     const row = this.#waiting.get(place);
-    if (row) this.putNow(place, row);
+    if (row && !this.#failed.has(place)) this.#write(place, row);
     return !this.#failed.has(place);
   }
 
   /** Writes all that waits. */
   flush(): void {
     // Not what was written meanwhile, before one that must not come first.
-    for (const [place, row] of [...this.#waiting]) if (this.#waiting.get(place) === row) this.putNow(place, row);
+    for (const [place, row] of [...this.#waiting]) if (this.#waiting.get(place) === row) this.#write(place, row);
   }
 
   async #drain(): Promise<void> {
@@ -86,6 +84,11 @@ export class LaterWrites {
       if (this.#waiting.get(place) === row) this.#waiting.delete(place);
     }
     this.#isDraining = false;
+  }
+
+  #write(place: string, row: LaterRow): boolean {
+    this.#waiting.delete(place);
+    return this.#attempt(place, row, () => row.write(row.text())) !== undefined;
   }
 
   /** Undefined: it failed, and that was told. */

@@ -10,7 +10,7 @@ import type Database from 'libsql';
 import { jointKey } from '../policy/joint-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
-import { type LaterWrites, largeBytes } from './later-writes.js';
+import { type LaterRow, type LaterWrites, largeBytes } from './later-writes.js';
 import { pinKey } from './pin-origin.js';
 import { pinsPlace } from './pins-table.js';
 import { RowNames } from './row-names.js';
@@ -24,14 +24,14 @@ export interface Manifest {
   readonly lists: ReadonlyMap<ListMethod, KnownList>;
 }
 
+/** Its pins could not be written, which was told; or it could not. */
+export type Unkept = 'pins' | { readonly error: unknown };
+
 export interface Manifests {
   /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
   load(server: string, origin: string): Manifest;
-  /**
-   * A large one is written some turns later; it counts at once. `onUnkept`: it is not on disk and may be saved again; without
-   * an error when that is because its pins are not, which was told.
-   */
-  save(server: string, origin: string, manifest: Manifest, onUnkept: (error?: unknown) => void): void;
+  /** A large one is written some turns later; it counts at once. `onUnkept`: it is not on disk, and may be saved again. */
+  save(server: string, origin: string, manifest: Manifest, onUnkept: (why: Unkept) => void): void;
 }
 
 /** The columns are called after what they held first: a hash of the whole definition, and the tools alone. */
@@ -51,18 +51,19 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
     'DELETE FROM manifests WHERE rowid IN (SELECT rowid FROM manifests ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
   const placeOf = (server: string) => jointKey('manifests', server);
-  const writeText = (server: string, origin: string, text: string, onUnkept: () => void) => {
+  /** False: its pins could not be written. */
+  const writeText = (server: string, origin: string, text: string): boolean => {
     // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.
     const isJudged = later.finish(pinsPlace(pinKey(server, origin)));
     names.changed();
     if (text === '' || !isJudged) {
-      // An older list must not stand for one that is too large to keep.
+      // An older list must not stand for one that is too large to keep, or that nothing kept can judge.
       forget.run(server);
-      if (!isJudged) onUnkept();
-      return;
+      return isJudged;
     }
     write.run(server, origin, text);
     trim.run(manifestsMax);
+    return true;
   };
   return {
     load(server, origin) {
@@ -77,13 +78,16 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
       const manifest: Manifest = { facts, lists: new Map(lists) };
       // A small one waits as well where its pins do: they would be written with it, all in one turn.
       const arePinsWritten = later.get(pinsPlace(pinKey(server, origin))) === undefined;
-      const row: WaitingRow = { origin, manifest };
-      later[itemsBytes(manifest) <= largeBytes && arePinsWritten ? 'putNow' : 'put'](placeOf(server), {
-        row,
+      const waiting: WaitingRow = { origin, manifest };
+      const row: LaterRow = {
+        row: waiting,
         text: () => textWithin(manifest),
-        write: (text) => writeText(server, origin, text, onUnkept),
-        onFailed: onUnkept,
-      });
+        write: (text) => {
+          if (!writeText(server, origin, text)) onUnkept('pins');
+        },
+        onFailed: (error) => onUnkept({ error }),
+      };
+      later.put(placeOf(server), row, itemsBytes(manifest) > largeBytes || !arePinsWritten);
     },
   };
 }

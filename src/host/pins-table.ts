@@ -14,7 +14,7 @@ import {
   pinnedServersMax,
   pinStatus,
 } from '../policy/pin-store.js';
-import { type LaterWrites, largeBytes } from './later-writes.js';
+import { type LaterRow, type LaterWrites, largeBytes } from './later-writes.js';
 
 /** `statuses`: of the records beside them; NULL in a row that was written before there were any. */
 export const pinsSchema =
@@ -53,15 +53,16 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
       return typeof row?.statuses === 'string' ? new Map(JSON.parse(row.statuses) as [string, PinStatus][]) : undefined;
     },
     save(server, records) {
-      later.replace(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
+      later.writeOrThrow(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
     },
     saveSoon(server, records, onFailed) {
-      later[textBytes(records) <= largeBytes ? 'putNow' : 'put'](pinsPlace(server), {
+      const row: LaterRow = {
         row: records,
         text: () => JSON.stringify(records),
         write: (text) => writeText(server, text, records),
         onFailed,
-      });
+      };
+      later.put(pinsPlace(server), row, textBytes(records) > largeBytes);
     },
   };
 }

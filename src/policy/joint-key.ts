@@ -11,9 +11,9 @@ export function jointKey(...names: readonly string[]): string {
   return key;
 }
 
-/** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
-export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);
-
-/** Something of a role. Nobody's role is not one that is called as nothing is. */
+/** A name and a role. No role at all gives another key than any role does, also one that is called `undefined`. */
 export const roleKey = (name: string, role: string | undefined): string =>
   role === undefined ? jointKey(name) : jointKey(name, role);
+
+/** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
+export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);

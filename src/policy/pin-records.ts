@@ -1,6 +1,6 @@
 /**
  * How the record of one name changes: with a list that has the name, with one that has not, with the first that ever had it, and
- * with an approval.
+ * with an approval. And what is asked of all records together.
  * Not here: which of these happens when (pins.ts), what a record is and which status it has (pin-store.ts).
  *
  * Invariant: what has not changed is the same object, so that whoever compares sees at once what has.

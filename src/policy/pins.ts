@@ -2,7 +2,7 @@
  * Which of a server's definitions an operator has agreed to, and which differ from that.
  * Each list a server gives is compared with what is pinned; a difference stays flagged, list after list, until exactly the
  * version that is now listed gets approved. The approved text is kept, so that it can be shown beside the new one.
- * Not here: how one record changes with a list (pin-records.ts), what a flag means for a call (pin-stage.ts), where pins are kept
+ * Not here: how one record changes (pin-records.ts), what a flag means for a call (pin-stage.ts), where pins are kept
  * (pin-store.ts).
  *
  * Invariants: only `approve` and first sight make a version approved; what cannot be pinned counts as changed; the report

@@ -6,8 +6,8 @@ import { scanToolHeaders } from './tool-headers.js';
 
 function annotationsOf(text: string) {
   const found: string[] = [];
-  const isRead = eachAnnotation(Buffer.from(text), ({ path, isAlways, header, type }) => {
-    found.push(`${path.join('.')} ${isAlways} ${header} ${type}`);
+  const isRead = eachAnnotation(Buffer.from(text), ({ path, isProperty, header, type }) => {
+    found.push(`${path.join('.')} ${isProperty} ${header} ${type}`);
     return undefined;
   });
   return { isRead, found };
@@ -54,20 +54,62 @@ test.each([
   expect(scan({ type: 'object', ...schema })).toEqual({ ok: false, reason: expect.stringContaining(reason) });
 });
 
-test('one that stands there twice, or in escapes, is seen', () => {
-  expect(annotationsOf(`{"properties":{"a":{"type":"string","${key}":"A","${key}":"B"}}}`).found).toEqual([
-    'a true undefined "string"',
-  ]);
-  expect(annotationsOf(`{"propert\\u0069es":{"a":{"x\\u002dmcp-header":"A"}}}`).found).toEqual([
-    'a true "A" undefined',
-  ]);
+test.each([
+  ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+  ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
+])('one below %s, in a list or not, stands where it cannot always be sent', (keyword) => {
+  const reason = `${key} at ${keyword}.a stands where it cannot always be sent`;
+  for (const below of [{ properties: { a: text('A') } }, [{}, { properties: { a: text('A') } }]])
+    expect(scan({ [keyword]: below })).toEqual({ ok: false, reason });
+});
+
+test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
+  'one below %s, by name, stands where it cannot always be sent; in a list it is none',
+  (keyword) => {
+    const reason = `${key} at ${keyword} stands where it cannot always be sent`;
+    expect(scan({ [keyword]: { one: text('A') } })).toEqual({ ok: false, reason });
+    expect(scan({ [keyword]: [text('A')] })).toEqual({ ok: true, mirrored: [] });
+  },
+);
+
+test('one that stands there twice, below a key that does, or in escapes, is seen', () => {
+  const inTwo = `{"properties":{"a":{"type":"string","${key}":"A"}},"properties":{}}`;
+  const inEscapes = `{"propert\\u0069es":{"a":{"x\\u002dmcp-header":"A","typ\\u0065":"string"}}}`;
+  const raw = (schema: string) => scanToolHeaders(Buffer.from(`{"name":"t","inputSchema":${schema}}`));
+  for (const schema of [inTwo, inEscapes])
+    expect(raw(schema)).toEqual({ ok: true, mirrored: [{ path: ['a'], header: 'A' }] });
+  const twice = raw(`{"properties":{"a":{"type":"string","${key}":"A","${key}":"B"}}}`);
+  expect(twice).toEqual({ ok: false, reason: `${key} at a is not a header name` });
+  const types = raw(`{"properties":{"a":{"type":"string","typ\\u0065":"number","${key}":"A"}}}`);
+  expect(types).toEqual({ ok: false, reason: `${key} at a is not on a string, integer or boolean` });
+});
+
+test('a tool whose schema stands twice, or among too many others, is not usable where it may have one', () => {
+  const schema = `"inputSchema":{"properties":{"a":{"type":"string","${key}":"A"}}}`;
+  const many = Array.from({ length: LIMITS.members }, (_, i) => `"k${i}":0`).join();
+  for (const members of [`${schema},${schema}`, `${schema},${many}`])
+    expect(scanToolHeaders(Buffer.from(`{${members}}`))).toEqual({ ok: false, reason: 'its schema cannot be told' });
+  expect(scan(undefined)).toEqual({ ok: true, mirrored: [] });
+  const talk = Buffer.from(JSON.stringify({ name: 't', description: `has "inputSchema" no ${key}` }));
+  expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
+});
+
+test('a long name that many stand below is kept once', () => {
+  const properties = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`p${i}`, text(`H${i}`)]));
+  const inputSchema = { properties: { ['é'.repeat(100_000)]: { properties } } };
+  const tool = Buffer.from(JSON.stringify({ name: 't', inputSchema }));
+  const before = process.memoryUsage().heapUsed;
+  const found = scanToolHeaders(tool);
+  const grew = process.memoryUsage().heapUsed - before;
+  // As one each they would be 6 MB, or 12 where they take two bytes a character.
+  expect([found.ok && found.mirrored.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 4e6)]);
 });
 
 test('what is too deep is no schema, and what is no JSON does no harm', () => {
   const nested = (depth: number) => `${'{"not":'.repeat(depth)}{}${'}'.repeat(depth)}`;
   expect([LIMITS.depth - 1, LIMITS.depth].map((depth) => annotationsOf(nested(depth)).isRead)).toEqual([true, false]);
-  for (const bad of ['', '}', ']]', '{"a', `{"${key}"`, `{"${key}":`, `{"${key}":}`, `"${key}":1}`, '{"a":1}}}'])
-    expect(() => annotationsOf(bad)).not.toThrow();
+  const ends = ['', '}', ']]', '{"a', `{"${key}"`, `{"${key}":`, `"${key}":1}`, '{"a":1}}}'];
+  for (const bad of ends) expect([bad, annotationsOf(bad).found]).toEqual([bad, []]);
   expect(annotationsOf('true')).toEqual({ isRead: true, found: [] });
 });
 
@@ -111,12 +153,12 @@ test('any schema has those that a walk through its objects finds', () => {
 });
 
 /** The same through objects. */
-function walked(node: unknown, path: readonly string[] = [], isAlways = true, found: string[] = []): string[] {
+function walked(node: unknown, path: readonly string[] = [], isProperty = true, found: string[] = []): string[] {
   if (typeof node !== 'object' || node === null || Array.isArray(node)) return found;
   for (const [name, below] of Object.entries(node)) {
     if (name === 'properties') {
       if (isPlain(below))
-        for (const [property, each] of Object.entries(below)) walked(each, [...path, property], isAlways, found);
+        for (const [property, each] of Object.entries(below)) walked(each, [...path, property], isProperty, found);
     } else if (name === '$defs' || name === 'patternProperties') {
       if (isPlain(below)) for (const each of Object.values(below)) walked(each, [...path, name], false, found);
     } else if (name === 'items' || name === 'anyOf' || name === 'not')
@@ -124,7 +166,7 @@ function walked(node: unknown, path: readonly string[] = [], isAlways = true, fo
   }
   const { [key]: header, type } = node as Record<string, unknown>;
   if (Object.hasOwn(node, key))
-    found.push(`${path.join('.')} ${isAlways && path.length > 0} ${JSON.stringify(header)} ${JSON.stringify(type)}`);
+    found.push(`${path.join('.')} ${isProperty && path.length > 0} ${JSON.stringify(header)} ${JSON.stringify(type)}`);
   return found;
 }
 const isPlain = (value: unknown): value is object =>

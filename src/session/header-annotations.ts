@@ -3,8 +3,8 @@
  * One pass, and no objects: a schema of 250 KiB may have 50,000 nodes, which take many times its size as objects.
  * Not here: what an annotation may say (tool-headers.ts), whether the text is JSON (whoever cut it out of a message).
  *
- * Invariant: each byte is looked at once, but for the values that are handed over; what a node means is worked out only on the
- * way to an annotation, once for each node on it.
+ * Invariants: of keys that stand twice each is walked, so that what any reader sees is found. One pass, and nothing is looked at again but keys that could be the annotation, the names on the way to one, and the
+ * values that are handed over. What a node holds is worked out only on the way to an annotation, once for each node on it.
  */
 import { LIMITS } from '../kernel/limits.js';
 import { readString } from '../wire/envelope.js';
@@ -16,14 +16,14 @@ export const annotationKey = 'x-mcp-header';
 export interface Annotation {
   /** Of the property that has it; of one below anything else, with the keywords on the way. */
   readonly path: readonly string[];
-  /** Whether the property is there whenever those above it are, so that a header can be demanded for it. */
-  readonly isAlways: boolean;
+  /** Reached from the root through `properties` alone, so that a header can be demanded for it; never the root. */
+  readonly isProperty: boolean;
   /** Values as they stand in the text; undefined: absent, or there twice. */
   readonly header: Buffer | undefined;
   readonly type: Buffer | undefined;
 }
 
-/** What an object or a list holds: `schema`, the keywords of one; the others, schemas: in a list, by property, or by name. */
+/** What an object or a list holds: the keywords of a schema; schemas in a list, by property or by name; or no schemas. */
 type Holds = 'schema' | 'list' | 'properties' | 'map' | 'data';
 
 /** What a keyword of a schema may have below it: schemas by name, or one that stands there itself or in a list. */
@@ -39,24 +39,28 @@ const keywords: ReadonlyMap<string, 'properties' | 'map' | 'schemas'> = new Map(
 /** An object or a list that the walk is in. Used again for the next one at its depth. */
 class Level {
   isObject = false;
-  /** Of the last key, or value, that is a string. What holds something is not one, so the last string before it is its key. */
+  /** The last string in it. Where an object or a list begins in an object, that is its key. */
   textStart = 0;
   textEnd = 0;
-  headers = 0;
+  /** Its own key, once it was asked for: one text for all annotations below it. */
+  name: string | undefined;
+  headerCount = 0;
   headerAt = 0;
-  types = 0;
+  typeCount = 0;
   typeAt = 0;
+  // Both set by `understand`, for the one that it is used for then.
   holds: Holds = 'data';
-  isAlways = false;
+  isByProperties = false;
 
   begin(isObject: boolean): void {
     this.isObject = isObject;
-    this.headers = 0;
-    this.types = 0;
+    this.headerCount = 0;
+    this.typeCount = 0;
+    this.name = undefined;
   }
 }
 
-/** Calls `visit` for each, those below a node before its own; stops early when it returns false. False: too deep to be walked. */
+/** Calls `visit` for each, those below a node before its own; stops early when it returns false. False: it cannot be walked. */
 export function eachAnnotation(schema: Buffer, visit: (found: Annotation) => boolean | undefined): boolean {
   const end = schema.length;
   const levels: Level[] = [];
@@ -79,7 +83,7 @@ export function eachAnnotation(schema: Buffer, visit: (found: Annotation) => boo
       (levels[depth++] as Level).begin(byte === OPEN_BRACE);
     } else if ((byte === CLOSE_BRACE || byte === CLOSE_BRACKET) && depth > 0) {
       const level = levels[depth - 1] as Level;
-      if (level.headers > 0) {
+      if (level.headerCount > 0) {
         for (; knownDepth < depth; knownDepth++) understand(schema, levels, knownDepth);
         if (level.holds === 'schema' && visit(annotationAt(schema, levels, depth)) === false) return true;
       }
@@ -95,16 +99,16 @@ function note(bytes: Buffer, start: number, end: number, level: Level): number {
   level.textStart = start;
   level.textEnd = end;
   const after = end + 1;
-  const isType = end - start === 4 && keyIs(bytes, start, end, 'type');
+  const isType = keyIs(bytes, start, end, 'type');
   if (!level.isObject || (!isType && !keyIs(bytes, start, end, annotationKey))) return after;
   const colon = skipSpace(bytes, after, bytes.length);
   if (bytes[colon] !== COLON) return after;
   const valueAt = skipSpace(bytes, colon + 1, bytes.length);
   if (isType) {
-    level.types++;
+    level.typeCount++;
     level.typeAt = valueAt;
   } else {
-    level.headers++;
+    level.headerCount++;
     level.headerAt = valueAt;
   }
   return valueAt;
@@ -115,33 +119,39 @@ function understand(bytes: Buffer, levels: readonly Level[], index: number): voi
   const level = levels[index] as Level;
   const around = levels[index - 1];
   const schema = level.isObject ? 'schema' : 'data';
-  level.isAlways = around === undefined || (around.isAlways && around.holds === 'properties');
+  level.isByProperties = around === undefined || (around.isByProperties && around.holds === 'properties');
   if (around?.holds !== 'schema') {
     level.holds = around?.holds === 'data' ? 'data' : schema;
     return;
   }
-  const below = keywords.get(nameOf(bytes, around));
+  const below = keywords.get(nameOf(bytes, levels, index));
   if (below === 'schemas') level.holds = level.isObject ? 'schema' : 'list';
   else level.holds = below !== undefined && level.isObject ? below : 'data';
-  if (below === 'properties') level.isAlways = around.isAlways;
+  if (below === 'properties') level.isByProperties = around.isByProperties;
 }
 
-const nameOf = (bytes: Buffer, { textStart, textEnd }: Level): string => readString(bytes, textStart, textEnd);
+/** What the level is called in the object around it. */
+function nameOf(bytes: Buffer, levels: readonly Level[], index: number): string {
+  const level = levels[index] as Level;
+  const { textStart, textEnd } = levels[index - 1] as Level;
+  level.name ??= readString(bytes, textStart, textEnd);
+  return level.name;
+}
 
 function annotationAt(bytes: Buffer, levels: readonly Level[], depth: number): Annotation {
   const path: string[] = [];
   for (let i = 1; i < depth; i++) {
     const around = levels[i - 1] as Level;
     const isKeyword = around.holds === 'schema' && (levels[i] as Level).holds !== 'properties';
-    if (isKeyword || around.holds === 'properties') path.push(nameOf(bytes, around));
+    if (isKeyword || around.holds === 'properties') path.push(nameOf(bytes, levels, i));
   }
-  const { headers, headerAt, types, typeAt, isAlways } = levels[depth - 1] as Level;
+  const { headerCount, headerAt, typeCount, typeAt, isByProperties } = levels[depth - 1] as Level;
   const valueAt = (at: number) => bytes.subarray(at, skipValue(bytes, at, bytes.length, depth));
   return {
     path,
-    isAlways: isAlways && depth > 1,
-    header: headers === 1 ? valueAt(headerAt) : undefined,
-    type: types === 1 ? valueAt(typeAt) : undefined,
+    isProperty: isByProperties && depth > 1,
+    header: headerCount === 1 ? valueAt(headerAt) : undefined,
+    type: typeCount === 1 ? valueAt(typeAt) : undefined,
   };
 }
 

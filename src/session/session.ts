@@ -223,7 +223,8 @@ export class Session {
       return 'alive';
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
-      if (error.details.httpStatus !== undefined) return 'alive';
+      // Any answer is one, also one that cannot be read.
+      if (error.details.httpStatus !== undefined || error.details.phase === 'answered') return 'alive';
       const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
       if (!isOurs || error.code === 'connect_failed') return 'silent';
       // Over HTTP it may have waited for a place. A pipe waits for its reader alone: one that has taken nothing all this time,

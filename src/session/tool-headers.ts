@@ -3,6 +3,8 @@
  * An annotation the specification does not allow makes the whole tool unusable over HTTP; the caller drops it and says why.
  */
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { memberBytes, stringOf } from '../wire/json-members.js';
 import { type Annotation, annotationKey, eachAnnotation } from './header-annotations.js';
 
@@ -14,6 +16,9 @@ export interface MirroredArgument {
 export type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: false; reason: string };
 
 const keyBytes = Buffer.from(annotationKey);
+/** As the key could be written otherwise. */
+const escapeBytes = Buffer.from('\\u00');
+const schemaKeyBytes = Buffer.from('"inputSchema"');
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
@@ -25,8 +30,10 @@ const headerCharsMax = 4_096;
 
 /** Takes the raw tool. Nearly all tools have no such annotation and are not walked at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
-  if (!tool.includes(keyBytes)) return { ok: true, mirrored: [] };
+  if (!tool.includes(keyBytes) && !tool.includes(escapeBytes)) return { ok: true, mirrored: [] };
   const schema = memberBytes(tool, 'inputSchema');
+  // There, but twice, or among too many others.
+  if (!schema && tool.includes(schemaKeyBytes)) return { ok: false, reason: 'its schema cannot be told' };
   if (!schema) return { ok: true, mirrored: [] };
   if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
@@ -34,20 +41,24 @@ export function scanToolHeaders(tool: Buffer): HeaderScan {
   const isRead = eachAnnotation(schema, (found) => {
     const header = found.header && stringOf(found.header);
     const fault = faultOf(found, header, mirrored);
-    if (fault) reason = `${annotationKey} at ${found.path.join('.') || 'the root'} ${fault}`;
+    if (fault) reason = `${annotationKey} at ${placeOf(found)} ${fault}`;
     else mirrored.push({ path: found.path, header: header as string });
     return fault === undefined;
   });
+  // Whoever cut it out has walked it before; but who is to say so of each to come.
   if (!isRead) reason = 'its schema cannot be read';
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
+const placeOf = ({ path }: Annotation): string =>
+  path.length === 0 ? 'the root' : neutraliseLine(path.join('.'), LIMITS.quotedChars);
+
 function faultOf(
-  { isAlways, type }: Annotation,
+  { isProperty, type }: Annotation,
   header: string | undefined,
   before: readonly MirroredArgument[],
 ): string | undefined {
-  if (!isAlways) return 'stands where it cannot always be sent';
+  if (!isProperty) return 'stands where it cannot always be sent';
   if (header === undefined || !token.test(header)) return 'is not a header name';
   if (!allowedTypes.has((type && stringOf(type)) ?? '')) return 'is not on a string, integer or boolean';
   if (before.length >= mirroredMax) return `is one of more than ${mirroredMax}`;

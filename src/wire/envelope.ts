@@ -1,7 +1,7 @@
 /**
  * Finds the outer parts of one JSON-RPC message in its bytes: id, method, and where params, result or error lie.
  * The payload is checked for being JSON but never built, so what is inside it (64-bit integers, vendor fields, unknown
- * content types) reaches the other side to the digit.
+ * content types) reaches the other side to the digit. Of one that `isTooDeep` it is not checked, and must not be read.
  *
  * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or
  * escaped, or with both result and error, is refused as `ambiguous`. Members we do not know are not passed on.
@@ -56,7 +56,7 @@ export class Envelope {
   mayHold = 0;
   /** True when there are bytes above 0x7f, whose UTF-8 nobody has checked yet. */
   hasHighBytes = false;
-  /** An answer of which only the id can be used: its payload nests too deep, and nobody has looked whether it is JSON. */
+  /** It nests too deep somewhere: only its id can be used, and nobody has looked whether the rest is JSON. */
   isTooDeep = false;
 
   /** The id as it stands in the text, quotes included; undefined when there is none or it is null. */
@@ -149,12 +149,12 @@ export function scanBounded(
   return fault ?? (scanFacts.values > valuesMax ? 'too_many' : undefined);
 }
 
-/** Whether what nests too deep is an answer, by what is around it; as `out` has it then, it names the request. */
-export function scanTooDeep(bytes: Buffer, start: number, end: number, out: Envelope): boolean {
+/** As `scanEnvelope`, of what servers send: one that nests too deep is walked to its end, for it may say whose it is. */
+export function scanPassingDeep(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
   scanLimits.passesDeep = true;
   const fault = scanEnvelope(bytes, start, end, out);
   scanLimits.passesDeep = false;
-  return fault === undefined && (out.kind === 'result' || out.kind === 'error');
+  return fault;
 }
 
 /** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */
@@ -213,6 +213,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   if (ambiguous) return 'ambiguous';
   if (wrong || (seen & JSONRPC) === 0) return 'not_rpc';
   out.hasHighBytes = scanFacts.sawHighByte;
+  out.isTooDeep = scanFacts.tooDeep;
   out.mayHold = scanFacts.mayHold;
   return classify(seen, idIsNull, out);
 }

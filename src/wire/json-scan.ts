@@ -1,6 +1,7 @@
 /**
  * Walks JSON text as bytes without building values, so that a payload can be measured, cut and forwarded untouched.
- * Accepts exactly what `JSON.parse` accepts (json-scan.test.ts holds the two against each other), less what nests too deep.
+ * Accepts exactly what `JSON.parse` accepts (json-scan.test.ts holds the two against each other), less what nests too deep; with
+ * `scanLimits.passesDeep` that is passed by its brackets alone, and need not be JSON.
  * UTF-8 itself is not checked here: `sawHighByte` tells the caller whether there is anything to check.
  *
  * All functions return the index after what they read, or -1. They never throw.
@@ -53,7 +54,7 @@ export const scanFacts = {
 /**
  * `values`: how many one walk may meet before it gives up: whoever reads what strangers send sets it for the time of the walk.
  * A text of single digits costs many times what one of long strings costs, and is walked over more than once.
- * `passesDeep`: what is too deep is passed over without a look at what it is, for who wants to know only whose it is.
+ * `passesDeep`: a value that nests too deep is stepped over by its brackets, for whoever needs what stands beside it.
  */
 export const scanLimits = { values: Number.MAX_SAFE_INTEGER, passesDeep: false };
 

@@ -31,6 +31,7 @@ describe('X18 answers that nest too deep', () => {
 
   test.each([
     ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`],
+    ['an error of nobody', `{"jsonrpc":"2.0","id":null,"error":${deep(500)}}`],
     ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`],
     ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`],
     ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`],
@@ -38,6 +39,20 @@ describe('X18 answers that nest too deep', () => {
     ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`],
     ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`],
   ])('of %s nothing is delivered', (_what, line) => {
-    expect(decoded(line)).toEqual({ delivered: [], junk: 1, ambiguous: 0, repaired: 0 });
+    const { delivered, junk, ambiguous } = decoded(line);
+    expect([delivered, junk + ambiguous]).toEqual([[], 1]);
+  });
+
+  test('are judged alone in a batch', () => {
+    const answer = (id: number, result: string) => `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
+    expect(decoded(`[${answer(1, deep(500))},${answer(2, '{}')},{"id":3,"result":${deep(200)}}]`)).toMatchObject({
+      delivered: ['result 1 too deep', 'result 2'],
+      junk: 2,
+    });
+  });
+
+  test('are nothing to look into: what is in them need not be JSON', () => {
+    const { delivered } = decoded(`{"jsonrpc":"2.0","id":7,"error":${deep(200).replace('[]', '[x]')}}`);
+    expect(delivered).toEqual(['error 7 too deep']);
   });
 });

@@ -6,8 +6,8 @@
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../kernel/limits.js';
 import type { ChannelCounters } from './channel.js';
-import { Envelope, scanEnvelope, scanTooDeep } from './envelope.js';
-import { eachElement, skipSpace } from './json-scan.js';
+import { Envelope, scanEnvelope, scanPassingDeep } from './envelope.js';
+import { eachElement, scanLimits, skipSpace } from './json-scan.js';
 
 export class MessageDecoder {
   readonly #counters: ChannelCounters;
@@ -30,11 +30,16 @@ export class MessageDecoder {
 
   #decodeOne(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const envelope = this.#envelope;
-    const fault = scanEnvelope(bytes, start, end, envelope);
+    const fault = scanPassingDeep(bytes, start, end, envelope);
     if (fault !== undefined) {
       if (fault === 'ambiguous') this.#counters.ambiguous++;
       else this.#counters.junk++;
-      if (fault === 'too_deep') this.#deliverTooDeep(bytes, start, end, deliver);
+      return;
+    }
+    if (envelope.isTooDeep) {
+      this.#counters.junk++;
+      // Whoever waits for it would wait until its deadline.
+      if (isAnswer(envelope)) deliver(envelope);
       return;
     }
     if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) {
@@ -46,21 +51,12 @@ export class MessageDecoder {
     deliver(envelope);
   }
 
-  /** Whoever waits for it would do so until its deadline. */
-  #deliverTooDeep(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
-    const envelope = this.#envelope;
-    if (!scanTooDeep(bytes, start, end, envelope)) return;
-    envelope.isTooDeep = true;
-    try {
-      deliver(envelope);
-    } finally {
-      envelope.isTooDeep = false;
-    }
-  }
-
   #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const bounds: number[] = [];
+    // Each is judged alone: one that nests too deep does not take the others along.
+    scanLimits.passesDeep = true;
     const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
+    scanLimits.passesDeep = false;
     if (after < 0 || skipSpace(bytes, after, end) !== end) {
       this.#counters.junk++;
       return;
@@ -70,3 +66,7 @@ export class MessageDecoder {
     }
   }
 }
+
+/** One that names its request. */
+const isAnswer = (envelope: Envelope): boolean =>
+  (envelope.kind === 'result' || envelope.kind === 'error') && envelope.idText() !== undefined;

@@ -24,7 +24,7 @@ import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-
 import { PendingRequests } from './pending-requests.js';
 import { refusalOf } from './request-refusal.js';
 import { NOTIFICATION } from './rpc-codes.js';
-import { cancelledByServer, givenUp, lost, tooDeep, tooLarge } from './wire-errors.js';
+import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
 
 export type {
   Answer,
@@ -269,7 +269,7 @@ export class Peer implements ChannelListener {
     }
     frame.phase = 'answered';
     this.#forget(pending);
-    if (envelope.isTooDeep) return this.#tell(pending, tooDeep(this.#server));
+    if (envelope.isTooDeep) return this.#tell(pending, inboundTooDeep(this.#server));
     const { mayHold } = envelope;
     const kind = envelope.kind as Answer['kind'];
     const bytes = envelope.payload() as Buffer;

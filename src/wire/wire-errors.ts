@@ -68,7 +68,7 @@ export const inboundTooLarge = (server: string, actual: number): HostError =>
   });
 
 /** It answered, and nobody here can read what. */
-export const tooDeep = (server: string): HostError =>
+export const inboundTooDeep = (server: string): HostError =>
   new HostError('protocol_error', `server '${server}' sent an answer of more than ${LIMITS.depth} levels`, {
     server,
     reason: 'too_deep',

@@ -76,6 +76,15 @@ export const schemaBombs = (canary: string): ReadonlyArray<[what: string, isTake
     true,
     many(16, () => `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"${'h'.repeat(toolBytes)}"}}}`),
   ],
+  [
+    'many headers below one long name',
+    true,
+    many(
+      16,
+      () =>
+        `{"type":"object","properties":{"${'n'.repeat(toolBytes - 4_096)}":{"properties":{${Array.from({ length: 32 }, (_, i) => headed(i)).join()}}}}}`,
+    ),
+  ],
   // The last: pins of tools that are gone are kept, and all that follows would have 10,000 of them on top of its own cost.
   ['10,000 tools', true, many(10_000, () => '{"type":"object","properties":{"a":{"type":"string"}}}')],
 ];

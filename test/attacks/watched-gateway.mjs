@@ -12,6 +12,7 @@ import { boundHeap } from '../../dist/cli/heap-bounds.js';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 
+// As `hostler up` does: what is measured is a heap with its bounds.
 boundHeap();
 const [configText, stateDir] = process.argv.slice(2);
 const config = JSON.parse(configText);

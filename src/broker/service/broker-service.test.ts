@@ -418,31 +418,55 @@ test('D-44 who comes a thousand times while servers start is looked after once',
   expect(kept).toEqual(['w0', 'w1']);
 });
 
-test('D-44 whom nothing can be told keeps nobody else from being told, whatever the roles are called', async () => {
-  const { broker, service, host, events } = await serviceRig();
-  host.set('slow', { capabilities: null });
+/** A host that waits for a server; `see` ends that. */
+async function unseenRig() {
+  const rig = await serviceRig();
+  rig.host.set('slow', { capabilities: null });
   let see = () => {};
-  host.sight = new Promise((resolve) => {
+  rig.host.sight = new Promise((resolve) => {
     see = resolve;
   });
+  const link = await rig.broker.openHost(rig.service, never);
+  return { ...rig, link, see: () => see() };
+}
+
+test('a role that is called undefined and no role have a manifest each', async () => {
+  const { service, link, see } = await unseenRig();
   const kept: (string | undefined)[] = [];
-  const link = await broker.openHost(service, never);
-  for (const [mailbox, role] of [
-    ['a', 'bad'],
-    ['b', undefined],
-    ['c', 'undefined'],
-  ] as const)
-    service.joined({ mailbox, role });
-  link.keepManifest = (role) => {
-    if (role === 'bad') throw new Error('not that one');
-    kept.push(role ?? 'none');
-    return Promise.resolve();
-  };
+  for (const role of [undefined, 'undefined']) service.joined({ mailbox: `of ${typeof role}`, role });
+  link.keepManifest = async (role) => void kept.push(role);
   service.attach(link);
   see();
   await settled();
-  expect(kept).toEqual(expect.arrayContaining(['none', 'undefined']));
+  expect(kept).toEqual([undefined, 'undefined']);
+});
+
+test('D-44 one for whom nothing can be kept keeps nobody from being told', async () => {
+  const { service, link, see, events } = await unseenRig();
+  const told: string[] = [];
+  service.attach(link);
+  link.tell = (mailbox) => void told.push(mailbox);
+  link.keepManifest = (_role, _body, mailbox) => {
+    if (mailbox === 'a') throw new Error('not that one');
+    return Promise.resolve();
+  };
+  for (const mailbox of ['a', 'b']) service.joined({ mailbox, role: 'operator' });
+  see();
+  await settled();
+  expect(told).toEqual(['a', 'b']);
   expect(events.filter(({ kind }) => kind === 'problem')).toHaveLength(1);
+});
+
+test('D-48 who came by a link that is gone since is not told by it', async () => {
+  const { broker, service, link, see } = await unseenRig();
+  const told: string[] = [];
+  service.attach(link);
+  link.tell = (mailbox) => void told.push(mailbox);
+  service.joined({ mailbox: 'a', role: 'operator' });
+  service.attach(await broker.openHost(service, never));
+  see();
+  await settled();
+  expect(told).toEqual([]);
 });
 
 test('D-48 whoever comes is told which manifest counts, and everybody when a host comes', async () => {

@@ -152,7 +152,7 @@ export class BrokerService implements HostHandlers {
     const link = this.#link;
     if (!link) return;
     this.#manifests.show(jointKey('joined', who.mailbox), who.role, (shown) => {
-      // Of what is true for another link its own attachment tells.
+      // A link that has come since told everybody when it was attached.
       if (link !== this.#link) return;
       this.#keep(link, who.role, shown, who.mailbox);
       link.tell(who.mailbox, changedNews(shown.manifest.revision));
@@ -295,8 +295,10 @@ export class BrokerService implements HostHandlers {
 
   /** What is done for one worker is done for its mailbox alone: nobody has work done for all by coming and asking. */
   #keep(link: HostLink, role: string | undefined, { body }: RoleManifest, mailbox?: string): void {
-    if (link === this.#link)
-      link.keepManifest?.(role, body, mailbox).catch((error) => this.#tell({ kind: 'problem', error }));
+    if (link !== this.#link) return;
+    // Also what is thrown at once: those who are to be told are told all the same.
+    const keep = async () => link.keepManifest?.(role, body, mailbox);
+    void keep().catch((error) => this.#tell({ kind: 'problem', error }));
   }
 
   #tell(event: ServiceEvent): void {

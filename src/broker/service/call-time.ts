@@ -2,7 +2,7 @@
  * The time of one call: how much of it is left, since when it may have been run, and until when its key is remembered.
  * Not here: what follows from it (brokered-call.ts), what its way took (way-meter.ts).
  *
- * Invariant: it is over when its worker's time is, by the clock of this host or by the wall, whichever comes first.
+ * Invariant: it is over when its worker's time is, by the clock of this host or by wall time, whichever comes first.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { CallRequest } from '../messages.js';
@@ -22,7 +22,7 @@ const wayPart = 1 / 4;
 export class CallTime {
   readonly #clock: Clock;
   readonly #request: CallRequest;
-  /** The first: later ones say the same of it. */
+  /** The first: of a later one the end is stamped anew, and it counts one more. */
   readonly #delivery: Delivery;
   /** By the clock of the host. */
   readonly #endsAtMs: number;
@@ -45,6 +45,7 @@ export class CallTime {
     return this.#leftMs >= leftMsMin;
   }
 
+  /** What its server has. */
   get runMs(): number {
     const leftMs = this.#leftMs;
     return leftMs - Math.min(wayMsMax, leftMs * wayPart);

@@ -5,8 +5,7 @@
  * Invariants: the revision is that of the content, so hosts with the same tools have the same one, and a server that comes and
  * goes without changing its tools tells nobody; nothing is kept for others, or told to who has asked nothing, before each server
  * was seen once, or was waited for: a host that has just begun would take away what its equals know; at most so many roles are
- * kept, and of those who wait to be told one of a kind for each mailbox or role; whom nothing can be told keeps nobody else from
- * being told.
+ * kept, and of those who wait to be told one of a kind for each mailbox or role; who throws when it is told keeps no other from it.
  */
 import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
@@ -79,26 +78,26 @@ export class Manifests {
   }
 
   /** As things are then: at once where there is nothing to wait for, and once for all that was asked for `whom` until then. */
-  show(whom: string, role: string | undefined, shown: (manifest: RoleManifest) => void): void {
-    const show = () => {
+  show(whom: string, role: string | undefined, onShown: (manifest: RoleManifest) => void): void {
+    const tell = () => {
       try {
-        shown(this.of(role));
+        onShown(this.of(role));
       } catch (error) {
         this.#options.onProblem(error);
       }
     };
     if (this.#unshown.size === 0) {
       const sight = this.whenSeen();
-      if (sight === undefined) return show();
+      if (sight === undefined) return tell();
       void sight.then(() => this.#seen());
     }
-    this.#unshown.set(whom, show);
+    this.#unshown.set(whom, tell);
   }
 
   #seen(): void {
     const unshown = [...this.#unshown.values()];
     this.#unshown.clear();
-    if (!this.#isClosed) for (const show of unshown) show();
+    if (!this.#isClosed) for (const tell of unshown) tell();
   }
 
   /** Something may have: looked at soon, and told where it has. */
@@ -127,10 +126,22 @@ export class Manifests {
   #remake(signature: string): void {
     this.#signature = signature;
     for (const [role, before] of [...this.#byRole]) {
-      const made = this.#make(role);
+      const made = this.#remade(role);
+      if (!made) continue;
       this.#byRole.set(role, made);
       if (made.manifest.revision === before.manifest.revision) continue;
       this.show(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
+    }
+  }
+
+  /** Undefined: it could not be made, and is made when it is asked for. */
+  #remade(role: string | undefined): RoleManifest | undefined {
+    try {
+      return this.#make(role);
+    } catch (error) {
+      this.#byRole.delete(role);
+      this.#options.onProblem(error);
+      return undefined;
     }
   }
 

@@ -2,7 +2,7 @@
  * How much longer a request was on its way than others of its sender: whoever stands still, on the way or at its ends, is seen in
  * that, though the clocks of both ends have nothing to do with each other. The quickest of late is the measure: what it took is
  * not known, and is not counted.
- * Not here: what a call that was on its way for long still has (brokered-call.ts).
+ * Not here: what a call that was on its way for long still has (call-time.ts).
  *
  * Invariants: clocks are monotonic and count from anywhere, each with a name of its own; what a sender says of its clock shortens
  * the time of nobody but itself. A mailbox has one meter, of the clock that it last named, so that nobody pushes out another's by

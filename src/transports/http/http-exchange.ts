@@ -120,8 +120,12 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       return this.start();
     }
     this.#over = true;
-    if (!this.#silent) this.#sink.end();
-    this.#sink.released();
+    try {
+      if (!this.#silent) this.#sink.end();
+    } finally {
+      // Whatever is thrown: the place of this one is another's.
+      this.#sink.released();
+    }
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {

@@ -4,7 +4,7 @@ import { requestFrame } from '../../wire/frame.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { type CallHost, PostCall } from './post-call.js';
 
-function begin(headers: Record<string, string>) {
+function begin(headers: Record<string, string>, status = 200, sessionId?: string, ended = (_how: string) => {}) {
   const decoder = new MessageDecoder(newCounters());
   const answers: string[] = [];
   const host: CallHost = {
@@ -13,14 +13,15 @@ function begin(headers: Record<string, string>) {
     message: (envelope) => answers.push(envelope.payload()?.toString() ?? ''),
     junk() {},
     opened: () => undefined,
-    answered() {},
-    failed() {},
-    refused() {},
+    answered: () => ended('answered'),
+    failed: () => ended('failed'),
+    refused: () => ended('refused'),
     broke() {},
     released() {},
   };
   const call = new PostCall(host, requestFrame(1, 'tools/call', undefined, undefined), 'modern');
-  call.head(200, headers);
+  call.sessionId = sessionId;
+  call.head(status, headers);
   return { call, answers };
 }
 
@@ -48,4 +49,15 @@ test.each([1, 2, 3])('a body in %i pieces arrives whole, also with empty ones be
   }
   call.end();
   expect(answers).toHaveLength(1);
+});
+
+test.each([
+  ['its own', 1],
+  ['nobody’s', null],
+])('X18 an error that nests too deep, in %s name, is not looked into, and the call ends', (_whose, id) => {
+  const ends: string[] = [];
+  const { call } = begin({ 'content-type': 'application/json' }, 404, 's', (how) => ends.push(how));
+  call.data(Buffer.from(`{"jsonrpc":"2.0","id":${id},"error":${'['.repeat(200)}x${']'.repeat(200)}}`));
+  call.end();
+  expect(ends).toEqual(['refused']);
 });

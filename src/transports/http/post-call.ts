@@ -256,7 +256,7 @@ export class PostCall implements ExchangeSink {
 }
 
 function errorCode(envelope: Envelope): number | undefined {
-  const payload = envelope.kind === 'error' ? envelope.payload() : undefined;
+  const payload = envelope.kind === 'error' && !envelope.isTooDeep ? envelope.payload() : undefined;
   if (!payload || payload.length > errorBodyBytesMax) return undefined;
   const error: unknown = JSON.parse(payload.toString('utf8'));
   const code = typeof error === 'object' && error !== null ? (error as { code?: unknown }).code : undefined;
