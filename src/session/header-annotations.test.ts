@@ -94,15 +94,19 @@ test('a tool whose schema stands twice, or among too many others, is not usable 
   expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
 });
 
-test('a long name that many stand below is kept once', () => {
+test('a long name that many stand below is read once, and is too long for one', () => {
   const properties = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`p${i}`, text(`H${i}`)]));
   const inputSchema = { properties: { ['é'.repeat(100_000)]: { properties } } };
-  const tool = Buffer.from(JSON.stringify({ name: 't', inputSchema }));
+  const schema = Buffer.from(JSON.stringify(inputSchema));
+  const paths: (readonly string[])[] = [];
   const before = process.memoryUsage().heapUsed;
-  const found = scanToolHeaders(tool);
+  eachAnnotation(schema, ({ path }) => void paths.push(path));
   const grew = process.memoryUsage().heapUsed - before;
   // As one each they would be 6 MB, or 12 where they take two bytes a character.
-  expect([found.ok && found.mirrored.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 4e6)]);
+  expect([paths.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 4e6)]);
+  const found = scan(inputSchema);
+  expect(found).toEqual({ ok: false, reason: expect.stringContaining('has names of more than 4096 characters') });
+  expect(JSON.stringify(found).length).toBeLessThan(LIMITS.quotedChars + 200);
 });
 
 test('what is too deep is no schema, and what is no JSON does no harm', () => {

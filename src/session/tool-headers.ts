@@ -27,6 +27,8 @@ const schemaBytesMax = 1024 * 1024;
 /** Headers of a request have a limit everywhere (ours is 16 KiB); a tool that wants more could never be called. */
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
+/** Of the names on the way to an argument, which are kept for every call. */
+const pathCharsMax = 4_096;
 
 /** Takes the raw tool. Nearly all tools have no such annotation and are not walked at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
@@ -54,11 +56,13 @@ const placeOf = ({ path }: Annotation): string =>
   path.length === 0 ? 'the root' : neutraliseLine(path.join('.'), LIMITS.quotedChars);
 
 function faultOf(
-  { isProperty, type }: Annotation,
+  { path, isProperty, type }: Annotation,
   header: string | undefined,
   before: readonly MirroredArgument[],
 ): string | undefined {
   if (!isProperty) return 'stands where it cannot always be sent';
+  if (path.reduce((sum, { length }) => sum + length, 0) > pathCharsMax)
+    return `has names of more than ${pathCharsMax} characters`;
   if (header === undefined || !token.test(header)) return 'is not a header name';
   if (!allowedTypes.has((type && stringOf(type)) ?? '')) return 'is not on a string, integer or boolean';
   if (before.length >= mirroredMax) return `is one of more than ${mirroredMax}`;
