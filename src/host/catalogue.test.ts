@@ -71,6 +71,7 @@ function open(part: Record<string, unknown> = {}) {
     findServer: (name) => servers.get(name),
     pins,
     manifests: {
+      isKept: () => true,
       load: () => ({
         facts: undefined,
         lists: new Map([['tools/list', { items: [item('recalled')], ttlMs: 0, isPublic: false }]]),

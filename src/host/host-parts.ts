@@ -133,9 +133,9 @@ export function createHostParts(options: HostOptions): HostParts {
     clock,
     supervise,
     onCircuit: (name) => (from, to, failures) => events.tell(name, { kind: 'breaker', from, to, failures }),
-    forget: (name) => {
+    forget: (name, isSame) => {
       forget(name);
-      pins.forget(name);
+      pins.forget(name, isSame);
       throttle.forget(name);
       lastWords.forget(name);
     },

@@ -31,6 +31,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
   const problems: unknown[] = [];
   /** Of the next writes. */
   const failures: Unkept[] = [];
+  let lastUnkept: (why: Unkept) => void = () => {};
   const state = { kind: 'ready' };
   const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
   const make = (more: Record<string, unknown>) =>
@@ -48,7 +49,9 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
     pins,
     manifests: {
       load: () => recalled,
+      isKept: () => saved.length > 0 || recalled !== noManifest,
       save(_name, _print, { facts: said, lists }, onUnkept) {
+        lastUnkept = onUnkept;
         const failure = failures.shift();
         if (failure) onUnkept(failure);
         else saved.push({ facts: said, lists: new Map(lists) });
@@ -76,6 +79,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
     saved,
     problems,
     failures,
+    unkept: (why: Unkept) => lastUnkept(why),
     state,
     servers,
     make,
@@ -138,6 +142,20 @@ test('what could not be written is written by the one that takes the place of a 
   known.recall(next, managed);
   known.learnTools(next, [item('t')], hints);
   expect(saved.length).toBe(1);
+});
+
+test.each([
+  ['the same program', { env: { OTHER: '1' } }, 2],
+  ['another program', { args: ['other'] }, 1],
+])('what fails to be written after a server gave way to %s', (_whose, entry, writes) => {
+  const { known, managed, learn, saved, unkept, servers, make } = open();
+  learn(item('t'));
+  const next = make(entry);
+  servers.set('a', next);
+  known.recall(next, managed);
+  unkept({ error: 'no room' });
+  known.keep(next);
+  expect(saved.length).toBe(writes);
 });
 
 test('each change counts up, and a list that was never read is not there', () => {

@@ -120,7 +120,8 @@ export class KnownServers {
     record.shown = this.#shown(managed.definition.name, managed, record.lists);
     const [was, is] = [shown, record.shown].map((lists) => lists?.get('tools/list'));
     if (!was || !is || !sameList(was, is)) this.#told(managed, record);
-    if (isNews) record.isUnsaved = true;
+    // What is kept goes with each change of the pins that judge it, also where the list is the same.
+    if (isNews || !this.#isKept(managed)) record.isUnsaved = true;
     this.keep(managed);
   }
 
@@ -166,6 +167,15 @@ export class KnownServers {
   }
 
   // --- inside
+
+  #isKept({ definition, origin }: ManagedServer): boolean {
+    try {
+      return this.#parts.manifests?.isKept(definition.name, origin) ?? true;
+    } catch (error) {
+      this.#parts.onProblem(error);
+      return true;
+    }
+  }
 
   #recordOf(managed: ManagedServer): KnownRecord {
     let record = this.#records.get(managed);

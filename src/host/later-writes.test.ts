@@ -84,7 +84,7 @@ test('what must not come before a row hears that it could not be written, until 
   expect([later.finish('a'), later.finish('a')]).toEqual([false, false]);
   later.put('a', row('A3'), true);
   later.put('a', row('A4', 'write'), false);
-  expect([later.get('a'), later.finish('a')]).toEqual(['A3', false]);
+  expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
   later.writeOrThrow('a', () => {});
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, true]);
 });
@@ -105,10 +105,14 @@ test('where whoever asks is to hear that it failed, what waits and what was writ
   expect(later.finish('a')).toBe(false);
 });
 
-test('where the newer of two fails, the older is written, and does not count as the newer', async () => {
+test('where the newer of two fails, the older is written if it is good for something, and does not count as the newer', async () => {
   const { later, row, turn } = watch();
+  later.put('b', row('B'), true);
+  later.put('b', row('B2', 'write'), false);
+  expect(later.get('b')).toBeUndefined();
+  await turn();
   later.put('a', row('A'), true);
-  later.put('a', row('A2', 'write'), false);
+  later.put('a', { ...row('A2', 'write'), isOlderGood: true }, false);
   expect([later.get('a'), later.finish('a')]).toEqual(['A', false]);
   const done: string[] = [];
   for (let i = 0; i < 4; i++) done.push(...(await turn()));

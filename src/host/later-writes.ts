@@ -15,6 +15,8 @@ export interface LaterRow {
   readonly text: () => string;
   readonly write: (text: string) => void;
   readonly onFailed: (error: unknown) => void;
+  /** Where this one cannot be written, one that waited before it still is: something is better than nothing. */
+  readonly isOlderGood?: boolean;
 }
 
 export const rowsMax = 64;
@@ -33,8 +35,8 @@ export class LaterWrites {
     this.#waiting.delete(place);
     this.#failed.delete(place);
     if (!isLarge || this.#waiting.size >= rowsMax) {
-      // After a failure what is older is still better than nothing; what must not come before the newer one does not.
-      if (!this.#write(place, row) && older) this.#waiting.set(place, older);
+      // It does not count as the newer one: what must not come before that does not.
+      if (!this.#write(place, row) && older && row.isOlderGood) this.#waiting.set(place, older);
       return;
     }
     this.#waiting.set(place, row);

@@ -30,6 +30,8 @@ export type Unkept = 'pins' | { readonly error: unknown };
 export interface Manifests {
   /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
   load(server: string, origin: string): Manifest;
+  /** Whether one is on disk, or waits to be, and pins that wait will not take it along. */
+  isKept(server: string, origin: string): boolean;
   /** A large one is written some turns later; it counts at once. `onUnkept`: it is not on disk, and may be saved again. */
   save(server: string, origin: string, manifest: Manifest, onUnkept: (why: Unkept) => void): void;
 }
@@ -42,6 +44,7 @@ export const noManifest: Manifest = { facts: undefined, lists: new Map() };
 
 export function manifestsTable(database: Database.Database, later: LaterWrites): Manifests {
   const read = database.prepare('SELECT tools FROM manifests WHERE server = ? AND fingerprint = ?');
+  const has = database.prepare('SELECT 1 FROM manifests WHERE server = ? AND fingerprint = ?');
   const readNames = database.prepare('SELECT server FROM manifests');
   const names = new RowNames(() => (readNames.all() as { server: string }[]).map(({ server }) => server));
   // Replaced, never updated: so the order of `rowid` is the order of writing.
@@ -72,6 +75,11 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
       if (!names.mayHave(server)) return noManifest;
       const row = read.get(server, origin) as { tools: string } | undefined;
       return row ? parsed(JSON.parse(row.tools) as ToolsRow | Row) : noManifest;
+    },
+    isKept(server, origin) {
+      const waiting = later.get(placeOf(server)) as WaitingRow | undefined;
+      if (waiting) return waiting.origin === origin;
+      return later.get(pinsPlace(pinKey(server, origin))) === undefined && has.get(server, origin) !== undefined;
     },
     save(server, origin, { facts, lists }, onUnkept) {
       // As it is now: what is learnt later is another row.

@@ -5,7 +5,7 @@
  */
 import { hash } from 'node:crypto';
 import { isStdio, type ServerSpec } from '../config/server-spec.js';
-import { jointKey } from '../policy/joint-key.js';
+import { jointKey, namesIn } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
@@ -21,6 +21,12 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
 
 /** Under which the pins of a server are kept. */
 export const pinKey = (server: string, origin: string): string => jointKey(server, origin);
+
+/** Whose pins they are. */
+export function pinnedServer(key: string): { readonly server: string; readonly origin: string } {
+  const [server = '', origin = ''] = namesIn(key);
+  return { server, origin };
+}
 
 /** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
 export function originOf(spec: ServerSpec): string {

@@ -2,7 +2,8 @@
  * The pins of tools between two hosts, as a table: one row per server.
  * Not here: what a pin means (policy/pins.ts), under which key a server's pins are kept (pin-origin.ts).
  *
- * Invariant: at most `pinnedServersMax` rows; past it those that were first written longest ago go.
+ * Invariants: at most `pinnedServersMax` rows; past it those that were first written longest ago go. What a server lists is on disk
+ * only with the pins that judged it (manifests-table.ts): pins that a list has changed take the list before it along.
  */
 import type Database from 'libsql';
 import { jointKey } from '../policy/joint-key.js';
@@ -15,6 +16,7 @@ import {
   pinStatus,
 } from '../policy/pin-store.js';
 import { type LaterRow, type LaterWrites, largeBytes } from './later-writes.js';
+import { pinnedServer } from './pin-origin.js';
 
 /** `statuses`: of the records beside them; NULL in a row that was written before there were any. */
 export const pinsSchema =
@@ -34,11 +36,18 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
   const trim = database.prepare(
     'DELETE FROM pins WHERE rowid IN (SELECT rowid FROM pins ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
-  const writeText = (server: string, text: string, records: readonly PinRecord[]) => {
-    const isNew = has.get(server) === undefined;
-    write.run(server, text, JSON.stringify(records.map((record) => [record.name, pinStatus(record)])));
+  const dropList = database.prepare('DELETE FROM manifests WHERE server = ? AND fingerprint = ?');
+  const writeText = (key: string, text: string, records: readonly PinRecord[]) => {
+    const isNew = has.get(key) === undefined;
+    write.run(key, text, JSON.stringify(records.map((record) => [record.name, pinStatus(record)])));
     if (isNew) trim.run(pinnedServersMax);
   };
+  // The list that is kept was judged by the pins before these: one of its texts could pass for what these call approved.
+  const writeWithoutList = database.transaction((key: string, text: string, records: readonly PinRecord[]) => {
+    const { server, origin } = pinnedServer(key);
+    dropList.run(server, origin);
+    writeText(key, text, records);
+  });
   return {
     load(server) {
       const waiting = later.get(pinsPlace(server)) as readonly PinRecord[] | undefined;
@@ -59,8 +68,10 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
       const row: LaterRow = {
         row: records,
         text: () => JSON.stringify(records),
-        write: (text) => writeText(server, text, records),
+        write: (text) => writeWithoutList(server, text, records),
         onFailed,
+        // With none at all the next host would see every tool for the first time.
+        isOlderGood: true,
       };
       later.put(pinsPlace(server), row, textBytes(records) > largeBytes);
     },

@@ -15,6 +15,7 @@ import { notFound, Registry } from '../registry/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { ManagedServer } from './managed-server.js';
+import { originOf } from './pin-origin.js';
 import type { Predecessor, Supervise } from './supervise.js';
 import { Turns } from './turns.js';
 
@@ -22,8 +23,8 @@ export interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Nothing that it answered before counts any more. */
-  readonly forget: (server: string) => void;
+  /** Nothing that it answered before counts any more. `isSame`: the next of the name is the same, with other settings. */
+  readonly forget: (server: string, isSame: boolean) => void;
   /** Another one has taken the name, of this one if anybody had it. */
   readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
@@ -124,7 +125,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
-      this.#parts.forget(name);
+      this.#parts.forget(name, false);
       await managed.dispose();
     });
   }
@@ -181,7 +182,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
-      this.#parts.forget(name);
+      this.#parts.forget(name, false);
     }
     await gone;
   }
@@ -195,7 +196,8 @@ export class Servers {
   #put(definition: ServerDefinition, predecessor?: Predecessor): ManagedServer {
     const { name } = definition;
     const { supervise, onCircuit, forget, recall, clock } = this.#parts;
-    forget(name);
+    const before = this.#byName.get(name);
+    forget(name, before?.origin === originOf(definition.spec));
     const { supervisor, auth } = supervise(definition, predecessor);
     const managed = new ManagedServer(
       definition,
@@ -205,7 +207,6 @@ export class Servers {
       auth,
       onCircuit(name),
     );
-    const before = this.#byName.get(name);
     this.#byName.set(name, managed);
     this.#last = undefined;
     recall(managed, before);

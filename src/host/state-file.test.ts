@@ -332,6 +332,28 @@ describe('X18 rows that are large', () => {
     await eventually('with room again both are written', () => stored('pins') === 1 && stored('manifests') === 1);
   });
 
+  test('X11 pins that a list has changed take the list before it along, and an approval does not', () => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const list = listing([{ key: 't', raw: Buffer.from('{}') }]);
+    const kept = () => [stored('manifests'), state.manifests.isKept('a', 'f')];
+    state.pins.saveSoon?.(key, [pin('t', 1)], fail);
+    state.manifests.save('a', 'f', list, fail);
+    state.manifests.save('b', 'f', list, fail);
+    expect(kept()).toEqual([2, true]);
+    state.pins.save(key, [pin('t', 2)]);
+    expect(kept()).toEqual([2, true]);
+    state.pins.saveSoon?.(key, [pin('t', 3)], fail);
+    expect(kept()).toEqual([1, false]);
+    state.manifests.save('a', 'f', list, fail);
+    // These wait, and will take it along.
+    state.pins.saveSoon?.(key, [pin('t', 300_000)], fail);
+    expect(kept()).toEqual([2, false]);
+    state.manifests.save('a', 'f', list, fail);
+    state.flush();
+    expect([...kept(), problems]).toEqual([2, true, []]);
+  });
+
   test('give way to what is written at once in their place', async () => {
     const state = open();
     state.pins.saveSoon?.('a', [pin('t', 300_000)], fail);

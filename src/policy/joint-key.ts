@@ -11,6 +11,19 @@ export function jointKey(...names: readonly string[]): string {
   return key;
 }
 
+/** The names that one was made of; none when it was not made here. */
+export function namesIn(key: string): string[] {
+  const names: string[] = [];
+  for (let at = 0; at < key.length; ) {
+    const colon = key.indexOf(':', at);
+    const end = colon + 1 + Number.parseInt(key.slice(at, colon), 10);
+    if (colon < 0 || !(end > colon && end <= key.length)) return [];
+    names.push(key.slice(colon + 1, end));
+    at = end;
+  }
+  return names;
+}
+
 /** A name and a role. No role at all gives another key than any role does, also one that is called `undefined`. */
 export const roleKey = (name: string, role: string | undefined): string =>
   role === undefined ? jointKey(name) : jointKey(name, role);

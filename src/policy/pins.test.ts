@@ -245,9 +245,14 @@ describe('approval', () => {
     expect(pins.statusOf(server, 'get_issue')).toBe('changed');
     expect(() => pins.approve(server, 'get_issue', pendingHash(), day(9))).toThrow('disk full');
     expect(pins.statusOf(server, 'get_issue')).toBe('changed');
+    // The same server with other settings: what was seen of it counts. Another one of its name: what the store has.
+    pins.forget(server, true);
+    expect(pins.statusOf(server, 'get_issue')).toBe('changed');
     isFull = false;
     list(changed);
     expect(store.load(server)?.[0]?.pending?.hash).toBe(pendingHash());
+    pins.forget(server, true);
+    expect(pins.statusOf(server, 'get_issue')).toBe('changed');
   });
 });
 

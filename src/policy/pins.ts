@@ -191,8 +191,12 @@ export class Pins {
     return count;
   }
 
-  /** Another server has taken the name: what is known of it comes from the store. */
-  forget(server: string): void {
+  /**
+   * Another server has taken the name: what is known of it comes from the store. `isSame`: it is the same one with other settings,
+   * so what the store has not taken counts for it too.
+   */
+  forget(server: string, isSame = false): void {
+    if (isSame && this.#unsaved.has(server)) return;
     this.#byServer.delete(server);
     this.#statuses.delete(server);
     this.#unsaved.delete(server);

@@ -87,26 +87,34 @@ test('one that stands there twice, below a key that does, or in escapes, is seen
 test('a tool whose schema stands twice, or among too many others, is not usable where it may have one', () => {
   const schema = `"inputSchema":{"properties":{"a":{"type":"string","${key}":"A"}}}`;
   const many = Array.from({ length: LIMITS.members }, (_, i) => `"k${i}":0`).join();
-  for (const members of [`${schema},${schema}`, `${schema},${many}`])
+  const disguised = schema.replace('Schema', 'Sch\\u0065ma');
+  for (const members of [`${schema},${schema}`, `${schema},${many}`, `${disguised},${disguised}`])
     expect(scanToolHeaders(Buffer.from(`{${members}}`))).toEqual({ ok: false, reason: 'its schema cannot be told' });
   expect(scan(undefined)).toEqual({ ok: true, mirrored: [] });
-  const talk = Buffer.from(JSON.stringify({ name: 't', description: `has "inputSchema" no ${key}` }));
+  const talk = Buffer.from(JSON.stringify({ name: 't', title: 'inputSchema', description: `has no ${key}` }));
   expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
 });
 
 test('a long name that many stand below is read once, and is too long for one', () => {
   const properties = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`p${i}`, text(`H${i}`)]));
-  const inputSchema = { properties: { ['é'.repeat(100_000)]: { properties } } };
-  const schema = Buffer.from(JSON.stringify(inputSchema));
+  const below = (name: string) => ({ properties: { [name]: { properties } } });
+  const schema = Buffer.from(JSON.stringify(below('é'.repeat(1_000_000))));
   const paths: (readonly string[])[] = [];
   const before = process.memoryUsage().heapUsed;
   eachAnnotation(schema, ({ path }) => void paths.push(path));
   const grew = process.memoryUsage().heapUsed - before;
-  // As one each they would be 6 MB, or 12 where they take two bytes a character.
-  expect([paths.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 4e6)]);
-  const found = scan(inputSchema);
+  // As one each they would be 32 MB at least; what is garbage before may be gone after.
+  expect([paths.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 12e6)]);
+  const found = scan(below('é'.repeat(5_000)));
   expect(found).toEqual({ ok: false, reason: expect.stringContaining('has names of more than 4096 characters') });
   expect(JSON.stringify(found).length).toBeLessThan(LIMITS.quotedChars + 200);
+});
+
+test('one that is far down is too far for a header', () => {
+  const down = (levels: number): unknown =>
+    levels === 0 ? text('A') : { type: 'object', properties: { a: down(levels - 1) } };
+  expect(scan(down(8))).toMatchObject({ ok: true });
+  expect(scan(down(9))).toEqual({ ok: false, reason: expect.stringContaining('is more than 8 levels down') });
 });
 
 test('what is too deep is no schema, and what is no JSON does no harm', () => {

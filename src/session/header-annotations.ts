@@ -1,10 +1,11 @@
 /**
  * Finds the annotations `x-mcp-header` of a schema in its bytes, where they mean something: on schemas, not on what is called so.
- * One pass, and no objects: a schema of 250 KiB may have 50,000 nodes, which take many times its size as objects.
+ * Without objects: a schema of 250 KiB may have 50,000 nodes, which take many times its size as objects.
  * Not here: what an annotation may say (tool-headers.ts), whether the text is JSON (whoever cut it out of a message).
  *
- * Invariants: of keys that stand twice each is walked, so that what any reader sees is found. One pass, and nothing is looked at again but keys that could be the annotation, the names on the way to one, and the
- * values that are handed over. What a node holds is worked out only on the way to an annotation, once for each node on it.
+ * Invariants: of keys that stand twice each is walked, so that what any reader sees is found. One pass: looked at again are only
+ * keys that could be the annotation, the names on the way to one, and the values that are handed over. What a node holds is worked
+ * out on the way to an annotation, once for each node on it.
  */
 import { LIMITS } from '../kernel/limits.js';
 import { readString } from '../wire/envelope.js';

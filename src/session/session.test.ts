@@ -429,6 +429,15 @@ describe('liveness', () => {
     },
   );
 
+  test('an answer that cannot be read is one', async () => {
+    let nested: unknown = [];
+    for (let i = 0; i < 200; i++) nested = [nested];
+    const { session, clock } = await open('legacy', false, ({ method }) =>
+      method === 'ping' ? { result: nested } : undefined,
+    );
+    expect(await session.probe(clock.nowMs() + 10)).toBe('alive');
+  });
+
   /** What the session told, in order. */
   async function doubted() {
     const told: string[] = [];

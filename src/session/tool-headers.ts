@@ -5,7 +5,9 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { memberBytes, stringOf } from '../wire/json-members.js';
+import { keyIs, memberBytes, stringOf } from '../wire/json-members.js';
+import { valuesAt } from '../wire/json-paths.js';
+import { eachMember } from '../wire/json-scan.js';
 import { type Annotation, annotationKey, eachAnnotation } from './header-annotations.js';
 
 export interface MirroredArgument {
@@ -18,7 +20,6 @@ export type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | {
 const keyBytes = Buffer.from(annotationKey);
 /** As the key could be written otherwise. */
 const escapeBytes = Buffer.from('\\u00');
-const schemaKeyBytes = Buffer.from('"inputSchema"');
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
@@ -29,14 +30,14 @@ const mirroredMax = 32;
 const headerCharsMax = 4_096;
 /** Of the names on the way to an argument, which are kept for every call. */
 const pathCharsMax = 4_096;
+/** Deeper than anybody nests what a header is made of. */
+const pathStepsMax = 8;
 
 /** Takes the raw tool. Nearly all tools have no such annotation and are not walked at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
   if (!tool.includes(keyBytes) && !tool.includes(escapeBytes)) return { ok: true, mirrored: [] };
   const schema = memberBytes(tool, 'inputSchema');
-  // There, but twice, or among too many others.
-  if (!schema && tool.includes(schemaKeyBytes)) return { ok: false, reason: 'its schema cannot be told' };
-  if (!schema) return { ok: true, mirrored: [] };
+  if (!schema) return hasSchema(tool) ? { ok: false, reason: 'its schema cannot be told' } : { ok: true, mirrored: [] };
   if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
   let reason: string | undefined;
@@ -52,6 +53,16 @@ export function scanToolHeaders(tool: Buffer): HeaderScan {
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
+/** Where none was found: it is there, but twice, or among too many others. */
+function hasSchema(tool: Buffer): boolean {
+  let isThere = false;
+  eachMember(tool, 0, tool.length, 0, ({ keyStart, keyEnd }) => {
+    isThere = keyIs(tool, keyStart, keyEnd, 'inputSchema');
+    return !isThere;
+  });
+  return isThere;
+}
+
 const placeOf = ({ path }: Annotation): string =>
   path.length === 0 ? 'the root' : neutraliseLine(path.join('.'), LIMITS.quotedChars);
 
@@ -61,6 +72,7 @@ function faultOf(
   before: readonly MirroredArgument[],
 ): string | undefined {
   if (!isProperty) return 'stands where it cannot always be sent';
+  if (path.length > pathStepsMax) return `is more than ${pathStepsMax} levels down`;
   if (path.reduce((sum, { length }) => sum + length, 0) > pathCharsMax)
     return `has names of more than ${pathCharsMax} characters`;
   if (header === undefined || !token.test(header)) return 'is not a header name';
@@ -80,10 +92,14 @@ export function headerValues(
   args: Buffer | undefined,
 ): ReadonlyArray<readonly [name: string, value: string]> {
   const values: [string, string][] = [];
-  for (const { path, header } of mirrored) {
-    let at = args;
-    for (const name of path) at = at && memberBytes(at, name);
-    if (!at) continue;
+  const found = valuesAt(
+    args,
+    mirrored.map(({ path }) => path),
+  );
+  for (const [i, at] of found.entries()) {
+    const { path, header } = mirrored[i] as MirroredArgument;
+    if (at === 'unclear') throw unclear(path.join('.'));
+    if (at === 'absent') continue;
     if (at.length > headerCharsMax) throw tooLong(path.join('.'), at.length);
     const value: unknown = JSON.parse(at.toString('utf8'));
     // The text itself for numbers: a 64-bit integer must not be rounded on its way into a header.
@@ -92,6 +108,14 @@ export function headerValues(
   }
   return values;
 }
+
+const unclear = (field: string) =>
+  new HostError('invalid_arguments', `argument ${field} must travel in a header and stands more than once`, {
+    field,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'name each argument once, among not too many others; the server asks for it in a header',
+  });
 
 const tooLong = (field: string, actual: number) =>
   new HostError('invalid_arguments', `argument ${field} must travel in a header and is too long for one`, {

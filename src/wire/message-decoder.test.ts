@@ -30,17 +30,17 @@ describe('X18 answers that nest too deep', () => {
   });
 
   test.each([
-    ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`],
-    ['an error of nobody', `{"jsonrpc":"2.0","id":null,"error":${deep(500)}}`],
-    ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`],
-    ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`],
-    ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`],
-    ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`],
-    ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`],
-    ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`],
-  ])('of %s nothing is delivered', (_what, line) => {
+    ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`, 'junk'],
+    ['an error of nobody', `{"jsonrpc":"2.0","id":null,"error":${deep(500)}}`, 'junk'],
+    ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`, 'junk'],
+    ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`, 'ambiguous'],
+    ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`, 'ambiguous'],
+    ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`, 'ambiguous'],
+    ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`, 'junk'],
+    ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`, 'junk'],
+  ] as const)('of %s nothing is delivered', (_what, line, counted) => {
     const { delivered, junk, ambiguous } = decoded(line);
-    expect([delivered, junk + ambiguous]).toEqual([[], 1]);
+    expect([delivered, { junk, ambiguous }]).toEqual([[], { junk: 0, ambiguous: 0, [counted]: 1 }]);
   });
 
   test('are judged alone in a batch', () => {

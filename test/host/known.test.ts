@@ -3,6 +3,8 @@
  * over restarts and from one host to the next, and who hears of the resources they hold.
  */
 import type { ServerResponse } from 'node:http';
+import path from 'node:path';
+import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost } from '../../src/host/host.js';
@@ -65,6 +67,36 @@ describe.each(eras)('a %s server', (era) => {
     await listed.say('resources/list_changed');
     await listed.say('tools/list_changed');
     await eventually('all new lists are known', () => all.every((method) => listed.keys(method)?.length === 1));
+  });
+
+  test('X11 a change that could not be written down is still one after new settings, and after the next start', async () => {
+    const listed = ListedHost.make();
+    listed.list('a', { tools: [{ name: 't', description: 'old' }] });
+    await listed.start({ mcpServers: { a: listed.entry('a', era, { pins: 'block' }) } });
+    const shown = () =>
+      listed.host
+        .known('a')
+        ?.lists.get('tools/list')
+        ?.items.flatMap(({ key, raw }) => (key === 't' ? [JSON.parse(String(raw)).description as string] : []));
+    await listed.host.start('a');
+    for (const name of ['t', 'say']) listed.host.approve('a', name, String(listed.host.pin('a', name)?.hash));
+    expect(shown()).toEqual(['old']);
+    const database = new Database(path.join(listed.folder, 'state', 'state.db'));
+    database.exec("CREATE TRIGGER no_pins BEFORE UPDATE ON pins BEGIN SELECT RAISE(FAIL, 'no room'); END");
+    listed.list('a', { tools: [{ name: 't', description: 'new' }] });
+    await listed.say('tools/list_changed');
+    await eventually('the change is noticed', () => listed.host.pin('a', 't')?.status === 'changed');
+    expect(shown()).toEqual(['old']);
+    const settings = { pins: 'block', env: { NEW: '1' } };
+    expect(await listed.host.reconfigure({ mcpServers: { a: listed.entry('a', era, settings) } })).toMatchObject({
+      changed: ['a'],
+    });
+    expect([shown(), listed.host.pin('a', 't')?.status]).toEqual([['old'], 'changed']);
+    database.exec('DROP TRIGGER no_pins');
+    database.close();
+    await listed.host.start('a');
+    await listed.start({ mcpServers: { a: listed.entry('a', era, settings) } });
+    expect([shown(), listed.host.pin('a', 't')?.status]).toEqual([['old'], 'changed']);
   });
 
   test('a tool that changed is shown as it was approved, a new one not at all, where the policy is to block', async () => {

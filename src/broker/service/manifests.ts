@@ -49,6 +49,8 @@ export class Manifests {
   /** What they were made from. */
   #signature = '';
   #cancelLook: Cancel | undefined;
+  /** Roles whose manifest could not be made when it changed, with the revision that they were told last. */
+  readonly #unmade = new Map<string | undefined, string>();
   /** What is shown as soon as it may be, by who is to see it. */
   readonly #unshown = new Map<string, () => void>();
   #isClosed = false;
@@ -67,6 +69,8 @@ export class Manifests {
     if (kept) return kept;
     const made = this.#make(role);
     setBounded(this.#byRole, role, made, rolesMax);
+    const told = this.#unmade.get(role);
+    if (this.#unmade.delete(role) && told !== made.manifest.revision) this.#tellChanged(role);
     return made;
   }
 
@@ -126,20 +130,24 @@ export class Manifests {
   #remake(signature: string): void {
     this.#signature = signature;
     for (const [role, before] of [...this.#byRole]) {
-      const made = this.#remade(role);
+      const made = this.#remade(role, before);
       if (!made) continue;
       this.#byRole.set(role, made);
-      if (made.manifest.revision === before.manifest.revision) continue;
-      this.show(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
+      if (made.manifest.revision !== before.manifest.revision) this.#tellChanged(role);
     }
   }
 
-  /** Undefined: it could not be made, and is made when it is asked for. */
-  #remade(role: string | undefined): RoleManifest | undefined {
+  #tellChanged(role: string | undefined): void {
+    this.show(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
+  }
+
+  /** Undefined: it could not be made, and is made, and told, when it is asked for. */
+  #remade(role: string | undefined, { manifest }: RoleManifest): RoleManifest | undefined {
     try {
       return this.#make(role);
     } catch (error) {
       this.#byRole.delete(role);
+      setBounded(this.#unmade, role, manifest.revision, rolesMax);
       this.#options.onProblem(error);
       return undefined;
     }

@@ -7,12 +7,12 @@ const meta =
   '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}';
 const headers = ['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', 'tools/call', 'Mcp-Name', 'x'];
 const mirrored = [{ name: 'Count', path: ['a', 'count'] }];
-const check = (params: string, more: readonly string[] = []) =>
+const check = (params: string, more: readonly string[] = [], asked = mirrored) =>
   checkModernRequest({
     method: 'tools/call',
     params: Buffer.from(params),
     head: new RequestHead([...headers, ...more]),
-    mirrored: () => mirrored,
+    mirrored: () => asked,
   });
 
 test('the capabilities come out as they were written', () => {
@@ -43,4 +43,23 @@ test.each([
   ['params that are an array', '[]', -32602],
 ])('%s is refused', (_name, params, code) => {
   expect(check(params)).toMatchObject({ ok: false, failure: { code, httpStatus: 400 } });
+});
+
+test.each([
+  ['twice', '{"a":{"count":1,"count":2}}'],
+  ['twice, once in escapes', '{"a":{"count":1,"c\\u006funt":2}}'],
+  ['below what stands twice', '{"a":{"count":1},"a":{}}'],
+  ['among too many', `{"a":{"count":1,${Array.from({ length: 1_000 }, (_, i) => `"k${i}":0`).join()}}}`],
+])('an argument that stands there %s has no header that would be right', (_how, args) => {
+  for (const more of [[], ['mcp-param-count', '1'], ['mcp-param-count', '2']])
+    expect(check(`{${meta},"name":"x","arguments":${args}}`, more)).toMatchObject({
+      ok: false,
+      failure: { code: -32020 },
+    });
+});
+
+test('an argument is found whatever its name is', () => {
+  const asked = [{ name: 'Size', path: ['größe'] }];
+  const params = `{${meta},"name":"x","arguments":{"größe":"xl"}}`;
+  expect([check(params, ['mcp-param-size', 'xl'], asked).ok, check(params, [], asked).ok]).toEqual([true, false]);
 });

@@ -9,6 +9,7 @@ import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
 import { isObject, memberBytes, stringOf } from '../../wire/json-members.js';
+import { type AtPath, valuesAt } from '../../wire/json-paths.js';
 import { singleMembers } from '../../wire/unique-members.js';
 import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../exchange.js';
 import { readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
@@ -41,7 +42,8 @@ export function checkModernRequest({ method, params, head, mirrored }: ModernFac
     const subject = name && stringOf(name);
     if (decoded(head.mcpName) !== subject) return wrong(mismatch('Mcp-Name', head.mcpName));
     if (method === 'tools/call' && subject !== undefined) {
-      const header = mirrored(subject)?.find((each) => !isMirrored(each, args, head));
+      const asked = mirrored(subject);
+      const header = asked && firstMismatch(asked, args, head);
       if (header) return wrong(mismatch(`Mcp-Param-${header.name}`, head.other(paramName(header))));
     }
   }
@@ -73,12 +75,22 @@ const decoded = (value: string | undefined): string | undefined =>
 
 const paramName = ({ name }: MirroredHeader): string => `mcp-param-${name.toLowerCase()}`;
 
-/** An argument that is absent or null has no header; any other has exactly its own value there. */
-function isMirrored(header: MirroredHeader, args: Buffer | undefined, head: RequestHead): boolean {
-  const raw = head.other(paramName(header));
-  let at = args;
-  for (const key of header.path) at = isObject(at) ? memberBytes(at, key) : undefined;
-  if (at === undefined || at.equals(nullText)) return raw === undefined;
+function firstMismatch(
+  headers: readonly MirroredHeader[],
+  args: Buffer | undefined,
+  head: RequestHead,
+): MirroredHeader | undefined {
+  const values = valuesAt(
+    args,
+    headers.map(({ path }) => path),
+  );
+  return headers.find((header, i) => !isMirrored(head.other(paramName(header)), values[i] as AtPath));
+}
+
+/** An argument that is absent or null has no header; any other has exactly its own value there. One that stands twice has none. */
+function isMirrored(raw: string | undefined, at: AtPath): boolean {
+  if (at === 'unclear') return false;
+  if (at === 'absent' || at.equals(nullText)) return raw === undefined;
   if (raw === undefined) return false;
   const value = decodeHeaderValue(raw);
   if (value === undefined) return false;

@@ -133,8 +133,11 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     // Whoever starts an exchange is not told of its failure before `start` has returned.
     if (this.#starting) return queueMicrotask(() => this.onResponseError(undefined, error));
     this.#over = true;
-    if (!this.#silent) this.#sink.failed(networkError(error, this.#request.server, this.#written));
-    this.#sink.released();
+    try {
+      if (!this.#silent) this.#sink.failed(networkError(error, this.#request.server, this.#written));
+    } finally {
+      this.#sink.released();
+    }
   }
 
   /** The sink first: `released` comes out of the abort. */
