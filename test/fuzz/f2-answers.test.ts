@@ -1,13 +1,17 @@
 /**
- * F2: whatever a server answers, no call ever gets an answer that was not written for it.
+ * F2: whatever a server answers, no call ever gets an answer that was not written for it. One that nests too deep to be read ends
+ * its own call, and no other.
  */
 import { expect, test } from 'vitest';
+import type { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { Peer } from '../../src/wire/peer.js';
 import { ScriptedChannel } from '../fakes/scripted-channel.js';
 
 const answersTotal = 1_000_000;
+
+const deep = '['.repeat(200) + ']'.repeat(200);
 
 /** A frame that is an answer to `id`, or only looks like one. `for` in the payload says whose it really is; -1 is nobody's. */
 const forgeries: ReadonlyArray<(id: number) => string> = [
@@ -24,7 +28,9 @@ const forgeries: ReadonlyArray<(id: number) => string> = [
   () => '{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"for nobody"}}',
   (id) => `{"jsonrpc":"2.0","__proto__":{"id":${id}},"result":{"for":-1}}`,
   (id) => `{"jsonrpc":"2.0","id":${id},"result":{"for":-1}`,
-  (id) => `{"jsonrpc":"2.0","id":${id},"result":${'['.repeat(200)}${']'.repeat(200)}}`,
+  (id) => `{"jsonrpc":"2.0","id":${id},"result":${deep},"id":${id}}`,
+  (id) => `{"jsonrpc":"2.0","id":"${id}","result":${deep}}`,
+  (id) => `{"jsonrpc":"2.0","id":${id},"method":"x","result":${deep}}`,
   (id) => `{"jsonrpc":"1.0","id":${id},"result":{"for":-1}}`,
 ];
 
@@ -40,15 +46,23 @@ test(`F2 semantic fuzz: 0 of ${answersTotal} answers reach the wrong call`, { ti
   let delivered = 0;
   let forged = 0;
   let real = 0;
+  const unreadable = new Set<number>();
+  const refused: number[] = [];
 
   for (let sent = 0; sent < answersTotal; sent++) {
     while (open.length < 32) {
       const id = nextId++;
       open.push(id);
-      void peer.request('tools/call', undefined, { deadlineAtMs: 1 }).then(({ bytes }) => {
-        delivered++;
-        if (!bytes.includes(`"for":${id}}`)) wrong.push(`${id} got ${bytes}`);
-      });
+      peer.request('tools/call', undefined, { deadlineAtMs: 1 }).then(
+        ({ bytes }) => {
+          delivered++;
+          if (!bytes.includes(`"for":${id}}`)) wrong.push(`${id} got ${bytes}`);
+        },
+        (error: HostError) => {
+          refused.push(id);
+          if (error.details.reason !== 'too_deep' || !unreadable.has(id)) wrong.push(`${id} got ${error}`);
+        },
+      );
       channel.sent.length = 0;
     }
     const at = randomInt(random, 0, open.length - 1);
@@ -61,6 +75,10 @@ test(`F2 semantic fuzz: 0 of ${answersTotal} answers reach the wrong call`, { ti
       settled.push(id);
       if (settled.length > 100) settled.shift();
       real++;
+    } else if (roll < 0.51) {
+      unreadable.add(id);
+      channel.say(`{"jsonrpc":"2.0","id":${id},"result":${deep}}`);
+      open.splice(at, 1);
     } else if (roll < 0.6 && settled.length > 0) {
       channel.say(`{"jsonrpc":"2.0","id":${settled[randomInt(random, 0, settled.length - 1)]},"result":{"for":-1}}`);
       forged++;
@@ -73,6 +91,6 @@ test(`F2 semantic fuzz: 0 of ${answersTotal} answers reach the wrong call`, { ti
   await new Promise((resolve) => setImmediate(resolve));
   console.log(`F2 seed ${seed}: ${real} real answers, ${forged} forged or spoiled, ${delivered} delivered`);
   expect(wrong).toEqual([]);
-  expect(delivered).toBe(real);
+  expect([delivered, refused.length]).toEqual([real, unreadable.size]);
   expect(peer.owed).toBe(open.length);
 });

@@ -342,7 +342,9 @@ const status = (at) =>
       encoding: 'utf8',
     }),
   );
-const states = hosts.flatMap((_, at) => rowsOf(status(at)).map(({ state }) => state));
+const rows = hosts.flatMap((_, at) =>
+  rowsOf(status(at)).map(({ name, state, nextProbeInMs }) => ({ name, state, nextProbeInMs })),
+);
 function rowsOf(shown) {
   return Array.isArray(shown) ? shown : shown.servers;
 }
@@ -365,9 +367,9 @@ for (const { near, far } of pairs) {
 if (engine === 'embedded') {
   const { default: Database } = await import('libsql');
   const database = new Database(path.join(folder, 'broker', 'broker', 'broker.db'));
-  const rows = database.prepare('SELECT dest, kind, sent_at FROM mail').all();
-  left = rows.length;
-  for (const { dest, kind, sent_at } of rows.slice(0, 20))
+  const mail = database.prepare('SELECT dest, kind, sent_at FROM mail').all();
+  left = mail.length;
+  for (const { dest, kind, sent_at } of mail.slice(0, 20))
     owedBy.push(`${dest}: ${kind === 0 ? 'a request' : 'a reply'}, ${leftAtMs - sent_at} ms before the workers left`);
 }
 await nap(500);
@@ -400,7 +402,7 @@ console.log(
     brokerDeaths: broker.deaths,
     cuts,
     isAnsweredAfterwards: afterwards.isAnswered,
-    states: [...new Set(states)],
+    rows,
     owed: left,
     counted,
     owedBy,
