@@ -43,7 +43,7 @@ export interface CatalogueParts {
   readonly pins: Pins;
   readonly budgets: Pick<CallBudgets, 'charge'>;
   /** What is kept of servers, of their tools here. */
-  readonly known: Pick<KnownServers, 'recall' | 'learnTools'>;
+  readonly known: Pick<KnownServers, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
   readonly onDenied: (request: GuardRequest) => void;
@@ -188,7 +188,8 @@ export class Catalogue {
   judgeAnew(server: string): void {
     const managed = this.#parts.serverOf(server);
     this.#cache.drop(server);
-    this.#learn(managed, managed.tools, undefined);
+    // No list is not an empty one: nothing that was pinned is gone.
+    if (this.#parts.known.hasTools(managed)) this.#learn(managed, managed.tools, undefined);
   }
 
   // --- inside

@@ -75,6 +75,11 @@ export class KnownServers {
     return managed.tools.length > 0 || record?.facts !== undefined;
   }
 
+  /** Whether it has said, now or before, which tools it has, if only that it has none. */
+  hasTools(managed: ManagedServer): boolean {
+    return this.#records.get(managed)?.lists.has('tools/list') ?? false;
+  }
+
   /** Returns what ends it. */
   onChanged(listener: (server: string) => void): () => void {
     // A function of its own: the same listener may be put on twice, and each time be taken off alone.

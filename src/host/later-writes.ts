@@ -57,6 +57,11 @@ export class LaterWrites {
     return this.#waiting.get(place)?.row;
   }
 
+  /** Whether what is on disk is older than what was put there last. */
+  isBehind(place: string): boolean {
+    return this.#waiting.has(place) || this.#failed.has(place);
+  }
+
   /** What waits there is written now, before what must not come first. False: it could not be, then or before; that was told. */
   finish(place: string): boolean {
     const row = this.#waiting.get(place);

@@ -7,6 +7,7 @@
  * What is not there is read from the server again.
  */
 import type Database from 'libsql';
+import { setBounded } from '../kernel/bounded-map.js';
 import { jointKey } from '../policy/joint-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
@@ -30,7 +31,7 @@ export type Unkept = 'pins' | { readonly error: unknown };
 export interface Manifests {
   /** Of a server of this origin (pin-origin.ts): with other variables it is still the same. */
   load(server: string, origin: string): Manifest;
-  /** Whether one is on disk, or waits to be, and pins that wait will not take it along. */
+  /** Whether one is on disk, or waits to be, and pins that wait will not take it along; or it would not fit. */
   isKept(server: string, origin: string): boolean;
   /** A large one is written some turns later; it counts at once. `onUnkept`: it is not on disk, and may be saved again. */
   save(server: string, origin: string, manifest: Manifest, onUnkept: (why: Unkept) => void): void;
@@ -53,12 +54,16 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
   const trim = database.prepare(
     'DELETE FROM manifests WHERE rowid IN (SELECT rowid FROM manifests ORDER BY rowid DESC LIMIT -1 OFFSET ?)',
   );
+  /** Of these not even the tools fit: to try again with each list would be in vain. */
+  const unfit = new Map<string, true>();
   const placeOf = (server: string) => jointKey('manifests', server);
   /** False: its pins could not be written. */
   const writeText = (server: string, origin: string, text: string): boolean => {
     // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.
     const isJudged = later.finish(pinsPlace(pinKey(server, origin)));
     names.changed();
+    if (text === '') setBounded(unfit, server, true, manifestsMax);
+    else unfit.delete(server);
     if (text === '' || !isJudged) {
       // An older list must not stand for one that is too large to keep, or that nothing kept can judge.
       forget.run(server);
@@ -79,6 +84,7 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
     isKept(server, origin) {
       const waiting = later.get(placeOf(server)) as WaitingRow | undefined;
       if (waiting) return waiting.origin === origin;
+      if (unfit.has(server)) return true;
       return later.get(pinsPlace(pinKey(server, origin))) === undefined && has.get(server, origin) !== undefined;
     },
     save(server, origin, { facts, lists }, onUnkept) {

@@ -62,7 +62,10 @@ export function pinsTable(database: Database.Database, later: LaterWrites): PinS
       return typeof row?.statuses === 'string' ? new Map(JSON.parse(row.statuses) as [string, PinStatus][]) : undefined;
     },
     save(server, records) {
-      later.writeOrThrow(pinsPlace(server), () => writeText(server, JSON.stringify(records), records));
+      const place = pinsPlace(server);
+      // The list that is kept is the one of now, unless the pins of now are not there yet.
+      const write = later.isBehind(place) ? writeWithoutList : writeText;
+      later.writeOrThrow(place, () => write(server, JSON.stringify(records), records));
     },
     saveSoon(server, records, onFailed) {
       const row: LaterRow = {

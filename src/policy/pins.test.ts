@@ -283,6 +283,23 @@ test('pins outlive the host, and a list that brings nothing new is not written a
   expect(pinsOf({ store }).pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
+test('X11 what the store fails to take after the settings of a server changed is known all the same', () => {
+  const failures: ((error: unknown) => void)[] = [];
+  const kept = memoryPinStore();
+  let isSlow = false;
+  const saveSoon: PinStore['saveSoon'] = (name, records, failed) => {
+    if (isSlow) failures.push(failed);
+    else kept.save(name, records);
+  };
+  const { list, pins } = pinsOf({ store: { ...kept, saveSoon } });
+  list(first);
+  isSlow = true;
+  list(changed);
+  pins.forget(server, true);
+  for (const failed of failures) failed(new Error('no room'));
+  expect(pins.statusOf(server, 'get_issue')).toBe('changed');
+});
+
 test('a status is told without reading what was agreed to; once that is here, it alone counts', () => {
   const kept = memoryPinStore();
   pinsOf({ store: kept }).statuses(first, other);

@@ -193,10 +193,10 @@ export class Pins {
 
   /**
    * Another server has taken the name: what is known of it comes from the store. `isSame`: it is the same one with other settings,
-   * so what the store has not taken counts for it too.
+   * so what is known here counts, which the store may not have yet, or may fail to take.
    */
   forget(server: string, isSame = false): void {
-    if (isSame && this.#unsaved.has(server)) return;
+    if (isSame && this.#byServer.has(server)) return;
     this.#byServer.delete(server);
     this.#statuses.delete(server);
     this.#unsaved.delete(server);

@@ -6,7 +6,6 @@
  */
 import { LIMITS } from '../kernel/limits.js';
 import { readString } from './envelope.js';
-import { isObject } from './json-members.js';
 import { keyEndBefore, skipKey, skipSpace, skipValue } from './json-scan.js';
 
 export type AtPath = Buffer | 'absent' | 'unclear';
@@ -15,8 +14,11 @@ type Path = readonly string[];
 /** In the order of the paths, of which none is empty. */
 export function valuesAt(bytes: Buffer | undefined, paths: readonly Path[]): AtPath[] {
   const values: AtPath[] = paths.map(() => 'absent');
-  if (isObject(bytes)) new Walk(bytes, paths, values).object(0, [...paths.keys()], 0);
-  return values;
+  if (bytes === undefined) return values;
+  const from = skipSpace(bytes, 0, bytes.length);
+  if (bytes[from] !== OPEN_BRACE) return values;
+  const isRead = new Walk(bytes, paths, values).object(from, [...paths.keys()], 0) >= 0;
+  return isRead ? values : values.map(() => 'unclear');
 }
 
 /** One name, and the paths that it leads on: those that end with it, and those that go on. */

@@ -99,6 +99,24 @@ describe.each(eras)('a %s server', (era) => {
     expect([shown(), listed.host.pin('a', 't')?.status]).toEqual([['old'], 'changed']);
   });
 
+  test('X11 an approval where no list is known takes nothing that is pinned for gone', async () => {
+    const listed = ListedHost.make();
+    listed.list('a', { tools: [{ name: 't' }, { name: 'u' }] });
+    const config = { mcpServers: { a: listed.entry('a', era, { pins: 'block' }) } };
+    await listed.start(config);
+    await listed.host.start('a');
+    await listed.host.close();
+    const database = new Database(path.join(listed.folder, 'state', 'state.db'));
+    database.exec('DELETE FROM manifests');
+    database.close();
+    const host = await listed.start(config);
+    host.approve('a', 't', String(host.pin('a', 't')?.hash));
+    expect(['t', 'u'].map((tool) => host.pin('a', tool)?.status)).toEqual(['approved', 'new']);
+    expect([host.known('a')?.lists.size, listed.keys('tools/list')]).toEqual([0, undefined]);
+    await host.start('a');
+    expect(listed.keys('tools/list')).toEqual(['t']);
+  });
+
   test('a tool that changed is shown as it was approved, a new one not at all, where the policy is to block', async () => {
     const listed = ListedHost.make();
     listed.list('a', { tools: [{ name: 't', description: 'old' }] });

@@ -457,26 +457,31 @@ test('D-44 one for whom nothing can be kept keeps nobody from being told', async
   expect(events.filter(({ kind }) => kind === 'problem')).toHaveLength(1);
 });
 
-test('D-48 a role whose manifest could not be made when it changed is told when it can be', async () => {
-  const { service, host, clock, events, worker } = await serviceRig();
-  const [first, second] = [await worker('first', 'operator'), await worker('second', 'operator')];
-  await settled();
-  const before = second.news.length;
-  const { isAllowed } = host;
-  host.isAllowed = () => {
-    throw new Error('a guard of somebody');
-  };
-  host.set('nova', { tools: ['fetch_url'] });
-  service.rulesChanged();
-  await clock.advanceAsync(50);
-  expect(events.filter(({ kind }) => kind === 'problem')).toHaveLength(1);
-  host.isAllowed = isAllowed;
-  expect(second.news).toHaveLength(before);
-  // Whoever asks next has it made, and the others hear of it.
-  await first.call('fetch_url');
-  await settled();
-  expect(second.news.slice(before)).toEqual([{ kind: 'manifest_changed', revision: expect.any(String) }]);
-});
+test.each(['asks', 'changes'])(
+  'D-48 a role whose manifest could not be made when it changed is told when somebody next %s',
+  async (next) => {
+    const { service, host, clock, events, worker } = await serviceRig();
+    const [first, second] = [await worker('first', 'operator'), await worker('second', 'operator')];
+    await settled();
+    const before = second.news.length;
+    const { isAllowed } = host;
+    host.isAllowed = () => {
+      throw new Error('a guard of somebody');
+    };
+    host.set('nova', { tools: ['fetch_url'] });
+    service.rulesChanged();
+    await clock.advanceAsync(50);
+    expect(events.filter(({ kind }) => kind === 'problem')).toHaveLength(1);
+    host.isAllowed = isAllowed;
+    expect(second.news).toHaveLength(before);
+    // Whoever asks next has it made, and the others hear of it; or whatever changes next.
+    if (next === 'asks') await first.call('fetch_url');
+    else host.set('nova', { tools: ['fetch_url'], state: 'parked' });
+    await clock.advanceAsync(50);
+    await settled();
+    expect(second.news.slice(before)).toEqual([{ kind: 'manifest_changed', revision: expect.any(String) }]);
+  },
+);
 
 test('D-48 who came by a link that is gone since is not told by it', async () => {
   const { broker, service, link, see } = await unseenRig();

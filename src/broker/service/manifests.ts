@@ -129,6 +129,7 @@ export class Manifests {
 
   #remake(signature: string): void {
     this.#signature = signature;
+    for (const role of [...this.#unmade.keys()]) this.#tryAgain(role);
     for (const [role, before] of [...this.#byRole]) {
       const made = this.#remade(role, before);
       if (!made) continue;
@@ -137,11 +138,19 @@ export class Manifests {
     }
   }
 
+  #tryAgain(role: string | undefined): void {
+    try {
+      this.of(role);
+    } catch (error) {
+      this.#options.onProblem(error);
+    }
+  }
+
   #tellChanged(role: string | undefined): void {
     this.show(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
   }
 
-  /** Undefined: it could not be made, and is made, and told, when it is asked for. */
+  /** Undefined: it could not be made, and is made, and told, when it is asked for or something changes. */
   #remade(role: string | undefined, { manifest }: RoleManifest): RoleManifest | undefined {
     try {
       return this.#make(role);

@@ -5,6 +5,7 @@
  *
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
  */
+import { LIMITS } from '../../kernel/limits.js';
 import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
@@ -43,8 +44,8 @@ export function checkModernRequest({ method, params, head, mirrored }: ModernFac
     if (decoded(head.mcpName) !== subject) return wrong(mismatch('Mcp-Name', head.mcpName));
     if (method === 'tools/call' && subject !== undefined) {
       const asked = mirrored(subject);
-      const header = asked && firstMismatch(asked, args, head);
-      if (header) return wrong(mismatch(`Mcp-Param-${header.name}`, head.other(paramName(header))));
+      const failure = asked && firstMismatch(asked, args, head);
+      if (failure) return wrong(failure);
     }
   }
   return { ok: true, capabilities };
@@ -79,17 +80,22 @@ function firstMismatch(
   headers: readonly MirroredHeader[],
   args: Buffer | undefined,
   head: RequestHead,
-): MirroredHeader | undefined {
+): RpcFailure | undefined {
   const values = valuesAt(
     args,
     headers.map(({ path }) => path),
   );
-  return headers.find((header, i) => !isMirrored(head.other(paramName(header)), values[i] as AtPath));
+  for (const [i, header] of headers.entries()) {
+    const at = values[i] as AtPath;
+    const raw = head.other(paramName(header));
+    if (at === 'unclear') return unclear(header);
+    if (!isMirrored(raw, at)) return mismatch(`Mcp-Param-${header.name}`, raw);
+  }
+  return undefined;
 }
 
-/** An argument that is absent or null has no header; any other has exactly its own value there. One that stands twice has none. */
-function isMirrored(raw: string | undefined, at: AtPath): boolean {
-  if (at === 'unclear') return false;
+/** An argument that is absent or null has no header; any other has exactly its own value there. */
+function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): boolean {
   if (at === 'absent' || at.equals(nullText)) return raw === undefined;
   if (raw === undefined) return false;
   const value = decodeHeaderValue(raw);
@@ -108,6 +114,13 @@ function isSameInteger(written: string, value: string): boolean {
   const number = Number(written);
   return integer.test(value) && Number.isSafeInteger(number) && number === Number(value);
 }
+
+/** No header would be right for it. */
+const unclear = ({ name }: MirroredHeader): RpcFailure => ({
+  code: MODERN_ERRORS.headerMismatch,
+  message: `the argument for the header Mcp-Param-${name} stands more than once, or among more than ${LIMITS.members} others; name each argument once`,
+  httpStatus: 400,
+});
 
 const wrong = (failure: RpcFailure): ModernCheck => ({ ok: false, failure });
 
