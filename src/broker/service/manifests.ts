@@ -129,13 +129,14 @@ export class Manifests {
 
   #remake(signature: string): void {
     this.#signature = signature;
-    for (const role of [...this.#unmade.keys()]) this.#tryAgain(role);
+    const unmade = [...this.#unmade.keys()];
     for (const [role, before] of [...this.#byRole]) {
       const made = this.#remade(role, before);
       if (!made) continue;
       this.#byRole.set(role, made);
       if (made.manifest.revision !== before.manifest.revision) this.#tellChanged(role);
     }
+    for (const role of unmade) this.#tryAgain(role);
   }
 
   #tryAgain(role: string | undefined): void {

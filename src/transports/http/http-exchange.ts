@@ -143,8 +143,11 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   /** The sink first: `released` comes out of the abort. */
   #fail(error: HostError): void {
     this.#silent = true;
-    this.#sink.failed(error);
-    this.#controller?.abort(ABORTED);
+    try {
+      this.#sink.failed(error);
+    } finally {
+      this.#controller?.abort(ABORTED);
+    }
   }
 
   #redirected(status: number, headers: ResponseHeaders): void {
