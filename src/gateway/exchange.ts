@@ -10,7 +10,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Principal } from '../policy/call.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import type { EndpointId } from './endpoint-id.js';
 
 /** What a client says it can do, of which servers may make use. */

@@ -11,7 +11,7 @@ import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
 import { MAY_HOLD_TTL } from '../wire/json-scan.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import { Audit } from './audit.js';
 import { Caller } from './caller.js';
 import type { ManagedServer } from './managed-server.js';

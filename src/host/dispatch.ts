@@ -18,7 +18,7 @@ import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
-import type { Answer, DeadlineExtension } from '../wire/peer.js';
+import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { CallTarget, TargetOf } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { CallOptions, Session } from '../session/session.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import { acknowledgeMsMax, ListenStream, reopenMs } from './listen-stream.js';
 
 interface Request {

@@ -12,7 +12,7 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { parseMember, readRpcError, resultOf } from '../session/answers.js';
 import type { Session } from '../session/session.js';
 import { memberBytes } from '../wire/json-members.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import { listenMethod, RPC } from '../wire/rpc-codes.js';
 
 /** Between two attempts; one that lasted longer than the longest wait is forgiven. */

@@ -8,7 +8,7 @@ import type { Guard, GuardRequest } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import type { HostRequestOptions } from './host-interface.js';
 import { Requester } from './requester.js';
 

@@ -20,7 +20,7 @@ import type { CallOptions } from '../session/session.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkParams } from '../wire/json-check.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 import { listenMethod } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { type CallTarget, type TargetOf, whileHeld } from './call-target.js';

@@ -5,7 +5,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { memberBytes, memberString, memberText } from '../wire/json-members.js';
-import type { Answer } from '../wire/peer.js';
+import type { Answer } from '../wire/peer-interface.js';
 
 export interface RpcError {
   readonly code: number;

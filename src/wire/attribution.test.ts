@@ -3,7 +3,8 @@ import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { InboundRequest } from './inbound-request.js';
-import { Peer, type PeerHandlers, type RequestOptions } from './peer.js';
+import { Peer } from './peer.js';
+import type { PeerHandlers, RequestOptions } from './peer-interface.js';
 
 const minute = 60_000;
 

@@ -4,7 +4,8 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { InboundRequest } from './inbound-request.js';
-import { type InboundNotification, Peer, type PeerHandlers } from './peer.js';
+import { Peer } from './peer.js';
+import type { InboundNotification, PeerHandlers } from './peer-interface.js';
 
 function connect(handlers: PeerHandlers = {}) {
   const clock = new FakeClock(1_000);

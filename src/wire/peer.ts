@@ -26,15 +26,6 @@ import { refusalOf } from './request-refusal.js';
 import { NOTIFICATION } from './rpc-codes.js';
 import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
 
-export type {
-  Answer,
-  DeadlineExtension,
-  InboundNotification,
-  PeerCounters,
-  PeerHandlers,
-  RequestOptions,
-} from './peer-interface.js';
-
 type Done = (outcome: Answer | HostError) => void;
 
 interface Pending {

@@ -9,7 +9,7 @@ import type { Era } from '../../src/wire/channel.js';
 import { frameText } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
 import { InboundRequest } from '../../src/wire/inbound-request.js';
-import type { Answer } from '../../src/wire/peer.js';
+import type { Answer } from '../../src/wire/peer-interface.js';
 
 export const everything = '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}';
 

@@ -9,7 +9,7 @@ import type { Session } from '../../src/session/session.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
 import type { InboundRequest } from '../../src/wire/inbound-request.js';
-import type { Answer } from '../../src/wire/peer.js';
+import type { Answer } from '../../src/wire/peer-interface.js';
 import { capabilitiesOf } from './bridge-exchange.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: what official clients send is theirs to type.

@@ -11,7 +11,7 @@ import type { CallOptions, Session, ToolArguments } from '../../src/session/sess
 import type { Connect } from '../../src/supervisor/ports.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../../src/wire/json-scan.js';
-import type { Answer } from '../../src/wire/peer.js';
+import type { Answer } from '../../src/wire/peer-interface.js';
 import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
 
 /** How a start ends. `flap`: well at first, dead after a while. */

@@ -5,7 +5,7 @@
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
-import type { Answer } from '../../wire/peer.js';
+import type { Answer } from '../../wire/peer-interface.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import { type AskLimits, type Exchange, isFailure, type PrincipalNow, type RpcFailure } from '../exchange.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';

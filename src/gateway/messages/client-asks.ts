@@ -10,7 +10,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
 import type { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
-import type { Answer } from '../../wire/peer.js';
+import type { Answer } from '../../wire/peer-interface.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { AskLimits } from '../exchange.js';
 import { notificationText, requestText } from './rpc-text.js';

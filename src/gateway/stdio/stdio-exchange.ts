@@ -4,7 +4,7 @@
  */
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { JsonText } from '../../wire/frame.js';
-import type { Answer } from '../../wire/peer.js';
+import type { Answer } from '../../wire/peer-interface.js';
 import type { AskLimits, Client, Exchange, RpcFailure } from '../exchange.js';
 import { failureText, resultText } from '../messages/rpc-text.js';
 

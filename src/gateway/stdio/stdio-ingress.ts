@@ -17,7 +17,7 @@ import { BATCH_VERSION, META } from '../../session/versions.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
-import type { Answer } from '../../wire/peer.js';
+import type { Answer } from '../../wire/peer-interface.js';
 import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
