@@ -24,6 +24,8 @@ export interface HttpDeps {
   readonly random: Random;
   /** How connections are opened; by default to any address, since the operator wrote the URL. */
   readonly dial?: Dial;
+  /** Replaces undici's pool. For simulations on a fake clock, which have no sockets. */
+  readonly pool?: (origin: string, connections: number) => Dispatcher;
 }
 
 export const connectionsDefault = 64;
@@ -31,6 +33,7 @@ const headerBytesMax = 16 * 1024;
 
 export function openPool(spec: HttpSpec, deps: HttpDeps, connections: number): Dispatcher {
   const { origin } = specUrl(spec);
+  if (deps.pool) return deps.pool(origin, connections);
   return new (undici().Pool)(origin, {
     connections,
     pipelining: 1,
