@@ -157,6 +157,10 @@ test('D-17 a suspect that goes on is no new run: what its breaker has counted st
   await moody.call();
   await moody.timeOut(4);
   const goOn = stop(moody);
+  const caller = new AbortController();
+  const given = outcomeOf(moody.call('write', {}, { signal: caller.signal }));
+  caller.abort();
+  expect(await given).toBe('cancelled');
   await moody.clock.advanceAsync(30_000);
   expect(moody.row.state).toBe('ready');
   await moody.clock.advanceAsync(5_000);
