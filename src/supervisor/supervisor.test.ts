@@ -384,6 +384,22 @@ describe('starts and restarts', () => {
   });
 });
 
+test('W16 what fails after the machine slept is not charged, although the monotonic clock stood still', async () => {
+  const { clock, supervisor, server, heard } = setUp();
+  supervisor.start();
+  await clock.advanceAsync(0);
+  expect(supervisor.snapshot().state).toBe('ready');
+  clock.sleep(8 * 3_600_000);
+  server.next = () => failing;
+  server.connection?.die();
+  await clock.advanceAsync(20_000);
+  expect(heard('freeze')).toMatchObject([{ server: 'files', cause: 'suspended', forMs: 30_000 }]);
+  expect(server.starts).toBeGreaterThan(6);
+  expect(supervisor.snapshot()).toMatchObject({ state: 'backing_off', restarts: 0 });
+  await clock.advanceAsync(20_000);
+  expect(supervisor.snapshot().restarts).toBeGreaterThan(0);
+});
+
 describe('a process that was suspended', () => {
   /** Time goes on while the process sleeps, and no timer fires meanwhile. */
   function sleepy() {
