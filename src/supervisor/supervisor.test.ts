@@ -384,6 +384,18 @@ describe('starts and restarts', () => {
   });
 });
 
+test.each([0, 1, 20])(
+  'W20 with `maxRestarts` %i a server that never starts is restarted so often, then parked',
+  async (maxRestarts) => {
+    const { clock, supervisor, server } = setUp({ plan: { ...defaultPlan, maxRestarts } });
+    server.next = () => failing;
+    supervisor.start();
+    // Twenty waits of at most 5 s, and no probe of a parked server, which comes after 48 s at the earliest.
+    for (let i = 0; i < 200 && supervisor.snapshot().state !== 'parked'; i++) await clock.advanceAsync(1_000);
+    expect([supervisor.snapshot().state, server.starts]).toEqual(['parked', maxRestarts + 1]);
+  },
+);
+
 test('W16 what fails after the machine slept is not charged, although the monotonic clock stood still', async () => {
   const { clock, supervisor, server, heard } = setUp();
   supervisor.start();
