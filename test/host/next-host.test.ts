@@ -135,9 +135,9 @@ describe('a server that was parked', () => {
     const [entry] = Object.values(broken({ restart: { max: 1 } }).mcpServers ?? {}) as [Record<string, unknown>];
     await open({});
     const spawned = () => host?.spawn({ ...entry, name: 'broken' }).catch((error: unknown) => error);
-    expect(await spawned()).toMatchObject({ code: 'server_parked' });
+    expect(await spawned()).toMatchObject({ code: 'transport', details: { reason: 'exit' } });
     expect([starts(), host?.status()]).toEqual([2, []]);
-    expect(await spawned()).toMatchObject({ code: 'server_parked' });
+    expect(await spawned()).toMatchObject({ code: 'transport', details: { reason: 'exit' } });
     expect([starts(), host?.status()]).toEqual([3, []]);
   });
 });
