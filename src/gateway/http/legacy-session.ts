@@ -48,8 +48,8 @@ export class LegacySession implements ClientSession {
   isInitialized = false;
   /** Something was asked in it. */
   wasUsed = false;
-  /** Told of each use. */
-  onTouch: (() => void) | undefined;
+  /** Told of each use; the table of sessions sets it. */
+  onTouch: { touched(session: LegacySession): void } | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
   readonly #store: EventStore;
@@ -85,10 +85,14 @@ export class LegacySession implements ClientSession {
     return this.exchanges.size > 0 || this.own.isRead ? undefined : this.#usedAtMs;
   }
 
-  /** Something was asked of it, or ended. */
+  get usedAtMs(): number {
+    return this.#usedAtMs;
+  }
+
+  /** Called when the client sends a message, and when a request or stream of the session ends. */
   touch(): void {
     this.#usedAtMs = this.#clock.nowMs();
-    this.onTouch?.();
+    this.onTouch?.touched(this);
   }
 
   notify(method: string, params: JsonText | undefined): void {
