@@ -306,13 +306,13 @@ describe('asking the client', () => {
 describe('the stream of a session', () => {
   const session = ({ router }: Harness) => router.sessions[0] as ClientSession;
 
-  test('is one, carries what belongs to no request, and keeps it in order while there is none', async () => {
+  test('is one, carries what belongs to no request, and keeps it in order while it is lost', async () => {
     const harness = await start();
     const headers = await openSession(harness.port, '2025-06-18');
-    session(harness).notify('notifications/a', '{"n":1}');
-    session(harness).notify('notifications/a', undefined);
     const stream = await listen(harness.port, { method: 'GET', headers });
     expect((await send(harness.port, { method: 'GET', headers })).status).toBe(409);
+    session(harness).notify('notifications/a', '{"n":1}');
+    session(harness).notify('notifications/a', undefined);
     session(harness).notify('notifications/a', '{"n":3}');
     await stream.until((text) => text.includes('"n":3'));
     expect(eventsIn(stream.text())).toEqual([

@@ -234,11 +234,15 @@ describe('X19 numbers', () => {
   });
 
   test('X19 what is kept for lost streams is bounded, in one session and in all', async () => {
-    const { router, port } = await start({ limits: { eventBytesPerSession: 64 * 1024, eventBytes: 100 * 1024 } });
+    const limits = { eventBytesPerSession: 64 * 1024, eventBytes: 100 * 1024 };
+    const { router, port, ingress } = await start({ limits });
     const sessions = [await openSession(port), await openSession(port), await openSession(port)];
+    for (const headers of sessions) (await listen(port, { method: 'GET', headers })).hangUp();
+    await eventually('the loss of the streams is noticed', () => ingress.counts.streams === 0);
     const kilobyte = JSON.stringify({ n: 'x'.repeat(1024) });
     for (const session of router.sessions)
       for (let i = 0; i < 200; i++) (session as ClientSession).notify('notifications/a', kilobyte);
+    expect(ingress.kept.bytes).toBeLessThanOrEqual(100 * 1024);
     const kept = await Promise.all(
       sessions.map(async (headers) => {
         const stream = await listen(port, { method: 'GET', headers });

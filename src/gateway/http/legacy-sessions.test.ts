@@ -6,6 +6,7 @@ import { EventBudget } from './event-store.js';
 import { HTTP_LIMITS } from './http-limits.js';
 import { LegacySession } from './legacy-session.js';
 import { LegacySessions } from './legacy-sessions.js';
+import type { SseStream } from './sse-stream.js';
 
 const ann = { id: 'ann', role: undefined, scopes: [] };
 const all = { kind: 'all' } as const;
@@ -143,7 +144,9 @@ test('W17 unused for 5 minutes a session ends while more than half of the table 
 test('ends after its idle time, gives everything back, and leaves no timer', () => {
   const { clock, open, table, budget } = setUp();
   const { session } = open('a');
-  session.notify('notifications/x', undefined);
+  const stream = session.newStream();
+  stream.attach({ isOpen: true, write: () => true, end: () => {} } as unknown as SseStream);
+  stream.send(['{}']);
   expect(budget.used).toBeGreaterThan(0);
   clock.advance(HTTP_LIMITS.sessionIdleMs - 1);
   expect([table.size, session.signal.aborted]).toEqual([1, false]);
