@@ -9,8 +9,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { Agent, request } from 'node:http';
-import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
@@ -20,6 +18,7 @@ import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.j
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { randomInt, seededRandom } from '../../dist/testing.js';
 import { processes } from './counts.mjs';
+import { answersHttp, freePort } from './ports.mjs';
 
 const [kills, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
 const [servesMsMin, servesMsMax] = [Number(process.argv[5]), Number(process.argv[6])];
@@ -43,32 +42,9 @@ const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const startedOn = new Date();
 const loadBefore = os.loadavg()[0];
 
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 // --- the servers
 
 const problems = [];
-const agent = new Agent({ keepAlive: false });
-
-/** True when anything that speaks HTTP answers at the port. */
-const answers = (port) =>
-  new Promise((resolve) => {
-    const sent = request({ host: '127.0.0.1', port, path: '/mcp', agent, timeout: 1_000 }, (response) => {
-      response.resume();
-      resolve(true);
-    });
-    sent.on('timeout', () => sent.destroy());
-    sent.on('error', () => resolve(false));
-    sent.end();
-  });
-
 class MortalServer {
   /** One row per restart: when it was killed, spawned, answered, and when a call first succeeded again. */
   rounds = [];
@@ -87,7 +63,7 @@ class MortalServer {
     this.gone = once(this.child, 'exit').then(([code, signal]) => {
       if (signal !== 'SIGKILL') problems.push(`${this.name} ended by itself: ${code ?? signal}`);
     });
-    for (const untilMs = performance.now() + 60_000; !(await answers(this.port)); await nap(probeEveryMs)) {
+    for (const untilMs = performance.now() + 60_000; !(await answersHttp(this.port)); await nap(probeEveryMs)) {
       if (performance.now() > untilMs) throw new Error(`${this.name} does not answer at its port`);
     }
   }
@@ -217,7 +193,6 @@ await Promise.race([Promise.all(clients.map((client) => client.close())), nap(5_
 hostler.kill('SIGTERM');
 await hostlerGone;
 await Promise.all(servers.map((server) => server.kill()));
-agent.destroy();
 await nap(50);
 
 const rounded = (ms) => Math.round(ms * 10) / 10;
