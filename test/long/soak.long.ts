@@ -1,12 +1,13 @@
 /**
  * W18 Days of ordinary trouble in 25 minutes: a `hostler up` of its own under 500 calls a second, while servers die, lists change, the
- * configuration is edited and clients come and go. `MINUTES` shortens it; memory is judged when there are at least ten minutes
+ * configuration is edited and clients come and go. `MINUTES` shortens it, `RATE` calls less often; memory is judged when there are at least ten minutes
  * to judge it by.
  */
 import { expect, test } from 'vitest';
 import { runInNamespace } from '../reliability/in-namespace.js';
 
 const minutes = Number(process.env.MINUTES ?? 25);
+const callsPerSecond = Number(process.env.RATE ?? 500);
 const warmMinutes = 5;
 const rssMBPerMinuteMax = 0.3;
 
@@ -45,7 +46,7 @@ test(`W18 ${minutes} minutes of kills, edits and clients that come and go: every
     ...{ problems: [], processesLeft: 0, exitCode: 0 },
   });
   // Something was called, and all that was to happen happened.
-  expect(figures.callsPerSecond).toBeGreaterThanOrEqual(495);
+  expect(figures.callsPerSecond).toBeGreaterThanOrEqual(callsPerSecond * 0.99);
   expect(figures.ok).toBeGreaterThan(figures.calls * 0.95);
   expect(figures.kills).toBeGreaterThanOrEqual(minutes * 6 - 2);
   expect(figures.edits).toBeGreaterThanOrEqual(minutes * 3 - 1);

@@ -21,16 +21,18 @@ const streams = new Set();
 let hasExtra = false;
 let generation = '';
 
-const tool = (name) => ({
-  name,
+const echo = {
+  name: 'echo',
   description: 'Answers with its input.',
   inputSchema: { type: 'object', properties: { text: { type: 'string' } } },
-});
+};
+/** Unlike the other in every member: a tool of the same definition would be taken for a renamed one. */
+const extra = { name: 'extra', description: 'Comes and goes.', inputSchema: { type: 'object' } };
 
 const results = {
   'tools/call': ({ arguments: { text } }) => ({ content: [{ type: 'text', text }] }),
   'tools/list': () => ({
-    tools: hasExtra ? [tool('echo'), tool('extra')] : [tool('echo')],
+    tools: hasExtra ? [echo, extra] : [echo],
     ...(isModern && { ttlMs: 0, cacheScope: 'private' }),
   }),
   ...(isModern

@@ -16,8 +16,10 @@ rename "$ENV{PID_FILE}.new", $ENV{PID_FILE} or die "no pid file: $!";
 
 my $delay = $ENV{DELAY_MS} / 1_000;
 my $every = $ENV{LIST_EVERY_MS} / 1_000;
-my $tool = '{"name":"%s","description":"Answers with its input.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}';
-my @names = ('echo');
+my $echo = '{"name":"echo","description":"Answers with its input.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}';
+# Unlike the other in every member: a tool of the same definition would be taken for a renamed one.
+my $extra = '{"name":"extra","description":"Comes and goes.","inputSchema":{"type":"object"}}';
+my $has_extra = 0;
 my $changes_at = $every ? time + $every : 0;
 # Calls in the order they are due: all take equally long.
 my @due;
@@ -32,7 +34,7 @@ sub serve {
   }
   return answer($id, '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"soak","version":"1"}}')
     if $method eq 'initialize';
-  return answer($id, '"result":{"tools":[' . join(',', map { sprintf $tool, $_ } @names) . ']}') if $method eq 'tools/list';
+  return answer($id, qq("result":{"tools":[$echo) . ($has_extra ? ",$extra" : '') . ']}') if $method eq 'tools/list';
   answer($id, usual_answer('soak', $method));
 }
 
@@ -41,7 +43,7 @@ for (;;) {
   while (@due && $due[0][0] <= $now) { my (undef, $id, $text) = @{ shift @due }; answer($id, text_result($text)) }
   if ($every && $now >= $changes_at) {
     $changes_at = $now + $every;
-    @names = @names > 1 ? ('echo') : ('echo', 'extra');
+    $has_extra = !$has_extra;
     syswrite STDOUT, qq({"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n);
   }
   my ($next) = sort { $a <=> $b } (@due ? $due[0][0] : ()), ($every ? $changes_at : ());
