@@ -46,7 +46,7 @@ const loadBefore = os.loadavg()[0];
 
 const problems = [];
 class MortalServer {
-  /** One row per restart: when it was killed, spawned, answered, and when a call first succeeded again. */
+  /** One row per restart: when it was killed, when its port answered, and when a call first succeeded again. */
   rounds = [];
   #log;
 
@@ -74,21 +74,21 @@ class MortalServer {
   }
 
   async restart(downMs) {
+    const gone = this.kill();
     const round = { killedMs: performance.now(), answersMs: Infinity, succeededMs: Infinity };
     this.rounds.push(round);
-    await this.kill();
+    await gone;
     await nap(downMs);
-    // From here on an answer can only come from the new process.
-    round.spawnedMs = performance.now();
     await this.start();
     round.answersMs = performance.now();
     const untilMs = round.answersMs + resumesMsMax;
     while (round.succeededMs === Infinity && performance.now() < untilMs) await nap(probeEveryMs);
   }
 
-  succeeded() {
+  /** Only a call that began after the kill: an answer of the old process may still have been under way. */
+  succeeded({ beganMs, endedMs }) {
     const round = this.rounds.at(-1);
-    if (round?.spawnedMs !== undefined && round.succeededMs === Infinity) round.succeededMs = performance.now();
+    if (round !== undefined && beganMs > round.killedMs) round.succeededMs = Math.min(round.succeededMs, endedMs);
   }
 }
 
@@ -148,7 +148,7 @@ function call(server, client, name, args, isRight) {
   calls.push(row);
   const settled = outcomeOf(client, name, args, isRight).then((outcome) => {
     Object.assign(row, outcome, { endedMs: performance.now() });
-    if (row.code === 'ok') server.succeeded();
+    if (row.code === 'ok') server.succeeded(row);
     pending.delete(settled);
   });
   pending.add(settled);
