@@ -37,6 +37,8 @@ export interface StatusRow {
   /** As whom we are known to it, as its provider of tokens says; at most 200 characters, redacted and neutralised. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
+  /** URL or path of its card, as configured. */
+  readonly card: string | undefined;
   readonly active: boolean;
   readonly ref_count: number;
   /** What `ref_count` is made of: who holds it open, and calls under way. */
@@ -46,6 +48,7 @@ export interface StatusRow {
   readonly restart_count: number;
   readonly consecutive_failures: number;
   readonly circuit: Circuit;
+  /** It is not even probed: `onExhausted: "eject"` has taken it out of use until a reload. */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
   /** From now; undefined when nothing is planned. */
@@ -120,6 +123,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     protocolVersion: current?.connection.facts.version,
     authIdentity: identityOf(managed, sources),
     lazy: definition.isLazy,
+    card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count,
     leases: { bindings, calls },
