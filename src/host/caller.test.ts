@@ -7,6 +7,7 @@ import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
@@ -42,6 +43,7 @@ function setUp(entry: Record<string, unknown> = {}) {
     budgets: new CallBudgets(clock),
     cache,
     throttle: new ToolThrottle(clock),
+    serverThrottle: new ServerThrottle(clock),
     serverOf: () => {
       if (!server) throw new Error('it is gone');
       return server;

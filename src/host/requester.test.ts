@@ -6,6 +6,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard, GuardRequest } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
 import type { Answer } from '../wire/peer-interface.js';
@@ -48,6 +49,7 @@ function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
     },
     guards: () => guards,
     budgets: new CallBudgets(clock, () => ({ principals, roles: new Map() })),
+    serverThrottle: new ServerThrottle(clock),
     alive: new KeepAlive(),
     onDenied: (request) => denied.push(request),
   });

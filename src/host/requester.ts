@@ -16,6 +16,7 @@ import type { ToolTraits } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import type { SlotLimits } from '../policy/list-slot.js';
 import { mayReplay } from '../policy/replay.js';
+import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import type { CallOptions } from '../session/session.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
@@ -35,6 +36,7 @@ export interface RequesterParts {
   readonly targetOf: TargetOf;
   readonly guards: () => readonly Guard[];
   readonly budgets: Pick<CallBudgets, 'charge'>;
+  readonly serverThrottle: ServerThrottle;
   readonly alive: KeepAlive;
   readonly onDenied: (request: GuardRequest) => void;
 }
@@ -80,7 +82,7 @@ export class Requester {
     options: HostRequestOptions = {},
   ): Promise<EraAnswer> {
     const { principal = embedder, signal } = options;
-    const { clock, budgets, serverOf, targetOf, alive } = this.#parts;
+    const { clock, budgets, serverOf, targetOf, alive, serverThrottle } = this.#parts;
     const deadlineAtMs = clock.nowMs() + waitMs(options.deadlineMs, requestMsMax);
     checkMethod(server, method);
     if (params !== undefined) checkParams(params);
@@ -93,13 +95,15 @@ export class Requester {
     alive.hold();
     try {
       const outcome = await whileHeld(target, () =>
-        admitted(
-          managed,
-          clock,
-          { server, method, principal },
-          { deadlineAtMs, signal },
-          (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
-          () => target.supervisor.current === undefined,
+        throughThrottle(serverThrottle, server, () =>
+          admitted(
+            managed,
+            clock,
+            { server, method, principal },
+            { deadlineAtMs, signal },
+            (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
+            () => target.supervisor.current === undefined,
+          ),
         ),
       );
       if (outcome instanceof HostError) throw outcome;
@@ -142,6 +146,9 @@ export class Requester {
     { deadlineAtMs, signal }: SlotLimits,
   ): Promise<EraAnswer> {
     const { connection } = await supervisor.acquire(deadlineAtMs, signal);
+    // The request may have waited for a place or for the connection.
+    const refusal = this.#parts.serverThrottle.refusal(definition.name);
+    if (refusal) throw refusal;
     const { callMs } = definition.timeouts;
     const nowMs = this.#parts.clock.nowMs();
     const { onProgress, onServerNotification } = options;
