@@ -30,6 +30,7 @@ import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
 import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
+import type { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
@@ -50,6 +51,7 @@ export interface CallerParts {
   readonly cache: ResponseCache;
   readonly throttle: ToolThrottle;
   readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   /** Throws for a name that is not there. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
@@ -108,6 +110,7 @@ export class Caller {
         serverOf,
         targetOf: parts.targetOf,
         clock,
+        reconnects: parts.reconnects,
         clean,
         pinRefusal: (server, tool) => quarantine(facts, server, tool),
         onReplay: audit.replayed,

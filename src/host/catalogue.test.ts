@@ -8,6 +8,7 @@ import type { Guard } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -94,6 +95,7 @@ function open(part: Record<string, unknown> = {}) {
     pins,
     budgets,
     serverThrottle,
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     known,
     clean: (text) => text,
     alive: new KeepAlive(),

@@ -21,6 +21,7 @@ import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
+import { type ReconnectWaits, type TryLimits, untilConnected } from '../policy/reconnect-waits.js';
 import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
@@ -44,6 +45,7 @@ export interface CatalogueParts {
   readonly pins: Pins;
   readonly budgets: Pick<CallBudgets, 'charge'>;
   readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   /** What is kept of servers, of their tools here. */
   readonly known: Pick<KnownServers, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
@@ -224,10 +226,12 @@ export class Catalogue {
 
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
-    const { clock, serverThrottle } = this.#parts;
+    const { clock, serverThrottle, reconnects } = this.#parts;
     let learn: Learn | undefined;
     let epoch: number | undefined;
-    const attempt = async ({ deadlineAtMs }: Pick<ReadLimits, 'deadlineAtMs'>): Promise<Answered> => {
+    const attempt = (within: TryLimits) =>
+      untilConnected(reconnects, managed, clock, within, () => attemptOnce(within));
+    const attemptOnce = async ({ deadlineAtMs }: TryLimits): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
       const items = this.#cache.get(question);

@@ -11,6 +11,7 @@ import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import { Connector } from '../session/connector.js';
@@ -89,6 +90,7 @@ export function createHostParts(options: HostOptions): HostParts {
   const cache = new ResponseCache(clock);
   const throttle = new ToolThrottle(clock);
   const serverThrottle = new ServerThrottle(clock);
+  const reconnects = new ReconnectWaits(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
   const histories = state && new HistoryKeeper(state.histories, clock, onProblem);
   const pins = new Pins({
@@ -169,6 +171,7 @@ export function createHostParts(options: HostOptions): HostParts {
     pins,
     budgets,
     serverThrottle,
+    reconnects,
     known: knowledge.known,
     cards: new ServerCards({ clock, random, clean }),
     clean,
@@ -190,7 +193,7 @@ export function createHostParts(options: HostOptions): HostParts {
   const { targetOf, isLost } = instances;
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
-    ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, serverOf, findServer },
+    ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
     ...{ targetOf, isLost, mustBeOpen, clean, audit, alive },
   });
   return {

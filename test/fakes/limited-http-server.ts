@@ -51,6 +51,8 @@ export class LimitedHttpServer {
   async openPort(): Promise<void> {
     const http = createServer((request, response) => {
       const chunks: Buffer[] = [];
+      // Each request has a connection of its own, so that a closed port shows at once.
+      response.shouldKeepAlive = false;
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () => this.#answer(Buffer.concat(chunks).toString(), response));
     });
