@@ -30,6 +30,8 @@ import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
 import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
+import type { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { ToolArguments } from '../session/session.js';
@@ -48,6 +50,8 @@ export interface CallerParts {
   readonly budgets: CallBudgets;
   readonly cache: ResponseCache;
   readonly throttle: ToolThrottle;
+  readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   /** Throws for a name that is not there. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
@@ -93,17 +97,20 @@ export class Caller {
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
       }),
       throttle(parts.throttle),
+      refuseThrottled(parts.serverThrottle),
       gate(
         (server) => serverOf(server).breaker,
         clock,
         ({ server, relay }) => parts.isLost(findServer(server), relay?.instance),
       ),
       concurrency((server) => serverOf(server).slots),
+      noteThrottling(parts.serverThrottle),
     )(
       dispatch({
         serverOf,
         targetOf: parts.targetOf,
         clock,
+        reconnects: parts.reconnects,
         clean,
         pinRefusal: (server, tool) => quarantine(facts, server, tool),
         onReplay: audit.replayed,

@@ -8,6 +8,8 @@ import type { Guard } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -80,6 +82,7 @@ function open(part: Record<string, unknown> = {}) {
     },
     onProblem: (error) => expect.unreachable(String(error)),
   });
+  const serverThrottle = new ServerThrottle(clock);
   const catalogue = new Catalogue({
     clock,
     serverOf: (name) => {
@@ -91,6 +94,8 @@ function open(part: Record<string, unknown> = {}) {
     guards: () => guards,
     pins,
     budgets,
+    serverThrottle,
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     known,
     clean: (text) => text,
     alive: new KeepAlive(),
@@ -106,7 +111,21 @@ function open(part: Record<string, unknown> = {}) {
     guards = given;
   };
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
-  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held, ceilings, statusOf };
+  return {
+    clock,
+    catalogue,
+    serverThrottle,
+    servers,
+    answer,
+    asked,
+    saved,
+    dropped,
+    guard,
+    replace,
+    held,
+    ceilings,
+    statusOf,
+  };
 }
 
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();

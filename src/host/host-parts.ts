@@ -11,6 +11,8 @@ import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import { Connector } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
@@ -87,6 +89,8 @@ export function createHostParts(options: HostOptions): HostParts {
   const budgets = new CallBudgets(clock, () => rules.ceilings);
   const cache = new ResponseCache(clock);
   const throttle = new ToolThrottle(clock);
+  const serverThrottle = new ServerThrottle(clock);
+  const reconnects = new ReconnectWaits(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
   const histories = state && new HistoryKeeper(state.histories, clock, onProblem);
   const pins = new Pins({
@@ -137,6 +141,7 @@ export function createHostParts(options: HostOptions): HostParts {
       forget(name);
       pins.forget(name, isSame);
       throttle.forget(name);
+      serverThrottle.forget(name);
       lastWords.forget(name);
     },
     recall: (managed, before) => catalogue.recall(managed, before),
@@ -165,6 +170,8 @@ export function createHostParts(options: HostOptions): HostParts {
     guards,
     pins,
     budgets,
+    serverThrottle,
+    reconnects,
     known: knowledge.known,
     cards: new ServerCards({ clock, random, clean }),
     clean,
@@ -186,7 +193,7 @@ export function createHostParts(options: HostOptions): HostParts {
   const { targetOf, isLost } = instances;
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
-    ...{ clock, guards, pins, budgets, cache, throttle, serverOf, findServer },
+    ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
     ...{ targetOf, isLost, mustBeOpen, clean, audit, alive },
   });
   return {
@@ -196,6 +203,6 @@ export function createHostParts(options: HostOptions): HostParts {
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
-    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances },
+    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle },
   };
 }

@@ -9,6 +9,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
+import type { ServerThrottle } from '../policy/server-throttle.js';
 import type { Registry, RegistryRow } from '../registry/registry.js';
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
@@ -48,6 +49,8 @@ export interface StatusRow {
   readonly restart_count: number;
   readonly consecutive_failures: number;
   readonly circuit: Circuit;
+  /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
+  readonly throttledForMs: number | undefined;
   /** It is not even probed: `onExhausted: "eject"` has taken it out of use until a reload. */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
@@ -83,6 +86,7 @@ export interface StatusSources {
   readonly pins: Pick<Pins, 'differingOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
+  readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
 }
 
 interface Instant {
@@ -132,6 +136,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     restart_count: snapshot.restarts,
     consecutive_failures: failures,
     circuit,
+    throttledForMs: sources.serverThrottle.leftMs(name),
     ejected: snapshot.ejected,
     nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),

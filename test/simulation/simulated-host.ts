@@ -1,6 +1,7 @@
 /**
  * The parts of a Host, joined as host.ts joins them, over simulated servers: one clock, one source of chance.
  */
+
 import { parseServerDefinition } from '../../src/config/server-definition.js';
 import { dispatch } from '../../src/host/dispatch.js';
 import { ManagedServer } from '../../src/host/managed-server.js';
@@ -16,6 +17,7 @@ import { pipeline } from '../../src/policy/call.js';
 import { budget, CallBudgets, type CallCeilings } from '../../src/policy/call-budget.js';
 import { concurrency } from '../../src/policy/concurrency.js';
 import { gate } from '../../src/policy/gate.js';
+import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
 import { SingleFlight } from '../../src/policy/single-flight.js';
 import { ToolThrottle, throttle } from '../../src/policy/tool-throttle.js';
 import { Registry } from '../../src/registry/registry.js';
@@ -96,6 +98,7 @@ export class SimulatedHost {
           serverOf: (server) => this.member(server).managed,
           targetOf: (managed) => managed,
           clock,
+          reconnects: new ReconnectWaits(clock, random),
           clean: (text) => text,
           pinRefusal: () => undefined,
           onReplay: () => {},
