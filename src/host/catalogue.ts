@@ -220,11 +220,11 @@ export class Catalogue {
     }
   }
 
-  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
+  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
     let learn: Learn | undefined;
     let epoch: number | undefined;
-    const attempt = async ({ deadlineAtMs }: Pick<ReadLimits, 'deadlineAtMs'>): Promise<Answered> => {
+    const attempt = async (): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
       const items = this.#cache.get(question);
@@ -233,8 +233,7 @@ export class Catalogue {
       if (method === 'tools/list') learn = this.#reading(managed);
       return this.#askOnce(connection, question, { deadlineAtMs, signal });
     };
-    const limits = { deadlineAtMs: untilMs, signal };
-    const answered = await admitted(managed, this.#parts.clock, question, limits, attempt);
+    const answered = await admitted(managed, managed, this.#parts.clock, question, { deadlineAtMs, signal }, attempt);
     // Nobody is shown a list before it was judged, and from there on all happens in one tick.
     const preparing = learn && this.#parts.pins.prepare(server, answered.items);
     if (preparing !== undefined) await preparing;
