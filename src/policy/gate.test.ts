@@ -97,7 +97,7 @@ test('AC-C2 a trial that fails opens it again at once', async () => {
   expect(sent()).toBe(4);
 });
 
-test('W9 D-39 the trial has its caller’s deadline, and one that says nothing about the server frees its place', async () => {
+test('D-39 the trial has its caller’s deadline, and one that says nothing about the server frees its place', async () => {
   const deadlines: number[] = [];
   const { clock, call, sent } = await opened(({ deadlineAtMs }) => {
     deadlines.push(deadlineAtMs);

@@ -48,7 +48,7 @@ test('D-17 a list that works neither closes what calls opened nor forgives what 
   expect([await early, breaker.circuit(clock.nowMs())]).toEqual(['late', 'open']);
 });
 
-test('D-17 W9 a list that is the trial closes it, after the check of the session', async () => {
+test('D-17 a list that is the trial closes it, after the check of the session', async () => {
   const { clock, breaker, circuit, list, callFails } = open();
   callFails();
   callFails();
