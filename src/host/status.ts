@@ -112,7 +112,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
   const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
   const { nowMs } = instant;
-  const { circuit, failures } = managed.circuit(nowMs);
+  const { circuit, failures } = managed.circuitNow(nowMs);
   const snapshot = supervisor.snapshot();
   const { lastError, lastSuccessAtMs, nextProbeAtMs } = snapshot;
   const current = supervisor.current;
