@@ -168,6 +168,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
     signal: limits.signal,
     isShared: instance === undefined,
+    concurrency: definition.concurrency,
     ...(instance === undefined ? { onChannel: (channel: Channel) => parts.onChannel(name, channel) } : {}),
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {

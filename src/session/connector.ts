@@ -11,6 +11,7 @@ import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
+import { connectionsDefault } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
@@ -21,6 +22,7 @@ import type { AuthProvider } from './auth-provider.js';
 import { AuthRecovery, type AuthStatus, withoutScheme } from './auth-recovery.js';
 import type { ClientIdentity } from './client-identity.js';
 import { createEraMemory } from './era-memory.js';
+import { forwardHandlers } from './forward-handlers.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
 import type { Session, SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
@@ -49,6 +51,8 @@ export interface ConnectOptions {
   readonly tokens?: TokenSource;
   /** False: all requests are of one client, which is asked whatever the server asks because of them. True when absent. */
   readonly isShared?: boolean;
+  /** HTTP: how many calls may be on the wire at the same time, if that is more than the default. */
+  readonly concurrency?: number;
   /** stdio: told of each process that is started, also when no session comes of it. */
   readonly onChannel?: (channel: Channel) => void;
 }
@@ -135,11 +139,7 @@ export class Connector {
       eras: options.eraKey === undefined ? undefined : this.#eras,
       startTimeoutMs: options.startTimeoutMs ?? startTimeoutMsDefault,
       handlers: {
-        ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
-        notification: (notification) => handlers.notification?.(notification),
-        handlerError: (error) => handlers.handlerError?.(error),
-        missed: () => handlers.missed?.(),
-        answered: () => handlers.answered?.(),
+        ...forwardHandlers(handlers),
         closed: (error) => {
           this.#sessions.delete(session);
           handlers.closed?.(error);
@@ -150,7 +150,7 @@ export class Connector {
     return session;
   }
 
-  #opener(spec: ServerSpec, { tokens, onChannel }: ConnectOptions): OpenChannel {
+  #opener(spec: ServerSpec, { tokens, onChannel, concurrency = 0 }: ConnectOptions): OpenChannel {
     if (isStdio(spec)) {
       const { name: server, cwd, ...rest } = spec;
       const stdio = { server, ...rest, ...(cwd === undefined ? {} : { cwd }) };
@@ -160,7 +160,9 @@ export class Connector {
         return channel;
       };
     }
-    const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens };
+    // Fewer connections than calls would let calls wait here that the host believes to be on the wire.
+    const connections = Math.max(connectionsDefault, concurrency);
+    const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
     const deps = { clock: this.clock, random: this.#random };
     return (variant, limits): Promise<Channel> =>
       variant === 'http-sse' || spec.transport === 'http-sse'

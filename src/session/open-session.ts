@@ -14,6 +14,7 @@ import type { Channel, Era } from '../wire/channel.js';
 import { Peer } from '../wire/peer.js';
 import type { PeerHandlers } from '../wire/peer-interface.js';
 import { type ClientIdentity, clientTexts } from './client-identity.js';
+import { forwardHandlers } from './forward-handlers.js';
 import type { LivenessPlan } from './liveness.js';
 import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
 import { judgeStart } from './not-mcp.js';
@@ -138,22 +139,18 @@ async function openOnce(
   let session: Session | undefined;
   try {
     const channel = await options.open(attempt.variant, { deadlineAtMs, signal });
-    // One by one: a handler may be a method, and what is set on the object later counts too.
-    const own: PeerHandlers = {
-      ...(handlers.request ? { request: (request) => handlers.request?.(request) } : {}),
-      notification: (notification) => handlers.notification?.(notification),
-      handlerError: (error) => handlers.handlerError?.(error),
+    const own: Required<Omit<PeerHandlers, 'request'>> = {
+      ...forwardHandlers(handlers),
       closed: (error) => session && handlers.closed?.(error),
-      sessionLost: () => session?.renewNow(),
+      sessionDoubted: () => session?.sessionDoubted(),
+      stalled: (activity) => session?.stalled(activity),
     };
     peer = new Peer(server, channel, clock, own, { isShared: options.isShared });
     const texts = clientTexts(options.client);
     const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered: attempt.era, clean };
     const facts: ServerFacts = await negotiate(context);
-    const renew = () => {
-      channel.resetSession?.();
-      return renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
-    };
+    const renew = () =>
+      renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
     const startedInMs = clock.nowMs() - startedAtMs;
     session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, handlers, renew });
     return session;

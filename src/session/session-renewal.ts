@@ -1,36 +1,63 @@
 /**
- * Opens the legacy HTTP session of a server again when the server has forgotten it.
- * Not here: which requests are then sent once more (session.ts), opening a session (negotiate.ts).
+ * The life of a legacy HTTP session: held → lost → renewing → held, or back to lost when no session came of it.
+ * Not here: which requests are then sent once more (session.ts), opening a session (negotiate.ts), keeping requests back in the
+ * channel (streamable-http-channel.ts).
  *
- * Invariants: everyone whose request was refused for the same lost session waits for one renewal; nobody waits longer than it
- * would have for its answer, while the renewal goes on for the others.
+ * Invariants:
+ * - At most one `initialize` is in flight, and at most one a second is sent. One that was not sent, because no connection could
+ *   be opened, holds the next one up for a tenth of a second only.
+ * - The channel is told how each renewal ended, whatever ended it. Requests that waited for a renewal that failed all fail with
+ *   one error in one tick.
+ * - No request waits longer than its own deadline, while the renewal goes on for the others.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
+import type { SessionReset } from '../wire/channel.js';
 
 export interface RenewalParts {
   readonly server: string;
   readonly clock: Clock;
-  readonly renew: () => Promise<void>;
-  /** What was agreed in the old one does not count; what is sent from here on is of the new one. */
+  /** Forgets the old session in the channel, which keeps requests back from now on. */
+  readonly reset: () => SessionReset | undefined;
+  /** Opens a session: `initialize` and what follows it. */
+  readonly open: () => Promise<void>;
+  /** Why nothing more can be sent at all, once that is so. */
+  readonly closedBy: () => HostError | undefined;
+  /** `initialize` has not been answered for 10 s. */
+  readonly isSlow: () => void;
+  /** Nothing that was agreed in the old session holds; what is sent from here on belongs to the new one. */
   readonly renewed: () => void;
 }
 
-/** What its caller allows the request that was refused. */
+/** What its caller allows the request that waits for the renewal. */
 export interface RenewalLimits {
   readonly method: string;
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
 }
 
+type Life = { readonly kind: 'held' | 'lost' } | { readonly kind: 'renewing'; readonly done: Promise<void> };
+
+/** From one `initialize` to the next. */
+const intervalMs = 1_000;
+/** The same where none was sent. */
+const unsentIntervalMs = 100;
+const slowMs = 10_000;
+
 export class SessionRenewal {
   readonly #parts: RenewalParts;
-  #underway: Promise<void> | undefined;
+  #life: Life = { kind: 'held' };
+  #nextAtMs = Number.NEGATIVE_INFINITY;
   #count = 0;
 
   constructor(parts: RenewalParts) {
     this.#parts = parts;
+  }
+
+  /** False: a request has to wait for a renewal before it is sent. */
+  get isHeld(): boolean {
+    return this.#life.kind === 'held';
   }
 
   /** How often it was renewed: taken when a request is sent, and handed in when that was refused. */
@@ -38,24 +65,20 @@ export class SessionRenewal {
     return this.#count;
   }
 
-  /** At once when it was renewed since `seen`. */
+  /** Resolves when there is a newer session than that of `seen`; rejects when none could be opened. */
   renew(seen: number): Promise<void> {
-    if (seen !== this.#count) return Promise.resolve();
-    this.#underway ??= this.#parts
-      .renew()
-      .then(() => {
-        this.#count++;
-        this.#parts.renewed();
-      })
-      .finally(() => {
-        this.#underway = undefined;
-      });
-    return this.#underway;
+    if (this.#life.kind === 'renewing') return this.#life.done;
+    if (this.#life.kind === 'held' && seen !== this.#count) return Promise.resolve();
+    const done = this.#open();
+    // Everyone who waits hears of a failure; a renewal that nobody waits for fails quietly.
+    done.catch(() => {});
+    this.#life = { kind: 'renewing', done };
+    return done;
   }
 
+  /** As `renew`, within the limits of one request. */
   within({ method, deadlineAtMs, signal }: RenewalLimits, seen: number): Promise<void> {
     const { server, clock } = this.#parts;
-    const facts = { server, reason: 'session_expired', phase: 'queued', execution: 'not_executed' } as const;
     return new Promise((resolve, reject) => {
       const settle = (run: () => void) => {
         cancelTimer();
@@ -63,23 +86,68 @@ export class SessionRenewal {
         run();
       };
       const giveUp = (code: 'timeout' | 'cancelled', why: string) =>
-        settle(() =>
-          reject(new HostError(code, `${method} on server '${server}': ${why} while its session was renewed`, facts)),
-        );
+        settle(() => {
+          const facts = { server, reason: 'session_expired', phase: 'queued', execution: 'not_executed' } as const;
+          reject(new HostError(code, `${method} on server '${server}': ${why} while its session was renewed`, facts));
+        });
       const onAbort = () => giveUp('cancelled', 'the caller cancelled it');
       const cancelTimer = clock.at(deadlineAtMs, () => giveUp('timeout', 'its deadline passed'));
       signal?.addEventListener('abort', onAbort, { once: true });
       if (signal?.aborted) return onAbort();
       this.renew(seen).then(
         () => settle(resolve),
-        (cause: unknown) =>
-          settle(() => {
-            // Not the server's fault: whoever renews tokens must hear of it as it is.
-            if (isHostError(cause) && cause.code === 'needs_reauth') return reject(cause);
-            const message = `${method} on server '${server}': its session could not be renewed`;
-            reject(new HostError('transport', message, { ...facts, cause }));
-          }),
+        (error: unknown) => settle(() => reject(error)),
       );
+    });
+  }
+
+  async #open(): Promise<void> {
+    const { clock, reset, open, isSlow, renewed } = this.#parts;
+    const channel = reset();
+    let cancelSlow = () => {};
+    try {
+      const waitMs = this.#nextAtMs - clock.nowMs();
+      if (waitMs > 0) await sleep(clock, waitMs);
+      const startedAtMs = clock.nowMs();
+      this.#nextAtMs = startedAtMs + intervalMs;
+      cancelSlow = clock.at(startedAtMs + slowMs, isSlow);
+      await open();
+    } catch (cause) {
+      if (isHostError(cause) && cause.code === 'connect_failed') this.#nextAtMs = clock.nowMs() + unsentIntervalMs;
+      const error = this.#refusal(cause);
+      this.#life = { kind: 'lost' };
+      channel?.failed(error);
+      throw error;
+    } finally {
+      cancelSlow();
+    }
+    this.#life = { kind: 'held' };
+    this.#count++;
+    channel?.opened();
+    renewed();
+  }
+
+  /** One error for every request that waited: none of them was sent. */
+  #refusal(cause: unknown): HostError {
+    const { server } = this.#parts;
+    const unsent = { phase: 'queued', execution: 'not_executed' } as const;
+    // The connection was lost, and not the session alone: requests may go to the next one.
+    const closedBy = this.#parts.closedBy();
+    if (closedBy) return closedBy;
+    if (isHostError(cause)) {
+      // The code that renews tokens needs this error as it is.
+      if (cause.code === 'needs_reauth') return cause;
+      // These say when and how to try again.
+      if (cause.code === 'connect_failed' || cause.code === 'overloaded') return cause.with(unsent);
+    }
+    return new HostError('transport', `server '${server}' lost its session, and a new one could not be opened`, {
+      ...unsent,
+      server,
+      reason: 'session_not_renewed',
+      // The next attempt is that of the next call: this one is not repeated.
+      retryAfterMs: intervalMs,
+      hint: 'try again shortly; if it lasts, look at how the server answers initialize',
+      cause,
     });
   }
 }

@@ -18,12 +18,12 @@ import type { Answer, DeadlineExtension, PeerHandlers } from '../wire/peer-inter
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
+import { LegacyHttpRequests } from './legacy-http-requests.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import { MirroredHeaders } from './mirrored-headers.js';
 import type { ServerFacts } from './negotiate.js';
 import { callParams, metaEdits, metaMembers, type RelayedWords, withMembers } from './relayed-words.js';
-import { SessionRenewal } from './session-renewal.js';
 import { MODERN_ERRORS } from './versions.js';
 
 export interface CallOptions extends CauseHandlers {
@@ -55,7 +55,8 @@ export interface LivenessHandlers {
   renewed?(): void;
 }
 
-export interface SessionHandlers extends PeerHandlers, LivenessHandlers {}
+/** Of what a peer tells, the session takes care of the session of HTTP itself. */
+export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'>, LivenessHandlers {}
 
 export interface SessionParts {
   readonly server: string;
@@ -68,9 +69,12 @@ export interface SessionParts {
   readonly startedInMs: number;
   readonly liveness?: LivenessPlan | undefined;
   readonly handlers?: LivenessHandlers | undefined;
-  /** Opens the legacy session again on the same channel. */
+  /** Opens a new legacy session on the same channel. */
   readonly renew: () => Promise<ServerFacts>;
 }
+
+/** How long a server has to give a sign of life when requests to it cannot be sent. */
+const stallCheckMs = 5_000;
 
 /** A list with nothing in it because the server does not offer it. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
@@ -82,7 +86,9 @@ export class Session {
   readonly #peer: Peer;
   readonly #liveness: Liveness;
   readonly #headers = new MirroredHeaders();
-  readonly #renewal: SessionRenewal;
+  readonly #legacyHttp: LegacyHttpRequests | undefined;
+  /** The activity of the channel (`ChannelListener.stalled`) when it last stalled. */
+  #stalledActivity: number | undefined;
   readonly #isModern: boolean;
   readonly #isHttp: boolean;
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
@@ -100,14 +106,16 @@ export class Session {
     this.#isModern = parts.facts.era === 'modern';
     this.#isHttp = parts.peer.channel.kind === 'streamable-http';
     this.#mirrors = this.#isModern && this.#isHttp;
-    this.#renewal = new SessionRenewal({
-      server: parts.server,
-      clock: parts.clock,
-      renew: async () => {
-        this.#facts = await parts.renew();
-      },
-      renewed: () => parts.handlers?.renewed?.(),
-    });
+    if (this.#isHttp && !this.#isModern) {
+      this.#legacyHttp = new LegacyHttpRequests({
+        ...{ server: parts.server, peer: parts.peer, clock: parts.clock },
+        open: async () => {
+          this.#facts = await parts.renew();
+        },
+        isSlow: () => this.#checkOrEnd(),
+        renewed: () => parts.handlers?.renewed?.(),
+      });
+    }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
       underway: () => this.#peer.owed - this.#probes,
       // While it waits for our answer it has nothing to say: some read nothing else until it comes.
@@ -246,9 +254,19 @@ export class Session {
     }
   }
 
-  /** The server forgot our session while nothing was asked: without a new one its announcements would not reach us. */
-  renewNow(): void {
-    this.#renewal.renew(this.#renewal.count).catch(() => {});
+  /** The server refused the stream of a legacy HTTP session on which it speaks unasked. */
+  sessionDoubted(): void {
+    this.#legacyHttp?.doubted();
+  }
+
+  /** Requests wait unsent and nothing moves. The same `activity` as the last time: nothing has moved since. */
+  stalled(activity: number): void {
+    // A server that works on a call may be silent for as long as the call may take.
+    if (this.#peer.isAtWork) return;
+    // The server answered the check, and still nothing is sent: the fault is in this channel, and another will do.
+    if (activity === this.#stalledActivity) return void this.#peer.abandon(this.#stuck());
+    this.#stalledActivity = activity;
+    this.#checkOrEnd();
   }
 
   /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
@@ -297,18 +315,30 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    const renewals = this.#renewal.count;
     const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
     const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding, http };
-    const sent = this.#peer.request(method, params, own);
-    if (!this.#isHttp || this.#isModern) return sent;
-    return sent.catch(async (error: unknown) => {
-      // Only what the server refused without doing anything: a session lost while the answer was on its way is no such case.
-      const isRefused = isHostError(error) && error.details.reason === 'session_expired';
-      if (!isRefused || error.details.execution !== 'not_executed') throw error;
-      await this.#renewal.within({ method, deadlineAtMs, signal }, renewals);
-      return this.#peer.request(method, params, { ...own, progressToken: token });
+    return this.#legacyHttp
+      ? this.#legacyHttp.send(method, params, own, token)
+      : this.#peer.request(method, params, own);
+  }
+
+  /** No request can be sent: the server is doubted, asked for a sign of life at once, and given up if it gives none. */
+  #checkOrEnd(): void {
+    const { clock, handlers } = this.#parts;
+    if (this.#peer.isAtWork) return;
+    handlers?.missed?.();
+    void this.probe(clock.nowMs() + stallCheckMs).then((result) => {
+      if (result === 'alive') handlers?.answered?.();
+      else if (!this.#peer.isAtWork) void this.#peer.abandon(this.#stuck());
+    });
+  }
+
+  #stuck(): HostError {
+    return new HostError('transport', `server '${this.server}': no request could be sent to it any more`, {
+      server: this.server,
+      reason: 'stalled',
+      hint: 'the connection is opened again; if this repeats, look at what the server does with its connections',
     });
   }
 

@@ -58,8 +58,13 @@ export interface ChannelListener {
    * in flight are lost with the connection.
    */
   tooLarge?(id: number, error: HostError): void;
-  /** Legacy HTTP: the server no longer knows our session, and nobody has asked anything yet that would show it. */
-  sessionLost?(): void;
+  /** Legacy HTTP: the server refused the stream on which it speaks unasked. It may not know our session any more. */
+  sessionDoubted?(): void;
+  /**
+   * HTTP: requests wait unsent, and for 10 s nothing was written or heard. Told again after another 10 s, with the same number
+   * for `activity` if nothing was written or heard in between.
+   */
+  stalled?(activity: number): void;
   /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */
   closed(error: HostError): void;
 }
@@ -73,6 +78,14 @@ export type Withdrawal =
   /** The server must be told by `notifications/cancelled`. */
   | 'notify';
 
+/** Requests wait in the channel until exactly one of these is called. */
+export interface SessionReset {
+  /** A new session is open: they are sent in it. */
+  opened(): void;
+  /** No session came of it: each of them fails with this error, in this tick. */
+  failed(error: HostError): void;
+}
+
 export interface Channel {
   readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory';
   /** Called once, before anything else. */
@@ -84,7 +97,7 @@ export interface Channel {
   /** Legacy HTTP: starts the stream on which the server speaks unasked. Other channels always hear it. */
   openServerStream?(): void;
   /** Legacy HTTP: forgets the session the server no longer knows, before a new `initialize`. */
-  resetSession?(): void;
+  resetSession?(): SessionReset;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
   /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */

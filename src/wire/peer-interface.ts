@@ -49,8 +49,10 @@ export interface PeerHandlers {
   request?(request: InboundRequest): void;
   notification?(notification: InboundNotification): void;
   closed?(error: HostError): void;
-  /** The server has forgotten our session; the connection is still good. */
-  sessionLost?(): void;
+  /** The server may have forgotten our session; the connection is still good. */
+  sessionDoubted?(): void;
+  /** Requests wait unsent and nothing moves (`ChannelListener.stalled`). */
+  stalled?(activity: number): void;
   /** A handler above threw. The connection goes on. */
   handlerError?(error: unknown): void;
 }

@@ -23,7 +23,7 @@ import { memberText } from './json-members.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { PendingRequests } from './pending-requests.js';
 import { refusalOf } from './request-refusal.js';
-import { NOTIFICATION } from './rpc-codes.js';
+import { isSessionRequest, NOTIFICATION } from './rpc-codes.js';
 import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
 
 type Done = (outcome: Answer | HostError) => void;
@@ -107,6 +107,15 @@ export class Peer implements ChannelListener {
       if (frame.phase === 'queued' || frame.phase === 'writing') frames.push(frame);
     });
     return frames;
+  }
+
+  /** Whether the server was sent a request that it may be working on; one that opens or checks the session is none. */
+  get isAtWork(): boolean {
+    let found = false;
+    this.#pending.byId.forEach(({ frame, options }) => {
+      if (frame.phase !== 'queued' && !options.isStanding && !isSessionRequest(frame.method)) found = true;
+    });
+    return found;
   }
 
   /** Requests of the server's own that wait for our answer. */
@@ -232,8 +241,12 @@ export class Peer implements ChannelListener {
     if (pending && pending.frame.phase !== 'queued') this.failed(pending.frame, error.with({ phase: 'answered' }));
   }
 
-  sessionLost(): void {
-    this.#guard(() => this.#handlers.sessionLost?.());
+  sessionDoubted(): void {
+    this.#guard(() => this.#handlers.sessionDoubted?.());
+  }
+
+  stalled(activity: number): void {
+    if (!this.#closed) this.#guard(() => this.#handlers.stalled?.(activity));
   }
 
   closed(error: HostError): void {

@@ -21,3 +21,7 @@ export const NOTIFICATION = {
 
 /** Modern: the request that is answered with what there is to tell of one's own accord, for as long as it is open. */
 export const listenMethod = 'subscriptions/listen';
+
+/** Requests that open or check a session. A server answers them at once, so they say nothing about how long a call may take. */
+export const isSessionRequest = (method: string | undefined): boolean =>
+  method === 'ping' || method === 'initialize' || method === 'server/discover';

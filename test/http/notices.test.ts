@@ -67,15 +67,27 @@ describe.each([
       if (got.rpcMethod !== 'notifications/hangs') response.writeHead(202).end();
     });
     for (let i = 0; i < 16; i++) channel.send(notification('notifications/hangs'));
-    channel.send(notification('notifications/cancelled'));
+    channel.send(notification('notifications/waits'));
     await server.until(() => posts().length === 16);
     clock.advance(9_999);
     expect([posts().length, counters.noticesLost]).toEqual([16, 0]);
     clock.advance(1);
     await server.until(() => posts().length === 17);
-    expect(posts()[16]?.rpcMethod).toBe('notifications/cancelled');
+    expect(posts()[16]?.rpcMethod).toBe('notifications/waits');
     expect(counters.noticesLost).toBe(16);
     await until(() => clock.pendingTimers === 0);
+  });
+
+  test('W2 notices that hang do not hold up a cancellation, which has two seconds on a control connection', async () => {
+    const { server, channel, clock, posts, counters } = await connect(() => {});
+    for (let i = 0; i < 20; i++) channel.send(notification('notifications/hangs'));
+    for (let i = 0; i < 3; i++) channel.send(notification('notifications/cancelled'));
+    const cancelled = () => posts().filter(({ rpcMethod }) => rpcMethod === 'notifications/cancelled').length;
+    await server.until(() => posts().length === 18);
+    expect(cancelled()).toBe(2);
+    clock.advance(2_000);
+    await server.until(() => cancelled() === 3);
+    expect(counters.noticesLost).toBe(2);
   });
 
   test('a flood of answers that the server does not take is dropped and counted; calls are served', async () => {

@@ -1,28 +1,28 @@
 /**
- * Which calls are on the wire and which wait for a connection, in order.
- * Waiting happens here and not in undici, because what undici has queued cannot be taken back.
- * While the lane is held only what opens a session goes out: a call must not overtake the words that open it.
- * Invariant: at most `limit` calls are on the wire, and none waits while there is room and the lane is not held.
+ * Which requests are on the wire and which wait for a connection, in order.
+ * A hold keeps requests back while a session is opened: a call must not overtake the messages that open it. Each hold belongs
+ * to the code that took it, which releases it whatever happens.
+ * Invariant: no request waits while there is a free slot and nobody holds the lane.
  */
+import type { ConnectionSlots } from './connection-slots.js';
 import type { PostCall } from './post-call.js';
 
 export class CallLane {
-  readonly #limit: number;
+  readonly #slots: ConnectionSlots;
   readonly #dispatch: (call: PostCall) => void;
   readonly #waiting = new Set<PostCall>();
   /** Answered, but the server keeps the stream open: first to go when a connection is needed. */
   readonly #lingering = new Set<PostCall>();
-  #onWire = 0;
-  #isHeld = false;
+  #holds = 0;
 
-  constructor(limit: number, dispatch: (call: PostCall) => void) {
-    this.#limit = limit;
+  constructor(slots: ConnectionSlots, dispatch: (call: PostCall) => void) {
+    this.#slots = slots;
     this.#dispatch = dispatch;
+    slots.subscribe(() => this.#drain());
   }
 
   add(call: PostCall): void {
-    const mayGo = !this.#isHeld || call.frame.method === 'initialize';
-    if (mayGo && this.#onWire < this.#limit) return this.#go(call);
+    if (this.#holds === 0 && this.#slots.take()) return this.#dispatch(call);
     this.#waiting.add(call);
     const [lingering] = this.#lingering;
     lingering?.giveUp();
@@ -40,17 +40,24 @@ export class CallLane {
   /** The connection of this call is free. */
   released(call: PostCall): void {
     this.#lingering.delete(call);
-    this.#onWire--;
-    this.#drain();
+    this.#slots.release();
   }
 
-  hold(): void {
-    this.#isHeld = true;
+  /** Keeps requests back until the returned function is called, once or more often. */
+  hold(): () => void {
+    let isHeld = true;
+    this.#holds++;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#holds--;
+      this.#drain();
+    };
   }
 
-  letGo(): void {
-    this.#isHeld = false;
-    this.#drain();
+  /** The requests that wait now, in order: a copy, which stays as it is while they are refused. */
+  get waiting(): PostCall[] {
+    return [...this.#waiting];
   }
 
   close(): void {
@@ -60,14 +67,9 @@ export class CallLane {
 
   #drain(): void {
     for (const next of this.#waiting) {
-      if (this.#isHeld || this.#onWire >= this.#limit) return;
+      if (this.#holds > 0 || !this.#slots.take()) return;
       this.#waiting.delete(next);
-      this.#go(next);
+      this.#dispatch(next);
     }
-  }
-
-  #go(call: PostCall): void {
-    this.#onWire++;
-    this.#dispatch(call);
   }
 }

@@ -24,6 +24,8 @@ const failuresMax = 5;
 const grownMsMax = 30_000;
 /** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
 const pollMsMax = 1_000;
+/** A server may end the standalone stream after every event and ask for the next at once: this bounds what that costs both. */
+const standaloneIntervalMs = 1_000;
 
 interface GetStreamOptions {
   readonly server: string;
@@ -53,6 +55,7 @@ export class GetStream implements ExchangeSink {
   #sent: AuthToken | undefined;
   #parser: SseParser | undefined;
   #cancelWait: Cancel = () => {};
+  #askedAtMs = Number.NEGATIVE_INFINITY;
   #failures = 0;
   /** Streams in a row that ended cleanly and brought no data. */
   #idle = 0;
@@ -73,6 +76,7 @@ export class GetStream implements ExchangeSink {
     if (this.#stopped) return;
     this.#parser = this.#openedAtMs = this.#tooLarge = undefined;
     this.#heard = false;
+    this.#askedAtMs = this.#options.clock.nowMs();
     this.#exchange = this.#options.open(this.#lastEventId, this);
     this.#sent = this.#options.token();
   }
@@ -84,7 +88,8 @@ export class GetStream implements ExchangeSink {
       this.#failures > 0 || endless
         ? reconnectDelayMs(this.#retryMs, this.#failures + this.#idle, grownMsMax, random)
         : reconnectDelayMs(this.#retryMs, this.#idle, pollMsMax, random);
-    this.#cancelWait = clock.at(clock.nowMs() + delayMs, () => this.open());
+    const earliestMs = endless ? this.#askedAtMs + standaloneIntervalMs : 0;
+    this.#cancelWait = clock.at(Math.max(clock.nowMs() + delayMs, earliestMs), () => this.open());
   }
 
   stop(): void {

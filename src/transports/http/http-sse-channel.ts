@@ -23,13 +23,16 @@ import { MessageDecoder } from '../../wire/message-decoder.js';
 import { oversizedEdgeBytes, oversizedHead } from '../../wire/oversized-answer.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
+import { ConnectionSlots } from './connection-slots.js';
+import { controlConnections, controlNoticeMsMax, isControl } from './control-traffic.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
 import { SseStream } from './http-sse-stream.js';
-import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane.js';
+import { NoticeLane, newHttpCounters, noticeConnectionsMax, noticeTimeoutMs } from './notice-lane.js';
 import { OneWayPost } from './one-way-post.js';
 import type { SseEvent } from './sse-parser.js';
+import { StallWatch } from './stall-watch.js';
 import { statusError } from './status-error.js';
 
 export interface OpenLimits {
@@ -91,8 +94,11 @@ class HttpSseChannel implements Channel {
   readonly #deps: HttpDeps;
   readonly #streamPool: Dispatcher;
   readonly #callPool: Dispatcher;
+  readonly #controlPool: Dispatcher;
   readonly #noticePool: Dispatcher;
   readonly #notices: NoticeLane;
+  readonly #controlNotices: NoticeLane;
+  readonly #stalls: StallWatch;
   readonly #headers: RequestHeaders;
   readonly #decoder = new MessageDecoder(this.counters);
   /** Called once: undefined when the address is known. */
@@ -116,12 +122,22 @@ class HttpSseChannel implements Channel {
     this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#streamPool = openPool(spec, deps, 1);
     this.#callPool = openPool(spec, deps, spec.connections ?? connectionsDefault);
+    this.#controlPool = openPool(spec, deps, controlConnections);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
+    const notices = { clock: deps.clock, counters: this.counters };
+    this.#controlNotices = new NoticeLane({
+      ...notices,
+      slots: new ConnectionSlots(controlConnections),
+      timeoutMs: controlNoticeMsMax,
+      post: (frame, sink) => this.#post(frame, this.#controlPool, sink),
+    });
     this.#notices = new NoticeLane({
-      clock: deps.clock,
-      counters: this.counters,
+      ...notices,
+      slots: new ConnectionSlots(noticeConnectionsMax),
+      timeoutMs: noticeTimeoutMs,
       post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
     });
+    this.#stalls = new StallWatch(deps.clock, (activity) => this.#listener?.stalled?.(activity));
   }
 
   open(): void {
@@ -153,22 +169,35 @@ class HttpSseChannel implements Channel {
     const { server } = this.#spec;
     if (this.#over || !this.#endpoint || !this.#listener) return notOpen(server);
     if (frame.kind !== 'request') {
-      this.#notices.add(frame);
+      (isControl(frame) ? this.#controlNotices : this.#notices).add(frame);
       return undefined;
     }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(server, this.#pendingBytes);
     this.#pendingBytes += frame.bytes;
+    const isControlRequest = isControl(frame);
+    let isWaiting = false;
+    const waitOver = () => {
+      if (isWaiting) this.#stalls.waitOver();
+      isWaiting = false;
+    };
     const post = new OneWayPost(frame, {
+      active: () => {
+        waitOver();
+        if (!isControlRequest) this.#stalls.active();
+      },
       refused: (status, headers) => this.#refused(frame, status, headers, sent),
       failed: (error) => this.#failed(frame, error),
       released: () => {
+        waitOver();
         this.#pendingBytes -= frame.bytes;
         this.#posts.delete(frame);
       },
     });
     this.#posts.set(frame, post);
-    post.exchange = this.#post(frame, this.#callPool, post);
+    post.exchange = this.#post(frame, isControlRequest ? this.#controlPool : this.#callPool, post);
     const sent = this.#headers.token;
+    isWaiting = frame.phase === 'queued' && !isControlRequest;
+    if (isWaiting) this.#stalls.waiting();
     return undefined;
   }
 
@@ -184,7 +213,7 @@ class HttpSseChannel implements Channel {
 
   close(): Promise<void> {
     this.#end(this.#error('transport', 'the connection was closed', { reason: 'closed' }));
-    const pools = [this.#streamPool, this.#callPool, this.#noticePool];
+    const pools = [this.#streamPool, this.#callPool, this.#controlPool, this.#noticePool];
     this.#closing ??= Promise.all(pools.map((pool) => pool.destroy())).then(() => {});
     return this.#closing;
   }
@@ -264,7 +293,9 @@ class HttpSseChannel implements Channel {
     if (this.#over) return;
     this.#over = error;
     this.#exchange?.abort();
+    this.#stalls.stop();
     this.#notices.close();
+    this.#controlNotices.close();
     for (const post of this.#posts.values()) post.giveUp();
     this.#opened?.(error);
     this.#opened = undefined;

@@ -22,8 +22,8 @@ interface LegacyStreamsOptions {
   readonly token: () => AuthToken | undefined;
   /** Data on the standalone stream. */
   readonly onData: (data: Buffer) => void;
-  /** The server no longer knows the session that the standalone stream belongs to. */
-  readonly onSessionLost: () => void;
+  /** The standalone stream was refused as a server does that does not know the session, or one that has no such stream. */
+  readonly onSessionDoubted: () => void;
 }
 
 export class LegacyStreams {
@@ -46,7 +46,7 @@ export class LegacyStreams {
       endless: true,
       onGiveUp: (cause) => {
         this.#standalone = undefined;
-        if (cause.details.reason === 'session_expired') this.#options.onSessionLost();
+        if (cause.details.httpStatus === 404 || cause.details.httpStatus === 400) this.#options.onSessionDoubted();
         else if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
       },
     });

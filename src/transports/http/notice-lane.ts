@@ -8,16 +8,17 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
+import type { ConnectionSlots } from './connection-slots.js';
 import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import { OneWayPost } from './one-way-post.js';
 
 /** On the wire at the same time; more wait. */
 export const noticeConnectionsMax = 16;
+/** From the moment it may use a connection: what waits behind notices that hang still gets its turn. */
+export const noticeTimeoutMs = 10_000;
 /** On the wire and waiting together. */
 const noticesMax = 256;
 const noticeBytesMax = 1024 * 1024;
-/** From the moment it may use a connection: what waits behind notices that hang still gets its turn. */
-const noticeTimeoutMs = 10_000;
 
 export interface HttpCounters extends ChannelCounters {
   /** Notices that were dropped past the bounds, not taken in time, refused, or lost with their connection. */
@@ -29,6 +30,8 @@ export const newHttpCounters = (): HttpCounters => ({ ...newCounters(), noticesL
 interface NoticeOwner {
   readonly clock: Clock;
   readonly counters: HttpCounters;
+  readonly slots: ConnectionSlots;
+  readonly timeoutMs: number;
   /** Starts the POST. */
   post(frame: OutboundFrame, sink: ExchangeSink): HttpExchange;
 }
@@ -42,6 +45,7 @@ export class NoticeLane {
 
   constructor(to: NoticeOwner) {
     this.#to = to;
+    to.slots.subscribe(() => this.#drain());
   }
 
   /** Takes the notice or drops it; whoever sent it is not told. `done` is called when it is taken, dropped or lost. */
@@ -54,7 +58,7 @@ export class NoticeLane {
     }
     if (done) this.#done.set(frame, done);
     this.#bytes += frame.bytes;
-    if (this.#onWire.size < noticeConnectionsMax) this.#go(frame);
+    if (this.#to.slots.take()) this.#go(frame);
     else this.#waiting.add(frame);
   }
 
@@ -68,13 +72,13 @@ export class NoticeLane {
   }
 
   #go(frame: OutboundFrame): void {
-    const { clock } = this.#to;
+    const { clock, timeoutMs } = this.#to;
     const post = new OneWayPost(frame, {
       refused: () => this.#lost(),
       failed: () => this.#lost(),
       released: () => this.#released(post, frame),
     });
-    const cancelDeadline = clock.at(clock.nowMs() + noticeTimeoutMs, () => {
+    const cancelDeadline = clock.at(clock.nowMs() + timeoutMs, () => {
       if (!post.accepted) this.#lost();
       post.giveUp();
     });
@@ -88,8 +92,12 @@ export class NoticeLane {
     this.#bytes -= frame.bytes;
     this.#done.get(frame)?.();
     this.#done.delete(frame);
+    this.#to.slots.release();
+  }
+
+  #drain(): void {
     for (const next of this.#waiting) {
-      if (this.#onWire.size >= noticeConnectionsMax) return;
+      if (!this.#to.slots.take()) return;
       this.#waiting.delete(next);
       this.#go(next);
     }

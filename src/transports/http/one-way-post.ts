@@ -15,6 +15,8 @@ import { headerText } from './status-error.js';
 const bodyBytesMax = 64 * 1024;
 
 interface PostOwner {
+  /** Something of the message was written, or of its acknowledgement heard. */
+  active?(): void;
   refused(status: number, headers: ResponseHeaders): void;
   failed(error: HostError): void;
   released(): void;
@@ -43,10 +45,12 @@ export class OneWayPost implements ExchangeSink {
 
   started(): void {
     this.#frame.phase = 'writing';
+    this.#to.active?.();
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
     this.#frame.phase = 'written';
+    this.#to.active?.();
     if (status > 299) this.#refusal = () => this.#to.refused(status, headers);
     else if (headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) this.giveUp();
     return undefined;

@@ -11,6 +11,7 @@ function begin(headers: Record<string, string>, status = 200, sessionId?: string
     server: 'fake',
     decode: (bytes, deliver) => decoder.decode(bytes, 0, bytes.length, deliver),
     message: (envelope) => answers.push(envelope.payload()?.toString() ?? ''),
+    active() {},
     junk() {},
     opened: () => undefined,
     answered: () => ended('answered'),

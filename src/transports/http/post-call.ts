@@ -13,6 +13,7 @@ import type { Envelope } from '../../wire/envelope.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
+import type { RefusalAnswer } from './bad-request.js';
 import { Gathering } from './gathering.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
@@ -22,6 +23,8 @@ export interface CallHost {
   readonly server: string;
   decode(bytes: Buffer, deliver: (envelope: Envelope) => void): void;
   message(envelope: Envelope, frame: OutboundFrame): void;
+  /** Something of this call was written or heard. */
+  active(call: PostCall): void;
   /** A message that is no use to anyone. */
   junk(): void;
   /** The response began: its head, before anything in it is delivered. A returned error fails the call. */
@@ -42,6 +45,10 @@ type Body = 'none' | 'json' | 'events' | 'refusal';
 export class PostCall implements ExchangeSink {
   readonly frame: OutboundFrame;
   readonly era: Era;
+  /** It goes over the control connections. */
+  readonly isControl: boolean;
+  /** It could not be sent at once, and has not been sent since. */
+  isWaiting = false;
   /** The session the request was sent in. */
   sessionId: string | undefined;
   /** What the request was authorized with. */
@@ -52,6 +59,8 @@ export class PostCall implements ExchangeSink {
   pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
+  /** A JSON-RPC error in the name of this request that came with status 400 in a session. */
+  refusalAnswer: RefusalAnswer | undefined;
   #over = false;
   #body: Body = 'none';
   #status = 0;
@@ -64,10 +73,11 @@ export class PostCall implements ExchangeSink {
   #tooLarge: HostError | undefined;
   #rpcCode: number | undefined;
 
-  constructor(host: CallHost, frame: OutboundFrame, era: Era) {
+  constructor(host: CallHost, frame: OutboundFrame, era: Era, isControl = false) {
     this.#host = host;
     this.frame = frame;
     this.era = era;
+    this.isControl = isControl;
     this.pendingBytes = frame.bytes;
   }
 
@@ -89,6 +99,7 @@ export class PostCall implements ExchangeSink {
 
   started(): void {
     this.frame.phase = 'writing';
+    this.#host.active(this);
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
@@ -96,6 +107,7 @@ export class PostCall implements ExchangeSink {
     this.frame.phase = 'written';
     this.#status = status;
     this.#headers = headers;
+    this.#host.active(this);
     const refused = this.#host.opened(this, status, headers);
     if (refused) return refused;
     const type = headerText(headers, 'content-type')?.toLowerCase() ?? '';
@@ -123,6 +135,7 @@ export class PostCall implements ExchangeSink {
   }
 
   data(chunk: Buffer): HostError | undefined {
+    this.#host.active(this);
     if (this.#body === 'events') {
       this.#parser?.push(chunk);
       return this.#tooLarge;
@@ -200,6 +213,7 @@ export class PostCall implements ExchangeSink {
       // A server that lost the session may say so in our own id's name; that is still the end of the session. A token that
       // is refused so is still a refused token.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
+      if (this.#isSessionDoubtful()) return this.#keepRefusal(envelope);
       this.#over = true;
       this.#host.answered(this);
     }
@@ -212,6 +226,16 @@ export class PostCall implements ExchangeSink {
 
   #sessionLost(): boolean {
     return this.#body === 'refusal' && this.#status === 404 && this.sessionId !== undefined;
+  }
+
+  /** With 400, also an error in our own id's name may be about the session. */
+  #isSessionDoubtful(): boolean {
+    return this.#body === 'refusal' && this.#status === 400 && this.sessionId !== undefined;
+  }
+
+  #keepRefusal(envelope: Envelope): void {
+    const bytes = envelope.kind === 'error' && !envelope.isTooDeep ? envelope.payload() : undefined;
+    if (bytes) this.refusalAnswer = { bytes, mayHold: envelope.mayHold };
   }
 
   #read(): void {

@@ -5,9 +5,9 @@
  * era (legacy-streams.ts), deadlines of calls and retries (the peer and policy).
  *
  * Invariants:
- * - Calls, notices (notifications and answers) and GET streams have connections and bounds of their own, so that an
- *   answer the server waits for never queues behind the very calls that wait for the server, and no call is refused
- *   because of notices.
+ * - Calls, control traffic (control-traffic.ts), notices (other notifications and answers) and GET streams have connections
+ *   and bounds of their own, so that an answer the server waits for never queues behind the very calls that wait for the
+ *   server, a session can be opened however many calls are busy, and no call is refused because of notices.
  * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
  * - Modern era: a broken stream is a lost request, closing it is the cancel. Legacy: a broken stream is resumed when the
  *   server gave its events ids, and a disconnect cancels nothing.
@@ -23,20 +23,25 @@ import {
   frameBytes,
   frameText,
   type OutboundFrame,
+  type SessionReset,
   type Withdrawal,
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
+import { BadRequest } from './bad-request.js';
 import { CallLane } from './call-lane.js';
+import { ConnectionSlots } from './connection-slots.js';
+import { controlConnections, controlNoticeMsMax, isControl } from './control-traffic.js';
 import { endSession } from './end-session.js';
 import { checkFacts, configuredHeaders, isSessionId, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange, type ResponseHeaders } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
 import { LegacyStreams } from './legacy-streams.js';
-import { NoticeLane, newHttpCounters, noticeConnectionsMax } from './notice-lane.js';
+import { NoticeLane, newHttpCounters, noticeConnectionsMax, noticeTimeoutMs } from './notice-lane.js';
 import { type CallHost, PostCall } from './post-call.js';
+import { StallWatch } from './stall-watch.js';
 import { headerText, statusError } from './status-error.js';
 
 /** Throws `invalid_spec` naming the field. Dials nothing until the first frame. */
@@ -54,9 +59,13 @@ export class StreamableHttpChannel implements Channel {
   readonly #url: URL;
   readonly #deps: HttpDeps;
   readonly #lane: CallLane;
+  readonly #controlLane: CallLane;
   readonly #notices: NoticeLane;
+  readonly #controlNotices: NoticeLane;
+  readonly #stalls: StallWatch;
   readonly #streams: LegacyStreams;
   readonly #callPool: Dispatcher;
+  readonly #controlPool: Dispatcher;
   readonly #noticePool: Dispatcher;
   readonly #streamPool: Dispatcher;
   readonly #headers: RequestHeaders;
@@ -77,16 +86,29 @@ export class StreamableHttpChannel implements Channel {
     const connections = spec.connections ?? connectionsDefault;
     this.#headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
     this.#callPool = openPool(spec, deps, connections);
+    this.#controlPool = openPool(spec, deps, controlConnections);
     this.#noticePool = openPool(spec, deps, noticeConnectionsMax);
     // One stream may take the place of another that is still open.
     this.#streamPool = openPool(spec, deps, Math.max(connections, 2));
     this.#host = this.#callHost(new MessageDecoder(this.counters));
-    this.#lane = new CallLane(connections, (call) => this.#dispatch(call));
+    this.#lane = new CallLane(new ConnectionSlots(connections), (call) => this.#dispatch(call));
+    const control = new ConnectionSlots(controlConnections);
+    // First: a request that waits for a control connection goes before a notification that does.
+    this.#controlLane = new CallLane(control, (call) => this.#dispatch(call, this.#controlPool));
+    const notices = { clock: deps.clock, counters: this.counters };
+    this.#controlNotices = new NoticeLane({
+      ...notices,
+      slots: control,
+      timeoutMs: controlNoticeMsMax,
+      post: (frame, sink) => this.#post(frame, this.#controlPool, sink),
+    });
     this.#notices = new NoticeLane({
-      clock: deps.clock,
-      counters: this.counters,
+      ...notices,
+      slots: new ConnectionSlots(noticeConnectionsMax),
+      timeoutMs: noticeTimeoutMs,
       post: (frame, sink) => this.#post(frame, this.#noticePool, sink),
     });
+    this.#stalls = new StallWatch(deps.clock, (activity) => this.#listener?.stalled?.(activity));
     this.#streams = new LegacyStreams({
       server: spec.server,
       clock: deps.clock,
@@ -94,8 +116,8 @@ export class StreamableHttpChannel implements Channel {
       open: (lastEventId, sink) => this.#get(lastEventId, sink),
       token: () => this.#headers.token,
       onData: (data) => this.#host.decode(data, (envelope) => this.#unasked(envelope)),
-      onSessionLost: () => {
-        if (!this.#closed) this.#listener?.sessionLost?.();
+      onSessionDoubted: () => {
+        if (!this.#closed) this.#listener?.sessionDoubted?.();
       },
     });
   }
@@ -114,11 +136,18 @@ export class StreamableHttpChannel implements Channel {
     this.#headers.adopt(agreement);
   }
 
-  /** Forgets the session; the next `initialize` may bring another. */
-  resetSession(): void {
+  /** Forgets the session; the next `initialize` may bring another. Calls wait until the returned handle is told how that went. */
+  resetSession(): SessionReset {
     this.#streams.closeStandalone();
     this.#headers.holdSession(undefined);
-    this.#lane.hold();
+    const release = this.#lane.hold();
+    return {
+      opened: release,
+      failed: (error) => {
+        for (const call of this.#lane.waiting) call.fail(error);
+        release();
+      },
+    };
   }
 
   send(frame: OutboundFrame): HostError | undefined {
@@ -126,16 +155,21 @@ export class StreamableHttpChannel implements Channel {
     const refused = checkFacts(this.#server, frame.http);
     if (refused) return refused;
     if (frame.kind !== 'request') {
-      this.#notices.add(frame, frame.method === NOTIFICATION.initialized ? this.#holdUntilOpen() : undefined);
+      const lane = isControl(frame) ? this.#controlNotices : this.#notices;
+      lane.add(frame, frame.method === NOTIFICATION.initialized ? this.#holdUntilOpen() : undefined);
       return undefined;
     }
     if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#pendingBytes);
-    const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method));
+    const call = new PostCall(this.#host, frame, this.#headers.eraOf(frame.method), isControl(frame));
     this.#pendingBytes += frame.bytes;
     this.#open.set(frame, call);
     // What stays open must not take one of the places of those that are soon over.
     if (frame.method === listenMethod) this.#dispatch(call, this.#streamPool);
-    else this.#lane.add(call);
+    else this.#laneOf(call).add(call);
+    if (frame.phase === 'queued' && !call.isControl) {
+      call.isWaiting = true;
+      this.#stalls.waiting();
+    }
     return undefined;
   }
 
@@ -163,12 +197,21 @@ export class StreamableHttpChannel implements Channel {
   /** Calls wait until the server has taken `initialized`, on its other connection, or has had time enough to. */
   #holdUntilOpen(): () => void {
     const { clock } = this.#deps;
-    this.#lane.hold();
-    const cancel = clock.at(clock.nowMs() + initializedMsMax, () => this.#lane.letGo());
+    const release = this.#lane.hold();
+    const cancel = clock.at(clock.nowMs() + initializedMsMax, release);
     return () => {
       cancel();
-      this.#lane.letGo();
+      release();
     };
+  }
+
+  #laneOf(call: PostCall): CallLane {
+    return call.isControl ? this.#controlLane : this.#lane;
+  }
+
+  #waitOver(call: PostCall): void {
+    call.isWaiting = false;
+    this.#stalls.waitOver();
   }
 
   #dispatch(call: PostCall, pool = this.#callPool): void {
@@ -208,6 +251,10 @@ export class StreamableHttpChannel implements Channel {
       message: (envelope, frame) => {
         if (!this.#closed) this.#listener?.message(envelope, frame);
       },
+      active: (call) => {
+        if (call.isWaiting) this.#waitOver(call);
+        if (!call.isControl) this.#stalls.active();
+      },
       junk: () => {
         this.counters.junk++;
       },
@@ -216,14 +263,16 @@ export class StreamableHttpChannel implements Channel {
         this.#forget(call);
         if (!call.streaming) return;
         if (call.frame.method === listenMethod) call.giveUp();
-        else this.#lane.linger(call);
+        else this.#laneOf(call).linger(call);
       },
       failed: (call, error) => this.#fail(call, error),
       refused: (call, status, headers, rpcCode) => {
         const inSession = call.sessionId !== undefined;
         const now = this.#deps.clock.date();
         const facts = { server: this.#server, status, headers, inSession, rpcCode, now, sent: call.token };
-        this.#fail(call, statusError(facts));
+        const error = statusError(facts);
+        const isDoubtful = status === 400 && inSession;
+        this.#fail(call, isDoubtful ? new BadRequest(error, call.refusalAnswer) : error);
       },
       broke: (call, error) => this.#broke(call, error),
       released: (call) => this.#released(call),
@@ -259,8 +308,6 @@ export class StreamableHttpChannel implements Channel {
   #fail(call: PostCall, error: HostError): void {
     if (!this.#open.has(call.frame)) return;
     this.#forget(call);
-    // No session came of it: what waited for one is answered by the server itself.
-    if (call.frame.method === 'initialize') this.#lane.letGo();
     if (!this.#closed) this.#listener?.failed(call.frame, error);
   }
 
@@ -273,8 +320,9 @@ export class StreamableHttpChannel implements Channel {
   /** The frame is answered, failed or withdrawn. Its exchange may still have to end. */
   #forget(call: PostCall): void {
     this.#open.delete(call.frame);
+    if (call.isWaiting) this.#waitOver(call);
     this.#streams.forget(call);
-    if (this.#lane.remove(call)) this.#releaseBytes(call);
+    if (this.#laneOf(call).remove(call)) this.#releaseBytes(call);
   }
 
   #releaseBytes(call: PostCall): void {
@@ -286,7 +334,7 @@ export class StreamableHttpChannel implements Channel {
   #released(call: PostCall): void {
     this.#releaseBytes(call);
     call.exchange = undefined;
-    if (call.frame.method !== listenMethod) this.#lane.released(call);
+    if (call.frame.method !== listenMethod) this.#laneOf(call).released(call);
   }
 
   async #end(): Promise<void> {
@@ -297,8 +345,11 @@ export class StreamableHttpChannel implements Channel {
       reason,
     });
     this.#streams.close();
+    this.#stalls.stop();
     this.#lane.close();
+    this.#controlLane.close();
     this.#notices.close();
+    this.#controlNotices.close();
     for (const call of this.#open.values()) call.giveUp();
     this.#open.clear();
     this.#listener?.closed(error);
@@ -306,6 +357,7 @@ export class StreamableHttpChannel implements Channel {
       const request = { server: this.#server, dispatcher: this.#streamPool, url: this.#url };
       await endSession({ ...request, headers: this.#headers.end() }, this.#deps.clock);
     }
-    await Promise.all([this.#callPool.destroy(), this.#noticePool.destroy(), this.#streamPool.destroy()]);
+    const pools = [this.#callPool, this.#controlPool, this.#noticePool, this.#streamPool];
+    await Promise.all(pools.map((pool) => pool.destroy()));
   }
 }

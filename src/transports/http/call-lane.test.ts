@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import { requestFrame } from '../../wire/frame.js';
+import { CallLane } from './call-lane.js';
+import { ConnectionSlots } from './connection-slots.js';
+import { type CallHost, PostCall } from './post-call.js';
+
+let nextId = 1;
+const call = () => new PostCall({} as CallHost, requestFrame(nextId++, 'tools/call', undefined, undefined), 'legacy');
+
+function setup(limit: number) {
+  const slots = new ConnectionSlots(limit);
+  const sent: PostCall[] = [];
+  const lane = new CallLane(slots, (next) => sent.push(next));
+  return { slots, lane, sent };
+}
+
+test('calls go out in order while there is room, and the next one when a connection is free', () => {
+  const { lane, sent } = setup(2);
+  const calls = [call(), call(), call(), call()] as const;
+  for (const each of calls) lane.add(each);
+  expect(sent).toEqual(calls.slice(0, 2));
+  lane.released(calls[0]);
+  expect(sent).toEqual(calls.slice(0, 3));
+  expect(lane.remove(calls[3])).toBe(true);
+  expect(lane.remove(calls[1])).toBe(false);
+  lane.released(calls[1]);
+  expect(sent).toEqual(calls.slice(0, 3));
+});
+
+test('W1 a lane is held until the last hold was released; one that is released twice counts once', () => {
+  const { lane, sent } = setup(2);
+  const first = lane.hold();
+  const second = lane.hold();
+  const waiting = [call(), call(), call()];
+  for (const each of waiting) lane.add(each);
+  first();
+  first();
+  expect([sent, lane.waiting]).toEqual([[], waiting]);
+  second();
+  expect(sent).toEqual(waiting.slice(0, 2));
+});
+
+test('W1 a connection that is freed while the lane is held goes to no call of it', () => {
+  const { lane, sent } = setup(1);
+  const [first, second] = [call(), call()];
+  lane.add(first);
+  lane.add(second);
+  const release = lane.hold();
+  lane.released(first);
+  expect(sent).toEqual([first]);
+  release();
+  expect(sent).toEqual([first, second]);
+});
+
+test('W2 of lanes that share connections, the first has the freed one', () => {
+  const { slots, lane, sent } = setup(1);
+  const others: PostCall[] = [];
+  const other = new CallLane(slots, (next) => others.push(next));
+  const [first, second, third] = [call(), call(), call()];
+  other.add(first);
+  other.add(second);
+  lane.add(third);
+  other.released(first);
+  expect([sent, others]).toEqual([[third], [first]]);
+  lane.released(third);
+  expect(others).toEqual([first, second]);
+});
