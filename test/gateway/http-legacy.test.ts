@@ -507,6 +507,7 @@ describe('the end of a session', () => {
     expect([await status(old), await status(streaming)]).toEqual([404, 200]);
     const full = await initialize();
     expect([full.status, full.json().error?.code, full.headers['mcp-session-id']]).toEqual([503, -31015, undefined]);
+    expect(full.headers['retry-after']).toBe('1');
     expect([await status(opening), await status(fourth)]).toEqual([200, 200]);
     await listen(port, { method: 'GET', headers: opening });
     expect((await initialize()).status).toBe(200);

@@ -83,7 +83,10 @@ export class LegacyExchange implements Exchange, OpenExchange {
   succeed(...parts: readonly JsonText[]): void {
     if (!this.#isOpen) return;
     const admitted = this.#admit?.() ?? [];
-    if (isFailure(admitted)) return this.#end(failureText(this.idText, admitted), admitted.httpStatus ?? understood);
+    if (isFailure(admitted)) {
+      const { status, headers } = REFUSALS.sessionsFull;
+      return this.#end(failureText(this.idText, admitted), status, headers);
+    }
     this.#end(resultText(this.idText, parts), understood, admitted);
   }
 

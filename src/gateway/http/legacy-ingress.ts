@@ -144,7 +144,7 @@ export class LegacyIngress {
     const reply = new LegacyReply(this.#desk, response, session, 1, false);
     // Whoever left meanwhile would never learn the id.
     const admit: Admit = () =>
-      !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : full;
+      !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : sessionsFull;
     route(this.#desk, new LegacyExchange(this.#desk, reply, session, this.#requestOf(envelope, admit)));
     return undefined;
   }
@@ -195,3 +195,4 @@ const idInUse: RpcFailure = {
 };
 
 const full = failureOf(REFUSALS.busy);
+const sessionsFull = failureOf(REFUSALS.sessionsFull);

@@ -94,6 +94,10 @@ export const REFUSALS = {
     'Retry-After',
     '1',
   ]),
+  sessionsFull: refusal(503, ERRORS.overloaded.rpc, 'too many sessions are open or being opened; try again shortly', [
+    'Retry-After',
+    '1',
+  ]),
   busyBodies: refusal(503, ERRORS.overloaded.rpc, 'too much is being received at once; try again shortly', [
     ...['Retry-After', '1'],
     ...closing,
