@@ -35,6 +35,7 @@ const cells = (row: StatusRow): string[] => [
 export function noteOf(row: StatusRow): string {
   const notes = [
     row.nextProbeInMs === undefined ? '' : `next try in ${span(row.nextProbeInMs)}`,
+    row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${span(row.throttledForMs)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',

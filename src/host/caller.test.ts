@@ -52,7 +52,6 @@ function setUp(entry: Record<string, unknown> = {}) {
     },
     findServer: () => server,
     targetOf: (managed) => managed,
-    isLost: (managed) => managed?.supervisor.current === undefined,
     mustBeOpen: () => {},
     clean: (text) => text,
     audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),

@@ -56,8 +56,6 @@ export interface CallerParts {
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly targetOf: TargetOf;
-  /** Whether nothing can be sent to it, or to the instance of this client, at this instant. */
-  readonly isLost: (managed: ManagedServer | undefined, instance: string | undefined) => boolean;
   /** Throws once the host is closed. */
   readonly mustBeOpen: (server: string) => void;
   readonly clean: (text: string) => string;
@@ -76,7 +74,7 @@ export class Caller {
   #calls = 0;
 
   constructor(parts: CallerParts) {
-    const { clock, guards, pins, budgets, cache, serverOf, findServer, clean, audit } = parts;
+    const { clock, guards, pins, budgets, cache, serverOf, findServer, targetOf, clean, audit } = parts;
     this.#parts = parts;
     // The order is part of the contract: who is refused early changes nothing that comes later.
     const facts: PinFacts = {
@@ -98,17 +96,16 @@ export class Caller {
       }),
       throttle(parts.throttle),
       refuseThrottled(parts.serverThrottle),
-      gate(
-        (server) => serverOf(server).breaker,
-        clock,
-        ({ server, relay }) => parts.isLost(findServer(server), relay?.instance),
-      ),
+      gate(({ server, relay }) => {
+        const managed = serverOf(server);
+        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance).circuit;
+      }, clock),
       concurrency((server) => serverOf(server).slots),
       noteThrottling(parts.serverThrottle),
     )(
       dispatch({
         serverOf,
-        targetOf: parts.targetOf,
+        targetOf,
         clock,
         reconnects: parts.reconnects,
         clean,
@@ -179,7 +176,7 @@ class CallUnderWay extends StageNotes implements Call {
   declare readonly server: string;
   declare readonly tool: string;
   declare readonly args: JsonText;
-  declare deadlineAtMs: number;
+  declare readonly deadlineAtMs: number;
   declare readonly signal: CancelSignal | undefined;
   declare readonly idempotencyKey: string | undefined;
   declare readonly onProgress: ((params: Buffer) => void) | undefined;

@@ -49,8 +49,11 @@ function open(part: Record<string, unknown> = {}) {
       const [first] = (await next()()).items;
       return { kind: 'result', bytes: first?.raw };
     },
+    heardAtMs: 0,
+    probe: async () => 'alive',
   } as unknown as Session;
-  const supervisor = { acquire: async () => ({ connection: session, run: 1 }) } as unknown as Supervisor<Session>;
+  const current = { connection: session, run: 1 };
+  const supervisor = { acquire: async () => current, current } as unknown as Supervisor<Session>;
   const held = { now: 0, max: 0 };
   const hold = {
     enter: () => {
@@ -292,7 +295,7 @@ describe('D-17 policy', () => {
     expect((await failureOf(catalogue.tools('nobody'))).code).toBe('server_not_found');
   });
 
-  test('an open breaker refuses a list that is not kept, and the list of a probe closes it', async () => {
+  test('an open breaker refuses a list that is not kept, and a list that is the trial closes it', async () => {
     const { catalogue, answer, asked, servers, clock } = open();
     answer(() => Promise.reject(new HostError('transport', 'gone')));
     expect((await failureOf(catalogue.tools('a'))).code).toBe('transport');

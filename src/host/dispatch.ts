@@ -125,6 +125,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return Math.min(this.call.deadlineAtMs, this.nowMs + callMsMax);
   }
 
+  get allowedUntilMs(): number {
+    return this.nowMs + this.byMs;
+  }
+
   get extend(): DeadlineExtension {
     return this;
   }
@@ -150,6 +154,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
       if (quarantined) return this.over(quarantined);
       this.nowMs = this.way.clock.nowMs();
     }
+    this.call.notes.sentAtMs = this.nowMs;
     if (trail) {
       trail.attempts++;
       trail.run = acquired.run;
@@ -172,6 +177,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
       ask &&
       ((request) => {
         this.wasAsked = true;
+        // A server that waits for its caller's word has nothing to say.
+        this.call.notes.sentAtMs = Number.POSITIVE_INFINITY;
         ask(request);
       });
     return { deadlineAtMs, signal, onProgress, nowMs, extend: this, relay, onServerRequest, onServerNotification };

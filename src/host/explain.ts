@@ -137,7 +137,8 @@ function forecast(facts: ExplainFacts): CallForecast {
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
   if (row.throttledForMs !== undefined)
     return refused('overloaded', 'it asked for fewer requests', 'call it less often', row.throttledForMs);
-  if (row.circuit === 'open')
+  // A half-open breaker admits a few calls at a time; one that is full says when it admits more.
+  if (row.circuit === 'open' || (row.circuit === 'half_open' && (breakerRetryAfterMs ?? 0) > 0))
     return refused('circuit_open', 'calls failed in a row', 'wait for the next try', breakerRetryAfterMs);
   // A parked server is tried by the first call that comes after a while.
   if (row.state === 'parked' && row.forMs >= wakeAfterMs) return { outcome: 'tries' };

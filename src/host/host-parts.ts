@@ -190,11 +190,11 @@ export function createHostParts(options: HostOptions): HostParts {
     isSeen: (managed) => knowledge.known.isSeen(managed),
     listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
   });
-  const { targetOf, isLost } = instances;
+  const { targetOf } = instances;
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
     ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
-    ...{ targetOf, isLost, mustBeOpen, clean, audit, alive },
+    ...{ targetOf, mustBeOpen, clean, audit, alive },
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },

@@ -94,17 +94,13 @@ export class Requester {
     const managed = serverOf(server);
     const target = targetOf(managed, options.instance);
     const asked = new Asked(options);
+    const limits: SlotLimits = { deadlineAtMs, signal };
     alive.hold();
     try {
       const outcome = await whileHeld(target, () =>
         throughThrottle(serverThrottle, server, () =>
-          admitted(
-            managed,
-            clock,
-            { server, method, principal },
-            { deadlineAtMs, signal },
-            (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
-            () => target.supervisor.current === undefined,
+          admitted(managed, target, clock, { server, method, principal }, limits, () =>
+            this.#ask(managed, target, { server, method, params, options }, asked, limits),
           ),
         ),
       );

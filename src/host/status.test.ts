@@ -57,8 +57,8 @@ test('times are given by the wall, and as how long ago on our own clock', () => 
 });
 
 test('the next probe is told by the wall and from now, and is never in the past', () => {
-  expect(rowOf({ state: 'parked', ejected: true, nextProbeAtMs: 70_000 })).toMatchObject({
-    ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: true, active: false },
+  expect(rowOf({ state: 'parked', nextProbeAtMs: 70_000 })).toMatchObject({
+    ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: false, active: false },
   });
   expect(rowOf({ state: 'parked', nextProbeAtMs: 9_000 })).toMatchObject({
     ...{ nextProbeAt: '2026-01-01T12:00:09.000Z', nextProbeInMs: 0 },

@@ -38,6 +38,8 @@ export interface StatusRow {
   /** As whom we are known to it, as its provider of tokens says; at most 200 characters, redacted and neutralised. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
+  /** URL or path of its card, as configured. */
+  readonly card: string | undefined;
   readonly active: boolean;
   readonly ref_count: number;
   /** What `ref_count` is made of: who holds it open, and calls under way. */
@@ -49,6 +51,7 @@ export interface StatusRow {
   readonly circuit: Circuit;
   /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
   readonly throttledForMs: number | undefined;
+  /** It is not even probed: `onExhausted: "eject"` has taken it out of use until a reload. */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
   /** From now; undefined when nothing is planned. */
@@ -109,7 +112,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
   const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
   const { nowMs } = instant;
-  const { circuit, failures } = managed.circuit(nowMs);
+  const { circuit, failures } = managed.circuitNow(nowMs);
   const snapshot = supervisor.snapshot();
   const { lastError, lastSuccessAtMs, nextProbeAtMs } = snapshot;
   const current = supervisor.current;
@@ -124,6 +127,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     protocolVersion: current?.connection.facts.version,
     authIdentity: identityOf(managed, sources),
     lazy: definition.isLazy,
+    card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count,
     leases: { bindings, calls },

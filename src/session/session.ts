@@ -88,6 +88,8 @@ export class Session {
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
   readonly #mirrors: boolean;
   #facts: ServerFacts;
+  /** Questions for a sign of life that are under way. */
+  #probes = 0;
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
@@ -107,7 +109,7 @@ export class Session {
       renewed: () => parts.handlers?.renewed?.(),
     });
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
-      owed: () => this.#peer.owed,
+      underway: () => this.#peer.owed - this.#probes,
       // While it waits for our answer it has nothing to say: some read nothing else until it comes.
       lastHeardAtMs: () => (this.#peer.asks > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
@@ -115,6 +117,7 @@ export class Session {
       answered: () => parts.handlers?.answered?.(),
       dead: (misses) => void this.#peer.abandon(this.#unresponsive(misses)),
     });
+    this.#peer.onGivenUp = (allowedUntilMs) => this.#liveness.gaveUp(allowedUntilMs);
   }
 
   get facts(): ServerFacts {
@@ -176,7 +179,6 @@ export class Session {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
       const params = this.#callParams(name, args, this.#tokenFor(options), options.relay);
-      this.#liveness.owing();
       this.#peer.ask('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
@@ -216,14 +218,19 @@ export class Session {
     return method === 'tools/list' && this.#mirrors ? this.#headers.learn(list) : list;
   }
 
-  /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
-  async probe(deadlineAtMs: number): Promise<ProbeResult> {
+  /**
+   * Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too.
+   * `gateway`: what a 502, 503 or 504 is taken for, which a proxy sends while the server behind it is away.
+   */
+  async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
     const unread = this.#peer.unread();
+    this.#probes++;
     try {
       await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
       return 'alive';
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
+      if (gatewayStatuses.has(error.details.httpStatus)) return gateway;
       // Any answer is one, also one that cannot be read.
       if (error.details.httpStatus !== undefined || error.details.phase === 'answered') return 'alive';
       const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
@@ -234,6 +241,8 @@ export class Session {
       const isStuck =
         error.code === 'timeout' && unread.every(({ phase }) => phase === 'queued' || phase === 'writing');
       return isPipe && isStuck ? 'silent' : 'unasked';
+    } finally {
+      this.#probes--;
     }
   }
 
@@ -288,7 +297,6 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    this.#liveness.owing();
     const renewals = this.#renewal.count;
     const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
@@ -324,6 +332,7 @@ export class Session {
 }
 
 const emptyPage = Buffer.from('{}');
+const gatewayStatuses: ReadonlySet<number | undefined> = new Set([502, 503, 504]);
 
 /** An object becomes text here and needs no check; text is checked, or it could close our bracket and go on. */
 function argumentsText(args: ToolArguments | undefined): JsonText | undefined {

@@ -105,6 +105,8 @@ describe('D-06 what a tool says is not what a connection does', () => {
     const lost = await losing;
     expect([lost.code, lost.details.execution]).toEqual(['transport', 'uncertain']);
     const before = sent();
+    // Another moment, or the two losses would be one strike.
+    await moody.clock.advanceAsync(300);
     const uncertain = await failureOf(moody.call('write'));
     expect([uncertain.code, (uncertain.cause as HostError).code]).toEqual(['outcome_uncertain', 'transport']);
     expect(sent()).toBe(before + 1);
