@@ -24,11 +24,16 @@ type Told = (outcome: Answer | Error) => void;
 function setUp(entry: Record<string, unknown> = {}) {
   const clock = new FakeClock(1_000);
   const asked: { readonly options: CallOptions; readonly answer: Told }[] = [];
+  const probes = { count: 0 };
   const session = {
     closedBy: undefined,
     heardAtMs: 0,
     facts: { era: 'legacy' },
     askTool: (_name: string, _args: unknown, options: CallOptions, answer: Told) => asked.push({ options, answer }),
+    probe: async () => {
+      probes.count++;
+      return 'silent';
+    },
     close: () => Promise.resolve(),
   } as unknown as Session;
   const held = { calls: 0 };
@@ -60,7 +65,7 @@ function setUp(entry: Record<string, unknown> = {}) {
   const remove = () => {
     server = undefined;
   };
-  return { clock, asked, caller, cache, held, remove, server: own };
+  return { clock, asked, probes, caller, cache, held, remove, server: own };
 }
 
 const minute = 60_000;
@@ -93,6 +98,30 @@ test('a deadline of its caller is never passed, by progress neither', async () =
   expect(asked[0]?.options).toMatchObject({ deadlineAtMs: untilMs, extend: { untilMs } });
   asked[0]?.answer(ok());
   await call;
+});
+
+describe('W10 a call that ends by its caller’s deadline, on a server of which nothing was heard for an hour', () => {
+  async function ended(deadlineMs: number, asks = false) {
+    const { clock, asked, probes, caller, server } = setUp();
+    clock.advance(60 * minute);
+    const onServerRequest = () => {};
+    const call = caller.call('a', 'x', {}, { deadlineMs, ...(asks ? { onServerRequest } : {}) });
+    await settle();
+    if (asks) asked[0]?.options.onServerRequest?.({} as InboundRequest);
+    clock.advance(deadlineMs);
+    asked[0]?.answer(new HostError('timeout', 'late', { phase: 'written', execution: 'uncertain' }));
+    await expect(call).rejects.toMatchObject({ code: 'outcome_uncertain' });
+    await settle();
+    return [probes.count, server.breaker.failures];
+  }
+
+  test.each([
+    ['leads to a check once it was sent for more than 5 s', 5_001, false, [1, 1]],
+    ['leads to none before', 5_000, false, [0, 0]],
+    ['leads to none when the server waits for its caller’s answer', 60_000, true, [0, 0]],
+  ])('%s', async (_what, deadlineMs, asks, expected) => {
+    expect(await ended(deadlineMs, asks)).toEqual(expected);
+  });
 });
 
 test('an answer that may be kept ends its call, though the server was removed meanwhile', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { managedSession } from '../../test/fakes/managed-session.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { type CircuitChanged, defaultBreakerPlan, type Strike } from '../policy/breaker.js';
 import type { ProbeResult } from '../session/liveness.js';
@@ -106,6 +107,30 @@ describe('W6 while it is open because connections failed', () => {
     circuit.close();
     fail('loss');
     expect([clock.pendingTimers, circuit.check()]).toEqual([0, undefined]);
+  });
+
+  test('a check that began before the breaker opened anew counts once, for the new period', async () => {
+    const { clock, breaker, asked, fail, answers } = setUp({ threshold: 1 });
+    answers('at the deadline');
+    fail('loss');
+    await clock.advanceAsync(1_000);
+    breaker.reset();
+    fail('loss');
+    // The check at 0.5 s of the new period joins the one under way, which ends at 5.5 s.
+    await clock.advanceAsync(6_000);
+    expect(asked).toEqual([500, 6_500]);
+  });
+
+  test('no timer is left once its server is disposed of', async () => {
+    const clock = new FakeClock();
+    const managed = managedSession('a', { close: () => Promise.resolve() }, clock, { breaker: { threshold: 1 } });
+    await managed.supervisor.acquire(1_000);
+    const timers = clock.pendingTimers;
+    const admission = managed.breaker.admit(0);
+    if (admission.admitted) managed.breaker.failed(admission.ticket, 0, 'loss');
+    expect(clock.pendingTimers).toBe(timers + 1);
+    await managed.dispose();
+    expect([clock.pendingTimers, managed.breaker.isClosed]).toEqual([0, true]);
   });
 
   test('a closed breaker has no timer, whatever it counts', () => {
