@@ -385,16 +385,17 @@ export class Peer implements ChannelListener {
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */
   #expire(nowMs: number): number {
     let earliest = Number.POSITIVE_INFINITY;
-    let due: [Pending, Withdrawal][] | undefined;
+    const due: Pending[] = [];
     for (const pending of this.#pending.byId.values()) {
       if (pending.deadlineAtMs > nowMs) earliest = Math.min(earliest, pending.deadlineAtMs);
-      else {
-        due ??= [];
-        due.push([pending, this.#withdraw(pending)]);
-      }
+      else due.push(pending);
     }
+    // Unsent ones first: over HTTP the connection of one that is withdrawn goes to the next one that waits.
+    const unsent = due.filter(({ frame }) => frame.phase === 'queued');
+    const sent = due.filter(({ frame }) => frame.phase !== 'queued');
+    const withdrawn = [...unsent, ...sent].map((pending) => [pending, this.#withdraw(pending)] as const);
     // Only when none of them waits any more: to tell the server of one would write the others.
-    for (const [pending, withdrawal] of due ?? [])
+    for (const [pending, withdrawal] of withdrawn)
       this.#toldOver(pending, withdrawal, 'timeout', 'no answer by the deadline');
     return earliest;
   }
