@@ -1,10 +1,10 @@
 /** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
 import { reap } from '../../src/transports/stdio/reaper.js';
@@ -14,24 +14,8 @@ import { carriers, fakes, table, until, useBench } from './harness.js';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const driverFile = path.join(fakes, 'stdio-driver.mjs');
 
-let compiled: string;
-beforeAll(() => {
-  compiled = mkdtempSync(path.join(tmpdir(), 'hostler-compiled-'));
-  const flags = [
-    '-p',
-    'tsconfig.build.json',
-    '--outDir',
-    compiled,
-    '--declaration',
-    'false',
-    '--sourceMap',
-    'false',
-    '--noCheck',
-  ];
-  execFileSync(path.join(root, 'node_modules/.bin/tsc'), flags, { cwd: root });
-  writeFileSync(path.join(compiled, 'package.json'), '{"type":"module"}');
-});
-afterAll(() => rmSync(compiled, { recursive: true, force: true }));
+/** What `npm test` and `npm run test:long` have built. */
+const compiled = path.join(root, 'dist');
 
 let stateDir: string;
 const planted: ChildProcess[] = [];
@@ -213,7 +197,7 @@ describe('S8 death watch:', () => {
   /** Feeds the script by hand and lets it see our end. */
   const watch = (...lines: string[]) => {
     const input = lines.map((line) => `${line}\n`).join('');
-    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 5_000 });
+    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 20_000 });
   };
   const instanceId = 'instance-under-watch';
   const marked = { ...process.env, HOSTLER_RUN: `${instanceId}.1` };

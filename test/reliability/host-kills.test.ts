@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { runInNamespace } from './in-namespace.js';
 
-const kills = Number(process.env.KILLS ?? 200);
+const kills = Number(process.env.KILLS ?? 60);
 
 test(`S1 ${kills} kills of servers of a host under load: 0 processes left, 0 calls without one outcome, 0 run twice`, {
   timeout: 1_200_000,
