@@ -39,12 +39,21 @@ function upperLimitIn(node: Node): { value: Node; limit: Node } | undefined {
   return isNode(value) && isNode(limit) ? { value, limit } : undefined;
 }
 
+/** A wait for a condition that gives up before a busy machine is done: its limit is the third argument. */
+function waitLimitIn(node: Node): Node | undefined {
+  const { callee, arguments: args } = node as { callee?: { name?: string }; arguments?: unknown[] };
+  if (node.type !== 'CallExpression' || !/^(?:until|eventually)$/.test(callee?.name ?? '')) return undefined;
+  return isNode(args?.[2]) ? args[2] : undefined;
+}
+
 /** Comparisons of elapsed time with a limit that a busy machine may exceed. */
 export function elapsedTimeErrors(sources: Sources): string[] {
   return Object.entries(sources).flatMap(([file, text]) => {
-    if (!/\bexpect\b/.test(text) || !/Ms\b|\.now\(/.test(text)) return [];
+    if (!/Ms\b|\.now\(|\b(?:until|eventually)\(/.test(text)) return [];
     const textOf = ({ start, end }: Node) => text.slice(start, end);
     return [...nodesOf(parseAst(text, { lang: 'ts' }) as unknown as Node)].flatMap((node) => {
+      const wait = waitLimitIn(node);
+      if (wait && !isHangLimit(wait, textOf(wait))) return [`${file}: ${textOf(node)} waits for too short a time`];
       const found = upperLimitIn(node);
       if (!found || !isElapsed(textOf(found.value)) || isHangLimit(found.limit, textOf(found.limit))) return [];
       return [`${file}: ${textOf(found.value)} is compared with ${textOf(found.limit)}; write timeLimitMs()`];

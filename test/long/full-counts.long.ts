@@ -18,6 +18,7 @@ const files = {
   'fuzz/sse-parser-cost': () => import('../fuzz/sse-parser-cost.test.js'),
   'process/stop': () => import('../process/stop.test.js'),
   'process/streams': () => import('../process/streams.test.js'),
+  'process/survival': () => import('../process/survival.test.js'),
 };
 
 // A suite each, so that the hooks of one file are not run for the tests of another.

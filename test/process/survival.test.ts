@@ -9,6 +9,7 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
 import { reap } from '../../src/transports/stdio/reaper.js';
 import { isAlive } from '../is-alive.js';
+import { timeLimitMs } from '../tier.js';
 import { carriers, fakes, table, until, useBench } from './harness.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -92,7 +93,7 @@ describe('S8 host killed:', () => {
     const foreign = await plant();
     expect(carriers(driver.instanceId).length).toBeGreaterThanOrEqual(Object.keys(driver.pids).length);
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
     expect(isAlive(foreign.pid)).toBe(true);
     await until(() => !isAlive(driver.watchPid), 'the watch has gone too');
   });
@@ -102,7 +103,7 @@ describe('S8 host killed:', () => {
     process.kill(driver.watchPid, 'SIGKILL');
     await until(() => driver.successors().length > 0, 'there is another watch');
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
   test('with the watch dead too, the next start takes down exactly what was left', async () => {
@@ -113,7 +114,7 @@ describe('S8 host killed:', () => {
     const { ignoresTerm, withGrandchild, stopped, sandboxed } = driver.pids as Record<string, number>;
     process.kill(withGrandchild as number, 'SIGKILL');
     await driver.kill();
-    await until(() => !isAlive(sandboxed as number), 'the sandbox died with its parent', 1_000);
+    await until(() => !isAlive(sandboxed as number), 'the sandbox died with its parent', timeLimitMs(1_000));
     await until(() => !isAlive(driver.pids.obedient as number), 'the obedient one saw the end of its input');
 
     const foreign = [await plant(), await plant(), await plant()];
@@ -153,7 +154,7 @@ describe('S8 host killed:', () => {
     });
     expect(carriers(driver.instanceId).sort()).toEqual(before);
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
   test('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
