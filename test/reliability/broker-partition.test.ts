@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { isLongTier, timeLimitMs } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
 
-const partitions = Number(process.env.PARTITIONS ?? 6);
+const partitions = Number(process.env.PARTITIONS ?? 5);
 /** One more that both ends give up over, in the lane. */
 const longSeconds = Number(process.env.LONG_SECONDS ?? 0);
 
