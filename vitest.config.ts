@@ -1,8 +1,8 @@
 import { defineConfig } from 'vitest/config';
 
 const shared = {
-  testTimeout: 30_000,
-  hookTimeout: 30_000,
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
   pool: 'forks',
   // Two cores; tests with child processes spend much of their time waiting, so a third worker uses what would be idle.
   maxWorkers: 3,
