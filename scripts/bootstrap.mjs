@@ -5,7 +5,7 @@
  *
  * Invariant: two of these at once never write the same tree; the second waits, then finds the work done.
  */
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import * as fs from 'node:fs';
 import path from 'node:path';
@@ -63,14 +63,14 @@ async function ensureInstalled(folder, done, options) {
   const stamp = path.join(modules, '.hostler-stamp');
   const wanted = dependenciesKey(folder);
   if (read(stamp) === wanted) return;
-  await withLock(`tree-${folder}`, () => {
+  await withLock(`tree-${folder}`, async () => {
     const found = read(stamp);
     if (found === wanted) return;
     if (found === undefined && installedMatchesLockfile(folder)) {
       fs.writeFileSync(stamp, wanted);
       return;
     }
-    timed(done, () => installLocked(folder, options));
+    await timed(done, () => installLocked(folder, options));
     fs.writeFileSync(stamp, wanted);
   });
 }
@@ -80,13 +80,13 @@ export async function ensureBuild() {
   const dist = path.join(root, 'dist');
   const stamp = path.join(dist, '.hostler-stamp');
   if (read(stamp) === sourcesKey()) return;
-  await withLock(`tree-${root}`, () => {
+  await withLock(`tree-${root}`, async () => {
     const wanted = sourcesKey();
     if (read(stamp) === wanted) return;
-    timed('built', () => {
+    await timed('built', async () => {
       fs.rmSync(dist, { recursive: true, force: true });
-      run(process.execPath, [bin('tsc'), '-p', 'tsconfig.build.json'], 'tsc');
-      run(process.execPath, [path.join(root, 'scripts', 'bundle.mjs')], 'bundle');
+      await run(process.execPath, [bin('tsc'), '-p', 'tsconfig.build.json'], 'tsc');
+      await run(process.execPath, [path.join(root, 'scripts', 'bundle.mjs')], 'bundle');
       const main = path.join(dist, 'cli', 'main.js');
       if (fs.existsSync(main)) fs.chmodSync(main, 0o755);
     });
@@ -109,18 +109,18 @@ export async function ensureSystemPackages(packages = systemPackages) {
   return left;
 }
 
-function installLocked(folder, options) {
+async function installLocked(folder, options) {
   const [npm, ...first] = npmCommand();
   const install = (...args) =>
     run(npm, [...first, ...args, '--no-audit', '--no-fund', '--include=dev', ...options], `npm ${args[0]}`, folder);
   try {
-    install('ci');
+    await install('ci');
   } catch (error) {
     if (!manifestMatchesLockfile(folder)) throw error;
     // Written against a mirror that holds no packages for other platforms, the lockfile lacks those optional ones, and
     // `npm ci` refuses it. `npm install` takes it, so what came out is checked instead.
     fs.rmSync(path.join(folder, 'node_modules'), { recursive: true, force: true });
-    install('install', '--no-save');
+    await install('install', '--no-save');
     if (!installedMatchesLockfile(folder)) throw new Error('npm installed something else than package-lock.json says');
   }
 }
@@ -135,20 +135,20 @@ function manifestMatchesLockfile(folder) {
   return JSON.stringify(wanted(manifest)) === JSON.stringify(wanted(locked));
 }
 
-function aptInstall(names) {
+async function aptInstall(names) {
   if (names.length === 0) return;
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   const apt = (...args) => {
     const all = ['-qq', '-o', 'DPkg::Lock::Timeout=300', ...args];
-    return spawnSync('apt-get', all, { env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+    return output('apt-get', all, { env });
   };
   const install = () => apt('install', '-y', '--no-install-recommends', ...names);
   const startedMs = Date.now();
-  let last = install();
+  let last = await install();
   // Package lists are absent or too old: fetch them once and try again.
-  if (last.status !== 0 && apt('update').status === 0) last = install();
+  if (last.status !== 0 && (await apt('update')).status === 0) last = await install();
   if (last.status === 0) say(`${names.join(', ')} installed (${seconds(startedMs)})`);
-  else process.stderr.write(last.stderr ?? '');
+  else process.stderr.write(last.stderr);
 }
 
 function dependenciesKey(folder) {
@@ -191,17 +191,31 @@ function npmCommand() {
 }
 
 /** Runs to the end, silently; what it printed is shown only if it fails. */
-function run(command, args, name, cwd = root) {
-  const done = spawnSync(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+async function run(command, args, name, cwd = root) {
+  const done = await output(command, args, { cwd });
   if (done.status === 0) return;
   // npm follows a usage error with all its options.
-  const output = [done.stdout, done.stderr]
+  const text = [done.stdout, done.stderr]
     .filter(Boolean)
     .join('\n')
     .trim()
     .split(/\n[^\n]*Usage:/)[0];
   const how = done.error?.message ?? (done.signal === null ? `exit code ${done.status}` : `signal ${done.signal}`);
-  throw new Error(`${name} failed (${how})\n${output}`);
+  throw new Error(`${name} failed (${how})\n${text}`);
+}
+
+/** Not spawnSync: independent steps run at the same time. Resolves also when the command cannot be started. */
+function output(command, args, options) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
+    const done = { status: null, signal: null, error: undefined, stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'])
+      child[name].setEncoding('utf8').on('data', (chunk) => {
+        done[name] += chunk;
+      });
+    child.once('error', (error) => resolve({ ...done, error }));
+    child.once('close', (status, signal) => resolve({ ...done, status, signal }));
+  });
 }
 
 function which(command) {
@@ -227,9 +241,9 @@ function read(file) {
 
 const readJson = (folder, file) => JSON.parse(fs.readFileSync(path.join(folder, file), 'utf8'));
 
-function timed(done, work) {
+async function timed(done, work) {
   const startedMs = Date.now();
-  work();
+  await work();
   say(`${done} (${seconds(startedMs)})`);
 }
 

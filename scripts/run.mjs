@@ -3,10 +3,15 @@ import { spawn } from 'node:child_process';
 import process from 'node:process';
 import { root } from './bootstrap.mjs';
 
-/** Resolves to the exit code; a signal or a failed start is 1. Whoever ends us ends the child too. */
+/**
+ * Resolves to the exit code; a signal or a failed start is 1. A signal that ends us ends the child too. With `stdio: 'pipe'` its
+ * output is printed when it ends, so that the output of commands that run at the same time is not mixed.
+ */
 export function run(command, args, options = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], ...options });
+    const printed = [];
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => printed.push(chunk));
     const forward = (signal) => child.kill(signal);
     const finish = (code) => {
       process.off('SIGINT', forward);
@@ -19,6 +24,9 @@ export function run(command, args, options = {}) {
       console.error(error.message);
       finish(1);
     });
-    child.once('exit', (code) => finish(code ?? 1));
+    child.once('close', (code) => {
+      process.stdout.write(Buffer.concat(printed));
+      finish(code ?? 1);
+    });
   });
 }

@@ -1,6 +1,6 @@
 /**
  * `npm test`: sets up, checks format, lint and types, runs every test, and ends with one line that says how it went.
- * Arguments are filters for vitest: `npm test -- wire`.
+ * Steps that do not need each other run at the same time. Arguments are filters for vitest: `npm test -- wire`.
  * Not here: the long lanes (test-long.mjs).
  *
  * Invariant: the last line is `N passed, N failed`, whatever happened before it; exit code 0 means at least one test
@@ -58,23 +58,32 @@ async function main(args) {
   const total = { passed: 0, failed: 0, skipped: 0 };
   const attempt = async (name, work) => {
     try {
-      if (await work()) return;
+      if (await work()) return true;
     } catch (error) {
       console.error(error.message);
     }
     console.error(`failed: ${name}`);
     total.failed += 1;
+    return false;
   };
   const done = (promise) => promise.then(() => true);
 
-  await attempt('set-up of dependencies', () => done(ensureDependencies()));
+  const check = async (...args) => (await run(process.execPath, args, { stdio: 'pipe' })) === 0;
+
+  const others = [
+    attempt('set-up of system packages', () => done(ensureSystemPackages())),
+    attempt('set-up of conformance tools', () => done(ensureConformanceTools())),
+  ];
+  const isInstalled = await attempt('set-up of dependencies', () => done(ensureDependencies()));
   // With nothing installed, nothing below can run.
-  if (total.failed === 0) {
-    await attempt('set-up of system packages', () => done(ensureSystemPackages()));
-    await attempt('set-up of conformance tools', () => done(ensureConformanceTools()));
-    await attempt('build', () => done(ensureBuild()));
-    await attempt('format and lint', async () => (await run(process.execPath, [bin('biome'), 'check', '.'])) === 0);
-    await attempt('types', async () => (await run(process.execPath, [bin('tsc'), '--noEmit'])) === 0);
+  if (isInstalled)
+    await Promise.all([
+      attempt('format and lint', () => check(bin('biome'), 'check', '.')),
+      // Types after the build: scripts of tests import dist/, and tsc must not read a declaration that is half written.
+      attempt('build', () => done(ensureBuild())).then(() => attempt('types', () => check(bin('tsc'), '--noEmit'))),
+    ]);
+  await Promise.all(others);
+  if (isInstalled) {
     const counts = await runTests(filters);
     for (const key of Object.keys(total)) total[key] += counts[key];
   }

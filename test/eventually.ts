@@ -2,7 +2,7 @@
 export async function eventually<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,
-  limitMs = 10_000,
+  limitMs = 30_000,
 ): Promise<T> {
   const untilMs = performance.now() + limitMs;
   for (;;) {

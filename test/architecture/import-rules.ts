@@ -68,8 +68,16 @@ export function importsOf(file: string, text: string): Import[] {
   return found;
 }
 
-const allImports = (sources: Sources): Import[] =>
-  Object.entries(sources).flatMap(([file, text]) => importsOf(file, text));
+const importsOfAll = new WeakMap<Sources, Import[]>();
+
+/** Kept per tree: parsing all of ours takes a second, and every rule asks for it. */
+function allImports(sources: Sources): Import[] {
+  const kept = importsOfAll.get(sources);
+  if (kept) return kept;
+  const found = Object.entries(sources).flatMap(([file, text]) => importsOf(file, text));
+  importsOfAll.set(sources, found);
+  return found;
+}
 
 /** Imports that point against the arrow, and folders that have no place in it. */
 export function directionErrors(sources: Sources): string[] {

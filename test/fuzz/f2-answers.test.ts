@@ -8,8 +8,9 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { Peer } from '../../src/wire/peer.js';
 import { ScriptedChannel } from '../fakes/scripted-channel.js';
+import { countFor } from '../tier.js';
 
-const answersTotal = 1_000_000;
+const answersTotal = countFor(200_000, 1_000_000);
 
 const deep = '['.repeat(200) + ']'.repeat(200);
 

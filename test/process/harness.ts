@@ -101,7 +101,7 @@ export const carriers = (instanceId: string): number[] =>
     .map(({ pid }) => pid)
     .filter((pid) => table.mark(pid)?.startsWith(`${instanceId}.`));
 
-export async function until(condition: () => boolean, what: string, withinMs = 10_000): Promise<void> {
+export async function until(condition: () => boolean, what: string, withinMs = 30_000): Promise<void> {
   const untilMs = performance.now() + withinMs;
   while (!condition()) {
     if (performance.now() > untilMs) throw new Error(`waited ${withinMs} ms in vain until ${what}`);

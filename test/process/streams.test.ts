@@ -8,6 +8,7 @@ import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
 import { LineFramer } from '../../src/wire/line-framer.js';
 import { isAlive } from '../is-alive.js';
+import { isLongTier, timeLimitMs } from '../tier.js';
 import { carriers, fakes, stubServer, Talk, table, until, useBench } from './harness.js';
 
 const bench = useBench();
@@ -49,7 +50,7 @@ describe('P3 stdout flood:', () => {
     expect(talk.closed).toHaveLength(1);
   });
 
-  test('a dripped byte costs at most 50 µs, and as much at 8 MiB as at 1 KiB', () => {
+  test('a dripped byte costs as much at 8 MiB as at 1 KiB', () => {
     const byte = Buffer.from('x');
     const costUs = (bufferedBytes: number) => {
       const framer = new LineFramer(
@@ -59,14 +60,17 @@ describe('P3 stdout flood:', () => {
       );
       framer.push(Buffer.alloc(bufferedBytes, 0x78));
       const drips = 5_000;
-      const startMs = performance.now();
+      // CPU time: what other processes take does not count.
+      const before = process.cpuUsage();
       for (let i = 0; i < drips; i++) framer.push(byte);
-      return ((performance.now() - startMs) * 1_000) / drips;
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / drips;
     };
     const bestOf3 = (bufferedBytes: number) => Math.min(...[1, 2, 3].map(() => costUs(bufferedBytes)));
     const [little, much] = [bestOf3(1_024), bestOf3(8 * MiB - 8_192)];
-    expect(Math.max(little, much)).toBeLessThan(50);
-    expect(much / little).toBeLessThanOrEqual(5);
+    // Copying 8 MiB takes 800 µs and more.
+    expect(Math.max(little, much)).toBeLessThan(isLongTier ? 50 : 400);
+    if (isLongTier) expect(much / little).toBeLessThanOrEqual(5);
   });
 });
 
@@ -129,7 +133,7 @@ describe('P5 dead peer writes:', () => {
       ['queued', 'not_executed'],
       ['writing', 'uncertain'],
     ]);
-    for (const { atMs } of talk.failed) expect(atMs - killedMs).toBeLessThan(100);
+    for (const { atMs } of talk.failed) expect(atMs - killedMs).toBeLessThan(timeLimitMs(100));
     expect(error.toJSON()).toMatchObject({
       code: 'transport',
       reason: 'exit',
@@ -157,7 +161,7 @@ describe('P5 dead peer writes:', () => {
     // So many frames take work to give up: on a machine that others use, what this process had of it counts.
     const workedMs = (user + system) / 1_000;
     for (const { atMs } of [...talk.failed, ...talk.closed.slice(0, 1)])
-      expect(Math.min(atMs - exitMs, workedMs)).toBeLessThan(100);
+      expect(Math.min(atMs - exitMs, workedMs)).toBeLessThan(timeLimitMs(100));
   });
 
   test('a server that dies in the middle of a frame', async () => {
@@ -171,7 +175,7 @@ describe('P5 dead peer writes:', () => {
       [1, 'uncertain'],
     ]);
     const exitMs = talk.channel.describe().exit?.atMs as number;
-    for (const { atMs } of talk.failed) expect(atMs - exitMs).toBeLessThan(100);
+    for (const { atMs } of talk.failed) expect(atMs - exitMs).toBeLessThan(timeLimitMs(100));
   });
 
   test('a server that closes its input and lives is taken down', async () => {
@@ -181,7 +185,7 @@ describe('P5 dead peer writes:', () => {
     talk.send();
     expect((await talk.whenClosed()).toJSON()).toMatchObject({ code: 'transport', reason: 'stdin_closed' });
     expect(talk.failed).toHaveLength(1);
-    expect((talk.failed[0]?.atMs as number) - sentMs).toBeLessThan(100);
+    expect((talk.failed[0]?.atMs as number) - sentMs).toBeLessThan(timeLimitMs(100));
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the server is gone');
   });
 
@@ -239,8 +243,7 @@ describe('P6 pipe held open:', () => {
     const exitMs = talk.channel.describe().exit?.atMs as number;
     const afterMs = (talk.closed[0]?.atMs as number) - exitMs;
     expect(afterMs).toBeGreaterThanOrEqual(200);
-    // What a loaded machine may be late with a timer.
-    expect(afterMs).toBeLessThan(200 + 100);
+    expect(afterMs).toBeLessThan(timeLimitMs(200 + 100));
     expect(error.message).toBe("server 'stub' exited with code 4; its last words on stderr: no key given");
     await talk.channel.close();
     const { escaped, stop } = talk.channel.describe();
@@ -252,6 +255,8 @@ describe('P6 pipe held open:', () => {
   test('without anybody holding them, the end is told when they end', async () => {
     const talk = await bench.stub('--exit', '4');
     await talk.whenClosed();
-    expect((talk.closed[0]?.atMs as number) - (talk.channel.describe().exit?.atMs as number)).toBeLessThan(150);
+    expect((talk.closed[0]?.atMs as number) - (talk.channel.describe().exit?.atMs as number)).toBeLessThan(
+      timeLimitMs(150),
+    );
   });
 });

@@ -1,37 +1,22 @@
 /** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
 import { reap } from '../../src/transports/stdio/reaper.js';
 import { isAlive } from '../is-alive.js';
+import { timeLimitMs } from '../tier.js';
 import { carriers, fakes, table, until, useBench } from './harness.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const driverFile = path.join(fakes, 'stdio-driver.mjs');
 
-let compiled: string;
-beforeAll(() => {
-  compiled = mkdtempSync(path.join(tmpdir(), 'hostler-compiled-'));
-  const flags = [
-    '-p',
-    'tsconfig.build.json',
-    '--outDir',
-    compiled,
-    '--declaration',
-    'false',
-    '--sourceMap',
-    'false',
-    '--noCheck',
-  ];
-  execFileSync(path.join(root, 'node_modules/.bin/tsc'), flags, { cwd: root });
-  writeFileSync(path.join(compiled, 'package.json'), '{"type":"module"}');
-});
-afterAll(() => rmSync(compiled, { recursive: true, force: true }));
+/** What `npm test` and `npm run test:long` have built. */
+const compiled = path.join(root, 'dist');
 
 let stateDir: string;
 const planted: ChildProcess[] = [];
@@ -108,7 +93,7 @@ describe('S8 host killed:', () => {
     const foreign = await plant();
     expect(carriers(driver.instanceId).length).toBeGreaterThanOrEqual(Object.keys(driver.pids).length);
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
     expect(isAlive(foreign.pid)).toBe(true);
     await until(() => !isAlive(driver.watchPid), 'the watch has gone too');
   });
@@ -118,7 +103,7 @@ describe('S8 host killed:', () => {
     process.kill(driver.watchPid, 'SIGKILL');
     await until(() => driver.successors().length > 0, 'there is another watch');
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
   test('with the watch dead too, the next start takes down exactly what was left', async () => {
@@ -129,7 +114,7 @@ describe('S8 host killed:', () => {
     const { ignoresTerm, withGrandchild, stopped, sandboxed } = driver.pids as Record<string, number>;
     process.kill(withGrandchild as number, 'SIGKILL');
     await driver.kill();
-    await until(() => !isAlive(sandboxed as number), 'the sandbox died with its parent', 1_000);
+    await until(() => !isAlive(sandboxed as number), 'the sandbox died with its parent', timeLimitMs(1_000));
     await until(() => !isAlive(driver.pids.obedient as number), 'the obedient one saw the end of its input');
 
     const foreign = [await plant(), await plant(), await plant()];
@@ -169,7 +154,7 @@ describe('S8 host killed:', () => {
     });
     expect(carriers(driver.instanceId).sort()).toEqual(before);
     await driver.kill();
-    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', 2_000);
+    await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
   test('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
@@ -213,7 +198,7 @@ describe('S8 death watch:', () => {
   /** Feeds the script by hand and lets it see our end. */
   const watch = (...lines: string[]) => {
     const input = lines.map((line) => `${line}\n`).join('');
-    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 5_000 });
+    execFileSync('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', instanceId], { input, timeout: 20_000 });
   };
   const instanceId = 'instance-under-watch';
   const marked = { ...process.env, HOSTLER_RUN: `${instanceId}.1` };

@@ -119,8 +119,14 @@ await Promise.all(
   }),
 );
 loopDelay.disable();
-// Cancels are still on their way.
-await nap(2_000);
+// Cancels are still on their way: each call that nobody waits for any more is cancelled, or ends by itself.
+const isSettled = () => {
+  const lines = readFileSync(ledger, 'utf8').split('\n').filter(Boolean);
+  const over = new Set(lines.filter((line) => !line.startsWith('start ')).map((line) => line.split(' ')[1]));
+  return lines.every((line) => over.has(line.split(' ')[1]));
+};
+const settledByMs = performance.now() + 20_000;
+while (!isSettled() && performance.now() < settledByMs) await nap(20);
 const stoppedAtMs = wallMs();
 const { inFlight } = worker.status();
 await worker.close();

@@ -149,16 +149,20 @@ async function open(host) {
   else throw new Error(`the host ended by itself: ${first}`);
 }
 
-async function die(host, isUnwatched) {
-  process.kill(host.pid, 'SIGSTOP');
-  const { own } = split(host.pid);
+/** A box that is still being made does not yet know whom to die with: it is the watch's, or the next start's. */
+function boxedAmong(own) {
   const below = (box) => own.filter((facts) => isUnder(facts, box.pid, own));
   const boxes = own.filter(({ pid }) => commandOf(pid).split('\0')[0].endsWith('bwrap'));
-  // A box that is still being made does not yet know whom to die with: it is the watch's, or the next start's.
-  const boxed = boxes
+  return boxes
     .map(below)
     .filter((inside) => inside.some(({ pid }) => commandOf(pid).split('\0')[0].endsWith('perl')))
     .flat();
+}
+
+async function die(host, isUnwatched) {
+  process.kill(host.pid, 'SIGSTOP');
+  const { own } = split(host.pid);
+  const boxed = boxedAmong(own);
   const watch = own.find(({ pid }) => commandOf(pid).includes('hostler-watch'));
   if (own.length > 2) count.withServers++;
   serversAtDeath += Math.max(0, own.length - 2);
@@ -169,7 +173,7 @@ async function die(host, isUnwatched) {
   await host.gone;
   count.killed++;
   if (boxed.length > 0) {
-    boxedGoneMs.push(await msUntil(() => !boxed.some(isStillThere), killedAtMs, 1_000));
+    boxedGoneMs.push(await msUntil(() => !boxed.some(isStillThere), killedAtMs, 20_000));
     count.boxedLeft += boxed.filter(isStillThere).length;
   }
   if (isUnwatched) {
@@ -178,21 +182,26 @@ async function die(host, isUnwatched) {
   } else if (own.length > 2) {
     // What an unwatched host before it left is the next start's to find.
     const its = () => own.filter(isStillThere);
-    watchedGoneMs.push(await msUntil(() => its().length === 0, killedAtMs, 5_000));
+    watchedGoneMs.push(await msUntil(() => its().length === 0, killedAtMs, 20_000));
     count.watchedLeft += its().length;
   }
 }
 
 for (let number = 0; number < deaths; number++) {
   const host = begin(number);
-  if (random() < 0.2) {
+  // The first two die with sandboxed servers, one of them unwatched, so that even a short run has both.
+  if (number < 2) {
+    await open(host);
+    await msUntil(() => boxedAmong(split(host.pid).own).length > 0, performance.now(), 20_000);
+    await nap(randomInt(random, 0, 700));
+  } else if (random() < 0.2) {
     await nap(randomInt(random, 0, 300));
     count.beforeOpen++;
   } else {
     await open(host);
     await nap(randomInt(random, 0, 700));
   }
-  await die(host, random() < 0.5);
+  await die(host, number < 2 ? number === 1 : random() < 0.5);
 }
 
 // --- the last one lives and leaves in order

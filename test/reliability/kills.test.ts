@@ -4,7 +4,7 @@
 import { expect, test } from 'vitest';
 import { runInNamespace } from './in-namespace.js';
 
-const kills = Number(process.env.KILLS ?? 300);
+const kills = Number(process.env.KILLS ?? 100);
 
 test(`S1 ${kills} kills of servers under load: 0 processes left, 0 descriptors leaked, 0 calls without an outcome`, {
   timeout: 600_000,

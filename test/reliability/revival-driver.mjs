@@ -163,11 +163,8 @@ const dueAtMs = (restart) =>
   isHidden(restart) ? restart.lostAtMs + restart.interval[0] : restart.toldAtMs + restart.leftMs;
 /** The instant of a loss is read a little before that of the decision which follows it. */
 const stampMs = 1;
-const isOutside = (restart) => {
-  const [from, to] = restart.interval;
-  if (isHidden(restart)) return chosenMs(restart) < from;
-  return chosenMs(restart) < from - stampMs || chosenMs(restart) > to + stampMs;
-};
+const isBelow = (restart) => chosenMs(restart) < restart.interval[0] - (isHidden(restart) ? 0 : stampMs);
+const aboveMs = (restart) => (isHidden(restart) ? 0 : Math.max(0, chosenMs(restart) - restart.interval[1]));
 const lateMs = restarts.map((restart) => restart.spawnedAtMs - dueAtMs(restart));
 const readyMs = restarts.map((restart) => restart.readyAtMs - dueAtMs(restart));
 console.log(
@@ -178,7 +175,8 @@ console.log(
     restarts: restarts.length,
     firstOfProven: restarts.filter(({ isFirst }) => isFirst).length,
     hiddenByClosing: restarts.filter(isHidden).length,
-    outsideInterval: restarts.filter(isOutside).length,
+    belowInterval: restarts.filter(isBelow).length,
+    aboveIntervalMs: rounded(Math.max(0, ...restarts.map(aboveMs))),
     earliestMs: rounded(sorted(lateMs)[0] ?? 0),
     spawnLateMs: {
       p50: rounded(sorted(lateMs)[lateMs.length >> 1] ?? 0),

@@ -2,15 +2,20 @@
  * How soon a killed server of a real host is back, against the delay its supervisor chose.
  */
 import { expect, test } from 'vitest';
+import { timeLimitMs } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
 
-const kills = Number(process.env.KILLS ?? 60);
+const kills = Number(process.env.KILLS ?? 30);
 /** What the host may add to the delay, and then to the server's own start. */
 const addedMs = 50;
+/** The instant of a loss is read a little before that of the decision which follows it. */
+const stampMs = 1;
 
 interface Figures {
   readonly restarts: number;
   readonly firstOfProven: number;
+  /** How far a delay was above its interval, at most. */
+  readonly aboveIntervalMs: number;
   readonly earliestMs: number;
   readonly spawnLateMs: { readonly p99: number };
   readonly readyAfterDelayMs: { readonly p99: number };
@@ -18,16 +23,17 @@ interface Figures {
   readonly loopDelayMs: { readonly max: number };
 }
 
-test(`S2 revival after ${kills} kills: every delay within its interval, no spawn before it, and none long after`, {
+test(`S2 revival after ${kills} kills: no delay below its interval, no spawn before it, and all come back`, {
   timeout: 1_200_000,
 }, async () => {
   const figures = await runInNamespace<Figures>('S2', './revival-driver.mjs', kills);
-  expect(figures).toMatchObject({ kills, outsideInterval: 0, problems: [] });
+  expect(figures).toMatchObject({ kills, belowInterval: 0, problems: [] });
   expect(figures.earliestMs).toBeGreaterThanOrEqual(-1);
   expect(figures.restarts).toBeGreaterThan(kills / 2);
   expect(figures.firstOfProven).toBeGreaterThan(0);
-  // On a machine that others use too, the loop itself may stand still for as long as it was seen to.
+  // The event loop itself may stand still for as long as it was seen to.
   const allowedMs = addedMs + figures.loopDelayMs.max;
-  expect(figures.spawnLateMs.p99).toBeLessThanOrEqual(allowedMs);
-  expect(figures.readyAfterDelayMs.p99).toBeLessThanOrEqual(figures.ownStartMs.p99 + allowedMs);
+  expect(figures.aboveIntervalMs).toBeLessThanOrEqual(timeLimitMs(stampMs));
+  expect(figures.spawnLateMs.p99).toBeLessThanOrEqual(timeLimitMs(allowedMs));
+  expect(figures.readyAfterDelayMs.p99).toBeLessThanOrEqual(timeLimitMs(figures.ownStartMs.p99 + allowedMs));
 });

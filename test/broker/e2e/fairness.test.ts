@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RemoteTools } from '../../../src/broker/worker/index.js';
 import { eventually } from '../../eventually.js';
+import { countFor } from '../../tier.js';
 import { BrokerPlace, type BrokerReady, hashOf, newKey } from './broker-place.js';
 
 const file = (name: string) => fileURLToPath(new URL(name, import.meta.url));
@@ -93,7 +94,7 @@ const together = (count: number, lanes: number): Promise<number[]> =>
 test('K8 one worker floods: each of the others has its turn, and is served as if it were alone', {
   timeout: 120_000,
 }, async () => {
-  const calls = 60;
+  const calls = countFor(10, 60);
   await together(10, 1);
   const soloMs = await together(calls, 1);
   await beginFlood();

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { Running } from '../../cli/hostler-process.js';
 import { eventually } from '../../eventually.js';
+import { isLongTier } from '../../tier.js';
 import { BrokerPlace, WorkerProcess } from './broker-place.js';
 
 const word = (name: string) => `${name}-${randomBytes(12).toString('hex')}`;
@@ -88,7 +89,8 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
     log: { level: 'debug' },
     broker: { url, keyFile: keyFiles.host },
   });
-  await deadLetter(url, tls.cert, secrets);
+  // Five deliveries take 15 s.
+  if (isLongTier) await deadLetter(url, tls.cert, secrets);
   const up = track(
     new Running(
       ['up', '--config', host.config, '--data-dir', host.dataDir, '--json', '--port=0', '--host=127.0.0.1'],
@@ -127,7 +129,7 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
     const { stdout, stderr } = await ended;
     said[name] = () => stdout + stderr;
   }
-  expect(said.letters?.()).toContain('"seq"');
+  if (isLongTier) expect(said.letters?.()).toContain('"seq"');
   const logs = host.follow('logs', 'leaky');
   await logs.closed;
   said.logs = () => logs.stdout + logs.stderr;

@@ -1,13 +1,14 @@
-/** Ten thousand frames that nobody should send, over real sockets, while others are served. */
+/** Thousands of frames that nobody should send, over real sockets, while others are served. */
 import { expect, test } from 'vitest';
 import { digestOf } from '../../../src/config/key-text.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { eventually } from '../../eventually.js';
+import { countFor } from '../../tier.js';
 import { keyOf } from './core-bench.js';
 import { hostileFrame } from './hostile-frames.js';
 import { RawSocket, socketBench } from './socket-bench.js';
 
-const frames = 10_000;
+const frames = countFor(2_000, 10_000);
 const seed = Number(process.env.SEED ?? 4_711);
 const never = new AbortController().signal;
 

@@ -15,7 +15,7 @@ import { hostCredential, keyOf, worker } from './core-bench.js';
 import { judge, spotless } from './history.js';
 import { Traffic } from './traffic.js';
 
-const kills = Number(process.env.BROKER_KILLS ?? 12);
+const kills = Number(process.env.BROKER_KILLS ?? 4);
 const seed = Number(process.env.SEED ?? 20_261_116);
 const script = fileURLToPath(new URL('./broker-process.mjs', import.meta.url));
 const names = Array.from({ length: 8 }, (_, n) => `w${n}`);

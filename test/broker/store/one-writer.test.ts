@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { openBrokerStore } from '../../../src/broker/store/broker-store.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { countFor } from '../../tier.js';
 import { makeFolder, runStore, startStore } from './store-process.js';
 
 const { folder, remove } = makeFolder('lock');
@@ -14,7 +15,7 @@ test('B12: a second process is refused as often as it is tried, and the first on
   await first.reached(1);
   const owner = JSON.parse(readFileSync(path.join(folder, 'broker.owner'), 'utf8')) as Record<string, unknown>;
   expect(owner).toMatchObject({ pid: first.child.pid, bootId: expect.any(String), startedAt: expect.any(String) });
-  for (let round = 0; round < 10; round++) {
+  for (let round = 0; round < countFor(2, 10); round++) {
     const seconds = await Promise.all([runStore(folder, ['put', 1, 1]), runStore(folder, ['put', 1, 1])]);
     for (const second of seconds) expect(second.lines).toEqual(['X invalid_spec in_use ']);
   }
@@ -23,7 +24,7 @@ test('B12: a second process is refused as often as it is tried, and the first on
 }, 120_000);
 
 test('B12: of several that start at once exactly one is let in; when it is killed the next one is, at its first try', async () => {
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < countFor(1, 3); round++) {
     const all = [1, 2, 3].map(() => startStore(folder, ['hold']));
     await Promise.all(all.map((each) => each.reached(1)));
     const losers = all.filter((each) => each.lines()[0] !== 'opened');

@@ -1,0 +1,48 @@
+/** Tests that pass on a quiet machine only are no tests of `npm test`. */
+import { describe, expect, test } from 'vitest';
+import { elapsedTimeErrors, realClockErrors } from './clock-rules.js';
+import { filesBelow, readText } from './tree.js';
+
+const testsBelow = (folder: string) =>
+  Object.fromEntries(
+    filesBelow(folder)
+      .filter((file) => file.endsWith('.test.ts'))
+      .map((file) => [file, readText(file)]),
+  );
+
+test('W23 no test of the short tier compares elapsed time but with a limit for hangs', () => {
+  const systemTests = testsBelow('test');
+  expect(Object.keys(systemTests).length).toBeGreaterThan(100);
+  expect(elapsedTimeErrors(systemTests)).toEqual([]);
+});
+
+test('W23 no unit test reads the real clock', () => {
+  const unitTests = testsBelow('src');
+  expect(Object.keys(unitTests).length).toBeGreaterThan(100);
+  expect(realClockErrors(unitTests)).toEqual([]);
+});
+
+describe('the checker', () => {
+  test.each([
+    ['expect(performance.now() - startMs).toBeLessThan(300);', 1],
+    ['expect(Date.now() - start).toBeLessThanOrEqual(limit);', 1],
+    ['expect(figures.spawnLateMs.p99).toBeLessThanOrEqual(addedMs + figures.loopDelayMs.max);', 1],
+    ['expect(Math.min(tookMs, otherMs), "why").toBeLessThan(9_999);', 1],
+    ["await until(() => isGone, 'it is gone', 2_000);", 1],
+    ["await eventually('it is gone', () => isGone, 10_000);", 0],
+    ["await eventually('it is gone', () => isGone);", 0],
+    ['expect(tookMs).toBeLessThan(timeLimitMs(300));', 0],
+    ['expect(tookMs).toBeLessThan(20 * 30_000);', 0],
+    ['expect(tookMs).toBeGreaterThan(300);', 0],
+    ['expect(row.nextProbeInMs).toBeLessThanOrEqual(60);', 0],
+    ['expect(calls).toBeLessThan(300);', 0],
+  ])('judges %s', (text, errors) => {
+    expect(elapsedTimeErrors({ 'a.test.ts': `${text}\nconst atMs = 1;` })).toHaveLength(errors);
+  });
+
+  test('sees readings of the real clock', () => {
+    expect(realClockErrors({ 'a.test.ts': 'const at = performance.now();', 'b.test.ts': 'clock.nowMs();' })).toEqual([
+      'a.test.ts reads the real clock',
+    ]);
+  });
+});

@@ -1,0 +1,28 @@
+/**
+ * Test files of the short tier that have no lane of their own, at full count and with strict limits of time. For a machine that
+ * does nothing else meanwhile.
+ */
+import { describe } from 'vitest';
+
+const files = {
+  'attacks/bombs': () => import('../attacks/bombs.test.js'),
+  'attacks/passthrough': () => import('../attacks/passthrough.test.js'),
+  'broker/e2e/fairness': () => import('../broker/e2e/fairness.test.js'),
+  'broker/e2e/secrets': () => import('../broker/e2e/secrets.test.js'),
+  'broker/embedded/hostile': () => import('../broker/embedded/hostile.test.js'),
+  'broker/store/failed-disk': () => import('../broker/store/failed-disk.test.js'),
+  'broker/store/kill': () => import('../broker/store/kill.test.js'),
+  'broker/store/one-writer': () => import('../broker/store/one-writer.test.js'),
+  'fuzz/f2-answers': () => import('../fuzz/f2-answers.test.js'),
+  'fuzz/redact-cost': () => import('../fuzz/redact-cost.test.js'),
+  'fuzz/sse-parser-cost': () => import('../fuzz/sse-parser-cost.test.js'),
+  'process/stop': () => import('../process/stop.test.js'),
+  'process/streams': () => import('../process/streams.test.js'),
+  'process/survival': () => import('../process/survival.test.js'),
+};
+
+// A suite each, so that the hooks of one file are not run for the tests of another.
+for (const [name, load] of Object.entries(files))
+  describe(name, async () => {
+    await load();
+  });
