@@ -12,7 +12,7 @@ import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
-import { Connector } from '../session/connector.js';
+import { Connector, type SimulatedTransports } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
@@ -67,7 +67,7 @@ export interface HostParts {
   readonly writeAll: () => void;
 }
 
-export function createHostParts(options: HostOptions): HostParts {
+export function createHostParts(options: HostOptions, transports?: SimulatedTransports): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
   const alive = new KeepAlive();
@@ -82,6 +82,7 @@ export function createHostParts(options: HostOptions): HostParts {
     ...(stateDir === undefined ? {} : { stateDir }),
     ...(ambient === undefined ? {} : { ambient }),
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
+    transports,
   });
   const { clean } = connector;
   const budgets = new CallBudgets(clock, () => rules.ceilings);

@@ -13,6 +13,7 @@ import type { BudgetPlan } from '../policy/call-budget.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import { mayRunTwice } from '../policy/replay.js';
 import type { Lease } from '../registry/lease.js';
+import type { SimulatedTransports } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
@@ -53,8 +54,9 @@ export class Host {
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
 
-  constructor(options: HostOptions = {}) {
-    this.#parts = createHostParts(options);
+  /** `transports`: for simulations only. */
+  constructor(options: HostOptions = {}, transports?: SimulatedTransports) {
+    this.#parts = createHostParts(options, transports);
     this.#learnAtBoot = options.learnAtBoot ?? false;
   }
 

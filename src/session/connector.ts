@@ -4,13 +4,14 @@
  * Invariant: after `close` nothing that was opened here is left.
  */
 
-import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import { isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
+import type { HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
@@ -24,6 +25,12 @@ import { createEraMemory } from './era-memory.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
 import type { Session, SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
+
+/** Replaces processes and sockets. For simulations on a fake clock, which have neither. */
+export interface SimulatedTransports {
+  readonly stdio: (spec: StdioServerSpec) => Promise<Channel>;
+  readonly pool: NonNullable<HttpDeps['pool']>;
+}
 
 export interface ConnectorOptions {
   readonly client: ClientIdentity;
@@ -39,6 +46,7 @@ export interface ConnectorOptions {
   readonly redactor?: Redactor;
   /** What becomes of the tokens of a server (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
+  readonly transports?: SimulatedTransports | undefined;
 }
 
 export interface ConnectOptions {
@@ -151,7 +159,9 @@ export class Connector {
   }
 
   #opener(spec: ServerSpec, { tokens, onChannel }: ConnectOptions): OpenChannel {
+    const { transports } = this.#options;
     if (isStdio(spec)) {
+      if (transports) return () => transports.stdio(spec);
       const { name: server, cwd, ...rest } = spec;
       const stdio = { server, ...rest, ...(cwd === undefined ? {} : { cwd }) };
       return async () => {
@@ -161,7 +171,7 @@ export class Connector {
       };
     }
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens };
-    const deps = { clock: this.clock, random: this.#random };
+    const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
     return (variant, limits): Promise<Channel> =>
       variant === 'http-sse' || spec.transport === 'http-sse'
         ? openHttpSse(http, deps, limits)

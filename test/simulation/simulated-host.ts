@@ -26,7 +26,8 @@ import { StartGate } from '../../src/supervisor/start-gate.js';
 import { Supervisor } from '../../src/supervisor/supervisor.js';
 import type { SupervisorEvents } from '../../src/supervisor/supervisor-events.js';
 import { type Ask, asked } from '../fakes/policy-call.js';
-import { SimulatedServer, Timers } from './simulated-server.js';
+import { SimulatedServer } from './simulated-server.js';
+import { Timers } from './timers.js';
 
 export interface Member {
   readonly managed: ManagedServer;

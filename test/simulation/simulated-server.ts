@@ -13,6 +13,7 @@ import type { OutboundFrame } from '../../src/wire/channel.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../../src/wire/json-scan.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
+import type { Timers } from './timers.js';
 
 /** How a start ends. `flap`: well at first, dead after a while. */
 export type Start = 'well' | 'transient' | 'permanent' | 'auth' | 'slow' | 'stillborn' | 'flap';
@@ -22,31 +23,6 @@ export type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 
 export const allFaults: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
 
 const written = { method: 'tools/call', phase: 'written' } as OutboundFrame;
-
-/** The simulation's own timers, counted, so that whatever else is left on the clock is the host's. */
-export class Timers {
-  pending = 0;
-  readonly #clock: FakeClock;
-
-  constructor(clock: FakeClock) {
-    this.#clock = clock;
-  }
-
-  after(ms: number, run: () => void): Cancel {
-    this.pending++;
-    let isOver = false;
-    const end = () => {
-      if (isOver) return false;
-      isOver = true;
-      this.pending--;
-      return true;
-    };
-    const cancel = this.#clock.at(this.#clock.nowMs() + ms, () => end() && run());
-    return () => {
-      if (end()) cancel();
-    };
-  }
-}
 
 export interface ServerParts {
   readonly name: string;
