@@ -8,7 +8,7 @@
  * within the breaker's own wait and one trial; a parked server counts from the first call after 5 s parked.
  */
 import { Host } from '../../src/host/host.js';
-import type { HostEvent } from '../../src/host/host-events.js';
+import type { HostEventOf } from '../../src/host/host-events.js';
 import type { StatusRow } from '../../src/host/status.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
@@ -122,7 +122,9 @@ export class RecoverySimulation {
     };
     const onProblem = (error: unknown) => this.note(`problem: ${String(error)}`);
     this.#host = new Host({ clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem }, transports);
-    this.#host.on('any', (event) => this.#heard(event));
+    // Not every event: the records of calls would cost more than the calls.
+    this.#host.on('state', (event) => this.#heard(event));
+    this.#host.on('breaker', ({ server, from, to }) => this.note(`${server} breaker ${from} → ${to}`));
   }
 
   /** Returns what was wrong. */
@@ -175,16 +177,19 @@ export class RecoverySimulation {
   /** More calls than there are connections, each of some length. */
   async #burst(member: Member): Promise<void> {
     const isWide = member.concurrency > 64;
-    for (let left = isWide ? 80 : 8; left > 0; left--) this.#send(member, 30_000, this.#int(100, 1_500));
+    for (let left = isWide ? 72 : 8; left > 0; left--) this.#send(member, 30_000, this.#int(100, 1_500));
     await this.clock.advanceAsync(this.#int(0, 500));
-    if (this.#random() < 0.5 && member.upstream.kind === 'http') member.upstream.forgetSessions();
+    if (this.#random() >= 0.5 || member.upstream.kind !== 'http') return;
+    this.note(`${member.name} forgets its sessions during a burst`);
+    member.upstream.forgetSessions();
   }
 
-  /** A call a second, whatever becomes of them. */
+  /** Calls that come again and again, whatever becomes of them. */
   async #pressure(member: Member): Promise<void> {
-    for (let left = this.#oneOf([5, 20, 120]); left > 0; left--) {
+    const everyMs = this.#oneOf([300, 1_000, 5_000, 10_000]);
+    for (let left = this.#int(5, 20); left > 0; left--) {
       this.#send(member, 5_000, 0);
-      await this.clock.advanceAsync(1_000);
+      await this.clock.advanceAsync(everyMs);
     }
   }
 
@@ -277,10 +282,7 @@ export class RecoverySimulation {
     }
   }
 
-  #heard(event: HostEvent): void {
-    if (event.kind === 'breaker') this.note(`${event.server} breaker ${event.from} → ${event.to}`);
-    if (event.kind !== 'state') return;
-    const { server, from, to } = event;
+  #heard({ server, from, to }: HostEventOf<'state'>): void {
     const member = this.#member(server);
     this.note(`${server} ${from} → ${to}`);
     if (to === 'parked') {
