@@ -12,7 +12,7 @@ import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
-import { Connector, type SimulatedTransports } from '../session/connector.js';
+import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
@@ -67,13 +67,19 @@ export interface HostParts {
   readonly writeAll: () => void;
 }
 
-export function createHostParts(options: HostOptions, transports?: SimulatedTransports): HostParts {
+/** A simulation makes one that opens neither processes nor sockets. */
+export type MakeConnector = (options: ConnectorOptions) => Connector;
+
+export function createHostParts(
+  options: HostOptions,
+  makeConnector: MakeConnector = (own) => new Connector(own),
+): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
   const alive = new KeepAlive();
   const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
-  const connector = new Connector({
+  const connector = makeConnector({
     client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
     clock,
     random,
@@ -82,7 +88,6 @@ export function createHostParts(options: HostOptions, transports?: SimulatedTran
     ...(stateDir === undefined ? {} : { stateDir }),
     ...(ambient === undefined ? {} : { ambient }),
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
-    transports,
   });
   const { clean } = connector;
   const budgets = new CallBudgets(clock, () => rules.ceilings);

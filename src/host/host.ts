@@ -13,7 +13,6 @@ import type { BudgetPlan } from '../policy/call-budget.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import { mayRunTwice } from '../policy/replay.js';
 import type { Lease } from '../registry/lease.js';
-import type { SimulatedTransports } from '../session/connector.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
@@ -39,7 +38,7 @@ import {
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
-import { createHostParts, type HostParts } from './host-parts.js';
+import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -54,9 +53,9 @@ export class Host {
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
 
-  /** `transports`: for simulations only. */
-  constructor(options: HostOptions = {}, transports?: SimulatedTransports) {
-    this.#parts = createHostParts(options, transports);
+  /** `makeConnector`: for simulations only. */
+  constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
+    this.#parts = createHostParts(options, makeConnector);
     this.#learnAtBoot = options.learnAtBoot ?? false;
   }
 

@@ -13,6 +13,7 @@ import type { StatusRow } from '../../src/host/status.js';
 import { type HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
+import { Connector } from '../../src/session/connector.js';
 import { type HttpFate, httpFaults, type Opening, SimulatedHttpServer } from './simulated-http-server.js';
 import { SimulatedNetwork } from './simulated-network.js';
 import { SimulatedStdioServer, type Start, type StdioFate, stdioFaults } from './simulated-stdio-server.js';
@@ -121,7 +122,10 @@ export class RecoverySimulation {
       },
     };
     const onProblem = (error: unknown) => this.note(`problem: ${String(error)}`);
-    this.#host = new Host({ clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem }, transports);
+    this.#host = new Host(
+      { clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem },
+      (options) => new Connector({ ...options, transports }),
+    );
     // Not every event: the records of calls would cost more than the calls.
     this.#host.on('state', (event) => this.#heard(event));
     this.#host.on('breaker', ({ server, from, to }) => this.note(`${server} breaker ${from} → ${to}`));
