@@ -27,6 +27,8 @@ const trialMs = 6_000;
 /** For a call in the healthy world: longer than it takes to find out that nothing can be sent. */
 const wantedMs = 20_000;
 const parkedCallMs = 5_000;
+/** What was under way when the world was mended is over by then; a process that hangs for ever was replaced. */
+const aftermathMsMax = 600_000;
 
 interface Asked {
   readonly nonce: string;
@@ -80,9 +82,9 @@ const httpEvents = [
     'open port',
     'open port',
   ] as const),
-  ...(['reset', 'openings', 'faults', 'one fault', 'well', 'well', 'well'] as const),
+  ...(['reset', 'silence port', 'openings', 'faults', 'one fault', 'well', 'well', 'well'] as const),
 ];
-const stdioEvents = ['die', 'die', 'starts', 'faults', 'one fault', 'well', 'well'] as const;
+const stdioEvents = ['die', 'die', 'wedge', 'starts', 'faults', 'one fault', 'well', 'well'] as const;
 
 export class RecoverySimulation {
   readonly clock = new FakeClock();
@@ -157,6 +159,7 @@ export class RecoverySimulation {
     else if (chance < 0.84) this.#longCall(member);
     else if (chance < 0.87) await this.#burst(member);
     else if (chance < 0.95) await this.#pressure(member);
+    else if (chance < 0.96) this.#reload(member);
     else this.#cancelSome();
   }
 
@@ -195,6 +198,11 @@ export class RecoverySimulation {
       this.#send(member, 5_000, 0);
       await this.clock.advanceAsync(everyMs);
     }
+  }
+
+  #reload({ name }: Member): void {
+    this.note(`${name} reload`);
+    this.#host.reload(name).catch((error: unknown) => this.wrong.push(`${name} reload: ${String(error)}`));
   }
 
   #send(member: Member, timeoutMs: number, workMs: number, abort?: AbortController): Asked {
@@ -257,6 +265,7 @@ export class RecoverySimulation {
     } else if (kind === 'openings') fillOpenings();
     else if (kind === 'close port') upstream.port.close();
     else if (kind === 'open port') upstream.port.open();
+    else if (kind === 'silence port') upstream.port.silence();
     else if (kind === 'reset') upstream.port.resetAll();
     else if (kind === 'well') upstream.faultRate = 0;
     else {
@@ -270,6 +279,7 @@ export class RecoverySimulation {
   #stdioFault(upstream: SimulatedStdioServer): string {
     const kind = this.#oneOf(stdioEvents);
     if (kind === 'die') upstream.process?.die();
+    else if (kind === 'wedge') upstream.process?.wedge();
     else if (kind === 'starts') upstream.starts = Array.from({ length: this.#int(1, 8) }, () => this.#oneOf(starts));
     else if (kind === 'well') upstream.faultRate = 0;
     else {
@@ -338,7 +348,7 @@ export class RecoverySimulation {
       this.recoveredInMs.push(Math.max(0, answered.settledAtMs - recovery.healthyAtMs));
       return true;
     }
-    if (this.#hasAftermath(recovery)) {
+    if (this.#hasAftermath(recovery) && nowMs < recovery.startedAtMs + aftermathMsMax) {
       recovery.healthyAtMs = nowMs;
       recovery.toldUntilMs = undefined;
       return false;
@@ -466,6 +476,7 @@ export class RecoverySimulation {
             forgottenStatus: this.#random() < 0.5 ? 404 : 400,
             answersAs: this.#random() < 0.5 ? 'json' : 'events',
             lingers: this.#random() < 0.2,
+            isResumable: this.#random() < 0.5,
             hasServerStream: this.#random() < 0.5,
           },
         )

@@ -56,7 +56,9 @@ export class SimulatedHost {
       { clock: this.clock, random, onProblem: (error) => this.note(`problem: ${String(error)}`) },
       (options) => new SimulatedConnector(options, (name) => this.#simulated.get(name) ?? notFound(name)),
     );
-    this.#parts.rules.configure(parseHostConfig({ budgets, unlistedRole: 'allow' }, (error) => this.wrong.push(String(error))));
+    this.#parts.rules.configure(
+      parseHostConfig({ budgets, unlistedRole: 'allow' }, (error) => this.wrong.push(String(error))),
+    );
     this.#parts.events.on('state', ({ server, from, to }) => this.note(`${server} ${from} → ${to}`));
   }
 

@@ -35,6 +35,8 @@ export interface HttpTraits {
   readonly answersAs: 'json' | 'events';
   /** Whether it keeps the event stream of a request open after the answer. */
   readonly lingers: boolean;
+  /** Legacy: whether its event streams can be resumed. */
+  readonly isResumable: boolean;
   /** Legacy: whether it has the standalone stream, or says 405. */
   readonly hasServerStream: boolean;
 }
@@ -58,6 +60,8 @@ export class SimulatedHttpServer {
   #sessionNumber = 0;
   /** Replies that will not come, or come late. */
   readonly #hung = new Set<HttpReply>();
+  /** Answers whose stream ended too early, by the id of its last event. */
+  readonly #unread = new Map<string, string>();
   initializes = 0;
 
   constructor(parts: McpParts, traits: HttpTraits) {
@@ -94,7 +98,9 @@ export class SimulatedHttpServer {
       this.#sessions.delete(request.headers.get('mcp-session-id') ?? '');
       return answer(reply, 200);
     }
-    if (this.#traits.hasServerStream) reply.head(200, events);
+    const lastEventId = request.headers.get('last-event-id');
+    if (lastEventId !== undefined) this.#resume(lastEventId, reply);
+    else if (this.#traits.hasServerStream) reply.head(200, events);
     else answer(reply, 405);
   }
 
@@ -187,6 +193,7 @@ export class SimulatedHttpServer {
         return reply.reset();
       case 'stream_ends':
         reply.head(200, events);
+        if (this.#traits.isResumable) reply.data(`id: ${this.#keep(this.mcp.answer(message, 'answer'))}\ndata:\n\n`);
         return reply.end();
       case 'http_429':
         return answer(reply, 429);
@@ -222,6 +229,20 @@ export class SimulatedHttpServer {
     if (fate === 'reset_after') return reply.reset();
     if (isStream && lingers) this.mcp.parts.timers.after(2_000, () => reply.end());
     else reply.end();
+  }
+
+  /** Returns the id of the event after which the answer comes. */
+  #keep(text: string): string {
+    const id = `event-${this.#unread.size}`;
+    this.#unread.set(id, text);
+    return id;
+  }
+
+  #resume(lastEventId: string, reply: HttpReply): void {
+    reply.head(200, events);
+    const text = this.#unread.get(lastEventId);
+    if (text !== undefined) reply.data(`data: ${text}\n\n`);
+    reply.end();
   }
 
   #fate(): HttpFate {

@@ -30,11 +30,13 @@ export interface HttpReply {
 
 export type HttpHandler = (request: HttpRequest, reply: HttpReply) => void;
 
-/** A port that a server listens on, or does not. */
+/** A port that a server listens on, or does not, or that a broken network keeps from hearing anything. */
 export class Port {
   readonly #handler: HttpHandler;
   readonly #exchanges = new Set<Exchange>();
   #isOpen = true;
+  /** What waits until packets arrive again; undefined while they do. */
+  #unheard: Set<() => void> | undefined;
   /** Counts how often it was closed: a connection of an earlier time is dead. */
   #closings = 0;
 
@@ -55,12 +57,32 @@ export class Port {
     return this.#exchanges.size;
   }
 
+  /** Listens, and hears what was sent meanwhile. */
   open(): void {
     this.#isOpen = true;
+    const unheard = this.#unheard;
+    this.#unheard = undefined;
+    for (const arrive of unheard ?? []) arrive();
+  }
+
+  /** Nothing that is sent to it arrives. */
+  silence(): void {
+    this.#unheard ??= new Set();
+  }
+
+  /** Calls `arrive` when packets arrive: now, if they do. Returns what takes it back. */
+  reach(arrive: () => void): Cancel {
+    if (!this.#unheard) {
+      arrive();
+      return () => {};
+    }
+    this.#unheard.add(arrive);
+    return () => this.#unheard?.delete(arrive);
   }
 
   /** Connections are reset, and new ones refused. */
   close(): void {
+    this.open();
     this.#isOpen = false;
     this.resetAll();
   }
@@ -79,6 +101,9 @@ export class Port {
     this.#exchanges.delete(exchange);
   }
 }
+
+/** After this an attempt to connect is given up, as undici does. */
+const dialMsMax = 10_000;
 
 export interface NetworkParts {
   readonly timers: Timers;
@@ -181,6 +206,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   readonly #options: Dispatcher.DispatchOptions;
   readonly #handler: Dispatcher.DispatchHandler;
   #cancelTimer: Cancel | undefined;
+  #cancelReach: Cancel | undefined;
   #isOver = false;
   #hasHead = false;
   #reason: Error | null = null;
@@ -195,9 +221,13 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   connect(isAlive: boolean): void {
     const { timers, random } = this.#pool.parts;
     if (isAlive) return this.#start();
-    this.#cancelTimer = timers.after(randomInt(random, 0, 3), () => {
-      if (this.#pool.port.isOpen) this.#start();
-      else this.fail(networkError('ECONNREFUSED'));
+    this.#cancelTimer = timers.after(dialMsMax, () => this.fail(networkError('UND_ERR_CONNECT_TIMEOUT')));
+    this.#cancelReach = this.#pool.port.reach(() => {
+      this.#cancelTimer?.();
+      this.#cancelTimer = timers.after(randomInt(random, 0, 3), () => {
+        if (this.#pool.port.isOpen) this.#start();
+        else this.fail(networkError('ECONNREFUSED'));
+      });
     });
   }
 
@@ -207,8 +237,10 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
     const { timers, random } = this.#pool.parts;
     const { closings } = this.#pool.port;
     this.#cancelTimer = timers.after(randomInt(random, 0, 10), () => {
-      if (this.#pool.port.closings !== closings) this.reset();
-      else this.#pool.port.entered(this, requestOf(this.#options));
+      this.#cancelReach = this.#pool.port.reach(() => {
+        if (this.#pool.port.closings !== closings) this.reset();
+        else this.#pool.port.entered(this, requestOf(this.#options));
+      });
     });
   }
 
@@ -270,6 +302,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   #over(isReusable: boolean): void {
     this.#isOver = true;
     this.#cancelTimer?.();
+    this.#cancelReach?.();
     this.#pool.port.left(this);
     this.#pool.released(this, isReusable);
   }

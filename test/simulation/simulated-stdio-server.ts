@@ -59,9 +59,9 @@ export class SimulatedStdioServer {
     this.process?.calm();
   }
 
-  /** Processes that will not become ready. */
+  /** Processes that will not become ready, or will never answer again. */
   get hung(): number {
-    return this.doomed;
+    return this.doomed + (this.process?.isWedged ? 1 : 0);
   }
 }
 
