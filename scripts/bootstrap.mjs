@@ -49,6 +49,13 @@ export const conformanceTools = path.join(root, 'test', 'conformance', 'tools');
 export const ensureConformanceTools = () =>
   ensureInstalled(conformanceTools, 'conformance tools installed', ['--ignore-scripts']);
 
+/** Where StrykerJS lives: only the mutation lane needs it. */
+export const mutationTools = path.join(root, 'test', 'mutation', 'tools');
+
+/** Without peers: its runner must use the vitest of the project, which it finds further up. */
+export const ensureMutationTools = () =>
+  ensureInstalled(mutationTools, 'mutation tools installed', ['--ignore-scripts', '--legacy-peer-deps']);
+
 async function ensureInstalled(folder, done, options) {
   const modules = path.join(folder, 'node_modules');
   // A linked node_modules belongs to another checkout; `npm ci` would delete it there.

@@ -72,7 +72,11 @@ export const treatment = z.object({
   keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),
   restart: z
     .strictObject({
-      max: count(0, 1_000).default(5),
+      max: count(0, 1_000)
+        .default(5)
+        .describe(
+          'Restarts within the window, and in a row without a proven run in between; one more failure parks the server.',
+        ),
       window: duration.default('5m'),
       onExhausted: z.enum(['park', 'eject']).default('park'),
     })

@@ -118,6 +118,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return Math.min(this.call.deadlineAtMs, this.nowMs + callMsMax);
   }
 
+  get allowedUntilMs(): number {
+    return this.nowMs + this.byMs;
+  }
+
   get extend(): DeadlineExtension {
     return this;
   }

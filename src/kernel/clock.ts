@@ -3,6 +3,7 @@
  * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
  */
 
+import { uptime } from 'node:os';
 import type { CancelSignal } from './cancel-signal.js';
 
 export type Cancel = () => void;
@@ -10,6 +11,11 @@ export type Cancel = () => void;
 export interface Clock {
   /** Monotonic milliseconds. Says nothing about the time of day. */
   nowMs(): number;
+  /**
+   * Milliseconds since boot, the time that the machine slept included. Absent where `nowMs` includes that time itself: then a
+   * sleep shows in timers that fire late.
+   */
+  sinceBootMs?(): number;
   /** Wall time, which may jump. */
   date(): Date;
   /** Runs `run` once at `atMs` or as soon after as can be; returns its cancel. Never keeps the process alive. */
@@ -24,6 +30,9 @@ const timerMaxMs = 2_147_483_647;
 
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
+  // On Linux `performance.now()` is CLOCK_MONOTONIC, which stands still while the machine sleeps, and /proc/uptime is
+  // CLOCK_BOOTTIME, which goes on. Elsewhere libuv's monotonic clock goes on, and `uptime()` may be made of wall time.
+  ...(process.platform === 'linux' ? { sinceBootMs: () => uptime() * 1_000 } : {}),
   date: () => new Date(),
   at(atMs, run) {
     let timer: NodeJS.Timeout;

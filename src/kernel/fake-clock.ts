@@ -12,6 +12,7 @@ interface Timer {
 export class FakeClock implements Clock {
   #nowMs: number;
   #wallOffsetMs: number;
+  #sleptMs = 0;
   #order = 0;
   readonly #timers = new Set<Timer>();
 
@@ -22,6 +23,10 @@ export class FakeClock implements Clock {
 
   nowMs(): number {
     return this.#nowMs;
+  }
+
+  sinceBootMs(): number {
+    return this.#nowMs + this.#sleptMs;
   }
 
   date(): Date {
@@ -66,6 +71,12 @@ export class FakeClock implements Clock {
   /** The wall clock is set by hand or by NTP; monotonic time does not notice. */
   jumpWall(byMs: number): void {
     this.#wallOffsetMs += byMs;
+  }
+
+  /** The machine sleeps: the wall clock and the clock since boot go on, monotonic time stands still and no timer fires. */
+  sleep(ms: number): void {
+    this.#sleptMs += ms;
+    this.#wallOffsetMs += ms;
   }
 
   #earliest(untilMs: number): Timer | undefined {

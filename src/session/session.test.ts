@@ -398,36 +398,114 @@ test('an argument that is too long for its header is refused', async () => {
 });
 
 describe('liveness', () => {
+  /** Sends a call and lets it time out after `ms`, with nothing said by the server. */
+  async function timedOut({ clock, session }: Awaited<ReturnType<typeof open>>, ms = 50): Promise<void> {
+    const call = session.callTool('x', '{}', { deadlineAtMs: clock.nowMs() + ms }).catch(({ code }) => code as string);
+    await clock.advanceAsync(ms);
+    expect(await call).toBe('timeout');
+  }
+
   test('nobody asks while nothing is owed', async () => {
     const { clock, methods } = await open('legacy', false, () => undefined);
     await clock.advanceAsync(10_000);
     expect(methods()).not.toContain('ping');
   });
 
-  test.each([
-    ['legacy', 'ping'],
-    ['modern', 'server/discover'],
-  ] as const)(
-    'a silent %s server that owes an answer is asked by %s, and given up after three misses',
-    async (era, question) => {
-      const { clock, session, methods, channel, until } = await open(era, false, () => undefined);
-      const asked = () => methods().filter((method) => method === question).length;
-      const before = asked();
-      channel.onSend = undefined;
-      const call = session.callTool('x', '{}', until());
-      call.catch(() => {});
-      await clock.advanceAsync(99);
-      expect(asked()).toBe(before);
-      await clock.advanceAsync(31);
-      await clock.advanceAsync(30);
-      expect(asked()).toBe(before + 3);
-      await expect(call).rejects.toMatchObject({
-        code: 'transport',
-        details: { reason: 'unresponsive', execution: 'uncertain' },
+  describe.each([
+    ['stdio', false],
+    ['HTTP', true],
+  ] as const)('over %s', (_name, http) => {
+    test('W7 a server that is silent while it works on a call is neither asked nor given up', async () => {
+      const told: string[] = [];
+      const { clock, session, channel, methods, until } = await open('legacy', http, () => undefined, {
+        missed: () => told.push('missed'),
+        closed: () => told.push('closed'),
       });
-      expect(channel.closes).toBe(1);
-    },
-  );
+      const call = session.callTool('x', '{}', until());
+      await clock.advanceAsync(59_990);
+      expect([told, channel.closes, methods().includes('ping'), session.owed]).toEqual([[], 0, false, 1]);
+      const { id } = channel.messages.find(({ method }) => method === 'tools/call') as { id: number };
+      channel.say({ jsonrpc: '2.0', id, result: {} });
+      expect((await call).kind).toBe('result');
+      await clock.advanceAsync(10_000);
+      expect([told, methods().includes('ping')]).toEqual([[], false]);
+    });
+
+    test.each([
+      ['legacy', 'ping'],
+      ['modern', 'server/discover'],
+    ] as const)(
+      'W7 a silent %s server is asked by %s once its call has timed out, and given up after three misses',
+      async (era, question) => {
+        const parts = await open(era, http, () => undefined);
+        const { clock, session, methods, channel } = parts;
+        const asked = () => methods().filter((method) => method === question).length;
+        const before = asked();
+        channel.onSend = undefined;
+        await timedOut(parts);
+        await clock.advanceAsync(49);
+        expect(asked()).toBe(before);
+        await clock.advanceAsync(21);
+        expect([asked(), channel.closes]).toEqual([before + 3, 0]);
+        await clock.advanceAsync(10);
+        expect(channel.closes).toBe(1);
+        expect(session.closedBy).toMatchObject({
+          code: 'transport',
+          details: { reason: 'unresponsive', execution: 'uncertain' },
+        });
+      },
+    );
+  });
+
+  test('W7 misses end nothing while another call is younger than its timeout, and end the run after that', async () => {
+    const parts = await open('legacy', false, () => undefined);
+    const { clock, session, channel } = parts;
+    await timedOut(parts);
+    await clock.advanceAsync(65);
+    const second = session
+      .callTool('x', '{}', { deadlineAtMs: clock.nowMs() + 1_000 })
+      .catch(({ code }) => code as string);
+    await clock.advanceAsync(999);
+    expect([channel.closes, session.owed]).toEqual([0, 1]);
+    await clock.advanceAsync(1);
+    expect([await second, channel.closes]).toEqual(['timeout', 0]);
+    await clock.advanceAsync(40);
+    expect(channel.closes).toBe(1);
+  });
+
+  test.each([
+    ['its caller cancels it', 60_000, undefined],
+    ['its caller allows less than the server is allowed', 50, 1_000],
+  ])('W7 a call is still worked on when %s', async (_name, deadlineMs, allowedMs) => {
+    const { clock, session, channel, methods } = await open('legacy', false, () => undefined);
+    const caller = new AbortController();
+    const nowMs = clock.nowMs();
+    const deadlineAtMs = nowMs + deadlineMs;
+    const allowedUntilMs = nowMs + (allowedMs ?? deadlineMs);
+    const extend = { byMs: deadlineMs, untilMs: deadlineAtMs, allowedUntilMs };
+    const call = session.callTool('x', '{}', { deadlineAtMs, extend, signal: caller.signal });
+    call.catch(() => {});
+    await clock.advanceAsync(50);
+    caller.abort();
+    expect(session.owed).toBe(0);
+    await clock.advanceAsync(allowedUntilMs - clock.nowMs() - 1);
+    expect(methods()).not.toContain('ping');
+    await clock.advanceAsync(40);
+    expect([methods().filter((method) => method === 'ping').length, channel.closes]).toEqual([3, 1]);
+  });
+
+  test('a cancelled call without a deadline keeps a hung server for ten minutes at most', async () => {
+    const { clock, session, channel } = await open('legacy', false, () => undefined);
+    const caller = new AbortController();
+    const deadlineAtMs = Number.POSITIVE_INFINITY;
+    const call = session.callTool('x', '{}', { deadlineAtMs, signal: caller.signal });
+    call.catch(() => {});
+    caller.abort();
+    await clock.advanceAsync(600_000);
+    expect(channel.closes).toBe(0);
+    await clock.advanceAsync(30);
+    expect(channel.closes).toBe(1);
+  });
 
   test('an answer that cannot be read is one', async () => {
     let nested: unknown = [];
@@ -438,7 +516,7 @@ describe('liveness', () => {
     expect(await session.probe(clock.nowMs() + 10)).toBe('alive');
   });
 
-  /** What the session told, in order. */
+  /** A call has timed out; what the session told, in order. */
   async function doubted() {
     const told: string[] = [];
     const parts = await open('legacy', false, () => undefined, {
@@ -446,14 +524,13 @@ describe('liveness', () => {
       answered: () => told.push('answered'),
       closed: ({ details }) => told.push(`closed: ${details.reason}`),
     });
-    const call = parts.session.callTool('x', '{}', parts.until());
-    call.catch(() => {});
+    await timedOut(parts);
     return { ...parts, told };
   }
 
   test('the first miss is told at once and once, long before the server is given up', async () => {
     const { clock, told } = await doubted();
-    await clock.advanceAsync(109);
+    await clock.advanceAsync(59);
     expect(told).toEqual([]);
     await clock.advanceAsync(1);
     expect(told).toEqual(['missed']);
@@ -462,31 +539,32 @@ describe('liveness', () => {
   });
 
   test('what is heard after a miss clears the doubt, and a later silence is a new one', async () => {
-    const { clock, channel, told } = await doubted();
-    await clock.advanceAsync(112);
+    const parts = await doubted();
+    const { clock, channel, told } = parts;
+    await clock.advanceAsync(62);
     channel.say({ jsonrpc: '2.0', method: 'notifications/message' });
     await clock.advanceAsync(8);
     expect(told).toEqual(['missed', 'answered']);
-    await clock.advanceAsync(115);
+    await clock.advanceAsync(1_000);
+    expect(told).toEqual(['missed', 'answered']);
+    await timedOut(parts, 100);
+    await clock.advanceAsync(10);
     expect(told).toEqual(['missed', 'answered', 'missed']);
     expect(channel.closes).toBe(0);
   });
 
   test.each([429, 500, 405])('status %i is a sign of life', async (httpStatus) => {
     const refusal = () => new HostError('overloaded', 'no', { httpStatus, execution: 'uncertain' });
-    const { clock, session, channel, until } = await open('legacy', true, ({ method }) =>
-      method === 'ping' ? refusal() : undefined,
-    );
-    const call = session.callTool('x', '{}', until());
-    call.catch(() => {});
-    await clock.advanceAsync(5_000);
-    expect([channel.closes, session.owed]).toEqual([0, 1]);
+    const parts = await open('legacy', true, ({ method }) => (method === 'ping' ? refusal() : undefined));
+    await timedOut(parts);
+    await parts.clock.advanceAsync(5_000);
+    expect([parts.channel.closes, parts.methods().filter((method) => method === 'ping').length]).toEqual([0, 1]);
   });
 
   test('questions that fail at once are still spaced out, and those that could not be put do not count', async () => {
-    const { clock, session, channel, methods, until } = await open('legacy', true, () => undefined);
-    const call = session.callTool('x', '{}', until());
-    call.catch(() => {});
+    const parts = await open('legacy', true, () => undefined);
+    const { clock, channel, methods } = parts;
+    await timedOut(parts);
     channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed', phase: 'queued' });
     await clock.advanceAsync(1_000);
     expect(channel.closes).toBe(0);
@@ -501,34 +579,42 @@ describe('liveness', () => {
     expect(channel.closes).toBe(1);
   });
 
-  test('a server that reads nothing of what it is sent is silent, one that reads some of it is not', async () => {
+  test.each([
+    ['nothing', 'silent'],
+    ['some', 'unasked'],
+  ] as const)('a question that waits in the pipe of a server that reads %s of it says: %s', async (read, result) => {
     const { clock, session, channel, until } = await open('legacy', false, () => undefined);
     channel.held = true;
-    const calls = [1, 2, 3].map(() => session.callTool('x', '{}', until()));
+    const calls = [1, 2].map(() => session.callTool('x', '{}', until()));
     for (const call of calls) call.catch(() => {});
-    for (let i = 0; i < 3; i++) {
-      await clock.advanceAsync(i === 0 ? 105 : 10);
-      channel.flushOne();
-    }
-    await clock.advanceAsync(15);
-    expect([channel.closes, session.owed]).toEqual([0, 4]);
-    await clock.advanceAsync(30);
-    expect(channel.closes).toBe(1);
-    await expect(calls[2]).rejects.toMatchObject({ code: 'transport', details: { reason: 'unresponsive' } });
+    const probe = session.probe(clock.nowMs() + 10);
+    if (read === 'some') channel.flushOne();
+    await clock.advanceAsync(10);
+    expect(await probe).toBe(result);
+  });
+
+  test('a server that reads nothing is given up after its calls have timed out', async () => {
+    const parts = await open('legacy', false, () => undefined);
+    parts.channel.held = true;
+    await timedOut(parts);
+    await parts.clock.advanceAsync(79);
+    expect(parts.channel.closes).toBe(0);
+    await parts.clock.advanceAsync(1);
+    expect(parts.channel.closes).toBe(1);
   });
 
   test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {
-    const { clock, session, channel, until } = await open('legacy', false, ({ method }) =>
+    const parts = await open('legacy', false, ({ method }) =>
       method === 'ping' ? { error: { code: -32601, message: 'no ping here' } } : undefined,
     );
-    const call = session.callTool('x', '{}', until());
-    call.catch(() => {});
+    const { clock, channel } = parts;
+    await timedOut(parts);
     await clock.advanceAsync(1_000);
     for (let i = 0; i < 20; i++) {
       channel.say({ jsonrpc: '2.0', method: 'notifications/message' });
-      await clock.advanceAsync(90);
+      await timedOut(parts, 90);
     }
-    expect([channel.closes, session.owed]).toEqual([0, 1]);
+    expect(channel.closes).toBe(0);
   });
 });
 
@@ -560,20 +646,22 @@ describe('a relayed request', () => {
   test('that the server waits for an answer to is no sign of death, however long that takes', async () => {
     const handlers = { missed: () => missed.push('missed') };
     const missed: string[] = [];
-    const { session, channel, clock, until } = await open('legacy', false, () => undefined, handlers);
+    const { session, channel, clock } = await open('legacy', false, () => undefined, handlers);
     const asked: InboundRequest[] = [];
-    const call = session.callTool('x', '{}', { ...until(), onServerRequest: (request) => asked.push(request) });
-    const failed = call.catch((error: HostError) => error.details.reason);
+    const deadlineAtMs = clock.nowMs() + 1_100;
+    const call = session.callTool('x', '{}', { deadlineAtMs, onServerRequest: (request) => asked.push(request) });
+    const failed = call.catch((error: HostError) => error.code);
     const pings = () => channel.messages.filter(({ method }) => method === 'ping').length;
     channel.say({ jsonrpc: '2.0', id: 'q', method: 'elicitation/create', params: {} });
-    clock.advance(1_000);
+    await clock.advanceAsync(1_000);
     expect([asked.length, pings(), missed]).toEqual([1, 0, []]);
     asked[0]?.respond('{}');
-    for (let i = 0; i < 30; i++) {
-      clock.advance(20);
-      await Promise.resolve();
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect([pings() > 0, missed, await failed]).toEqual([true, ['missed'], 'unresponsive']);
+    await clock.advanceAsync(200);
+    expect([await failed, pings() > 0, missed, session.closedBy?.details.reason]).toEqual([
+      'timeout',
+      true,
+      ['missed'],
+      'unresponsive',
+    ]);
   });
 });

@@ -88,6 +88,8 @@ export class Session {
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
   readonly #mirrors: boolean;
   #facts: ServerFacts;
+  /** Questions for a sign of life that are under way. */
+  #probes = 0;
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
@@ -107,7 +109,7 @@ export class Session {
       renewed: () => parts.handlers?.renewed?.(),
     });
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
-      owed: () => this.#peer.owed,
+      underway: () => this.#peer.owed - this.#probes,
       // While it waits for our answer it has nothing to say: some read nothing else until it comes.
       lastHeardAtMs: () => (this.#peer.asks > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
@@ -115,6 +117,7 @@ export class Session {
       answered: () => parts.handlers?.answered?.(),
       dead: (misses) => void this.#peer.abandon(this.#unresponsive(misses)),
     });
+    this.#peer.onGivenUp = (allowedUntilMs) => this.#liveness.gaveUp(allowedUntilMs);
   }
 
   get facts(): ServerFacts {
@@ -176,7 +179,6 @@ export class Session {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
       const params = this.#callParams(name, args, this.#tokenFor(options), options.relay);
-      this.#liveness.owing();
       this.#peer.ask('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
@@ -219,6 +221,7 @@ export class Session {
   /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
   async probe(deadlineAtMs: number): Promise<ProbeResult> {
     const unread = this.#peer.unread();
+    this.#probes++;
     try {
       await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
       return 'alive';
@@ -234,6 +237,8 @@ export class Session {
       const isStuck =
         error.code === 'timeout' && unread.every(({ phase }) => phase === 'queued' || phase === 'writing');
       return isPipe && isStuck ? 'silent' : 'unasked';
+    } finally {
+      this.#probes--;
     }
   }
 
@@ -288,7 +293,6 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    this.#liveness.owing();
     const renewals = this.#renewal.count;
     const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.

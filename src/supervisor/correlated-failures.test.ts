@@ -103,3 +103,42 @@ describe('a process that did not run', () => {
     expect(guard.isFrozen).toBe(false);
   });
 });
+
+describe('a machine that slept while its monotonic clock stood still', () => {
+  test('W16 freezes the budgets at the first failure after it, although no timer is late', () => {
+    const { clock, guard, freezes, fail } = guardOf(1);
+    clock.advance(1_000);
+    clock.sleep(3_600_000);
+    fail(0, 0);
+    expect(guard.isFrozen).toBe(true);
+    expect(freezes).toEqual([{ cause: 'suspended', forMs: 30_000, untilMs: 31_000, servers: ['s0'] }]);
+    clock.advance(30_000);
+    fail(0);
+    expect([guard.isFrozen, freezes.length]).toEqual([false, 1]);
+  });
+
+  test('W16 freezes them for a server that had failed before it as well', () => {
+    const { clock, guard, fail } = guardOf(1);
+    fail(0);
+    expect(guard.isFrozen).toBe(false);
+    clock.sleep(3_600_000);
+    fail(0);
+    expect(guard.isFrozen).toBe(true);
+  });
+
+  test('W16 freezes them at a timer that fires in time', () => {
+    const { clock, guard } = guardOf(1);
+    clock.sleep(3_600_000);
+    expect(guard.woke('s0', clock.nowMs())).toMatchObject({ cause: 'suspended' });
+  });
+
+  test.each([
+    ['a nap of five seconds', (clock: FakeClock) => clock.sleep(5_000)],
+    ['a wall clock that was set', (clock: FakeClock) => clock.jumpWall(3_600_000)],
+  ])('W16 %s freezes nothing', (_title, happen) => {
+    const { clock, guard, fail } = guardOf(1);
+    happen(clock);
+    fail(0);
+    expect([guard.isFrozen, guard.woke('s0', clock.nowMs())]).toEqual([false, undefined]);
+  });
+});

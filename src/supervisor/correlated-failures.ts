@@ -1,13 +1,15 @@
 /**
  * Notices when servers fall together, or when the process did not run for a while. Then the fault is most likely the host's
  * (network gone, machine asleep, memory out), and no server should spend its restart budget on it.
- * Not here: what a frozen budget means for a server (server-state.ts), telling anybody (supervisor.ts). A pause is seen by the
- * timers that servers have armed anyway: one while none was armed is not seen, and needs no pulse of its own.
+ * Not here: what a frozen budget means for a server (server-state.ts), telling anybody (supervisor.ts). A pause shows in a timer
+ * of a server that fires late, a sleep of the machine also in the clocks (sleep-watch.ts), which are compared when a timer fires
+ * and when a server fails. So no timer of its own is needed.
  *
  * Invariant: a server counts once, and again only after it was proven in between. So servers that are simply broken, be
  * they ever so many, cannot keep the budgets frozen and be restarted for ever.
  */
 import type { Clock } from '../kernel/clock.js';
+import { SleepWatch } from '../kernel/sleep-watch.js';
 
 export interface CorrelationPlan {
   /** More than this share of the servers in play … */
@@ -18,7 +20,7 @@ export interface CorrelationPlan {
   readonly withinMs: number;
   /** … freezes the budgets for this long. */
   readonly freezeMs: number;
-  /** So does a timer that comes later than this. */
+  /** So does a timer that comes later than this, and a machine that slept for longer. */
   readonly lateMs: number;
 }
 
@@ -35,7 +37,7 @@ export interface Freeze {
   readonly forMs: number;
   /** On the host's clock. */
   readonly untilMs: number;
-  /** Names of those that fell together, or of the one whose timer was late. */
+  /** Names of those that fell together, or of the one whose timer or failure showed the pause. */
   readonly servers: readonly string[];
 }
 
@@ -51,10 +53,12 @@ export class CorrelatedFailures {
   readonly #plan: CorrelationPlan;
   /** One entry per server that was ever started, until it is forgotten. */
   readonly #servers = new Map<string, Entry>();
+  readonly #sleep: SleepWatch;
   #frozenUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock, plan = defaultCorrelation) {
     this.#clock = clock;
+    this.#sleep = new SleepWatch(clock);
     this.#plan = plan;
   }
 
@@ -88,11 +92,12 @@ export class CorrelatedFailures {
    * brought about, to be told to the world.
    */
   failed(server: string): Freeze | undefined {
+    const pause = this.#pausedFor(this.#sleep.sleptMs(), server);
     const entry = this.#servers.get(server);
-    if (!entry || entry.failedAtMs !== undefined) return undefined;
+    if (!entry || entry.failedAtMs !== undefined) return pause;
     const nowMs = this.#clock.nowMs();
     entry.failedAtMs = nowMs;
-    if (this.isFrozen) return undefined;
+    if (this.isFrozen) return pause;
     const { share, serversMin, withinMs } = this.#plan;
     const failed: string[] = [];
     let inPlay = 0;
@@ -106,8 +111,11 @@ export class CorrelatedFailures {
 
   /** A timer of this server fired that was due at `dueAtMs`. Tell it before what the timer is for. */
   woke(server: string, dueAtMs: number): Freeze | undefined {
-    const isLate = this.#clock.nowMs() - dueAtMs > this.#plan.lateMs;
-    return isLate && !this.isFrozen ? this.#freeze('suspended', [server]) : undefined;
+    return this.#pausedFor(Math.max(this.#clock.nowMs() - dueAtMs, this.#sleep.sleptMs()), server);
+  }
+
+  #pausedFor(ms: number, server: string): Freeze | undefined {
+    return ms > this.#plan.lateMs && !this.isFrozen ? this.#freeze('suspended', [server]) : undefined;
   }
 
   #freeze(cause: Freeze['cause'], servers: readonly string[]): Freeze {

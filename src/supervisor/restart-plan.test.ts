@@ -10,7 +10,7 @@ import {
   restartsInWindow,
 } from './restart-plan.js';
 
-const plan = { ...defaultPlan, maxRestarts: 2, windowMs: 60_000, maxUnprovenStarts: 100 };
+const plan = { ...defaultPlan, maxRestarts: 2, windowMs: 60_000 };
 
 test('AC-H2 two restarts are granted in the window and the third is refused', () => {
   let ledger: Ledger = emptyLedger;
@@ -51,6 +51,24 @@ test('slow starters that never fill the window are exhausted by their number', (
   });
   expect(outcomes).toEqual([false, false, false, false, false, true]);
 });
+
+test.each([0, 1, 5, 20])(
+  'W20 of a limit of %i, so many restarts are granted, and one more failure parks',
+  (maxRestarts) => {
+    const limited = { ...defaultPlan, maxRestarts };
+    for (const apartMs of [0, 3_600_000]) {
+      let ledger: Ledger = emptyLedger;
+      let granted = 0;
+      for (let nowMs = 0; granted <= 1_000; nowMs += apartMs) {
+        const charged = charge(ledger, nowMs, false, limited);
+        if (charged.exhausted) break;
+        ledger = charged.ledger;
+        granted++;
+      }
+      expect(granted).toBe(maxRestarts);
+    }
+  },
+);
 
 describe('chance', () => {
   test('the first restart of a proven server comes within a tenth of a second', () => {

@@ -1,9 +1,8 @@
 /**
  * When a server that failed is started again, and when it is left alone for a while. Pure: time and chance come in.
  *
- * Two rules park a server, because one alone can be walked around: more than `maxRestarts` restarts within the window, or
- * `maxUnprovenStarts` starts in a row that ended before the server was proven. A slow starter never fills the window; with a
- * larger `maxRestarts`, a server that comes up and dies at once would spend all of it first.
+ * Two rules park a server: more than `maxRestarts` restarts within the window, or more than `maxRestarts` starts in a row that
+ * ended before the server was proven, however far apart. The second is for slow starters, which never fill the window.
  * A proven run empties the ledger. So a server that lives just long enough to be proven each time is never parked by either
  * rule: it is of use in between, and is restarted for as long as that goes on.
  */
@@ -11,9 +10,9 @@ import { doubledMs } from '../kernel/doubled.js';
 import type { Random } from '../kernel/random.js';
 
 export interface RestartPlan {
+  /** Within the window, and in a row without a proven run in between; one more failure parks the server. */
   readonly maxRestarts: number;
   readonly windowMs: number;
-  readonly maxUnprovenStarts: number;
   /** Proven by one successful call and this long alive … */
   readonly provenByCallMs: number;
   /** … or by this long alive without any call. */
@@ -35,7 +34,6 @@ export interface RestartPlan {
 export const defaultPlan: RestartPlan = {
   maxRestarts: 5,
   windowMs: 5 * 60_000,
-  maxUnprovenStarts: 6,
   provenByCallMs: 5_000,
   provenByAgeMs: 30_000,
   firstDelayMsMax: 100,
@@ -89,7 +87,7 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
   const unprovenStarts = wasProven ? 0 : ledger.unprovenStarts + 1;
   return {
     ledger: { ...ledger, restartsAtMs, unprovenStarts },
-    exhausted: restartsAtMs.length > plan.maxRestarts || unprovenStarts >= plan.maxUnprovenStarts,
+    exhausted: restartsAtMs.length > plan.maxRestarts || unprovenStarts > plan.maxRestarts,
   };
 }
 

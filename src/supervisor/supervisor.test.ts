@@ -384,6 +384,34 @@ describe('starts and restarts', () => {
   });
 });
 
+test.each([0, 1, 20])(
+  'W20 with `maxRestarts` %i a server that never starts is restarted so often, then parked',
+  async (maxRestarts) => {
+    const { clock, supervisor, server } = setUp({ plan: { ...defaultPlan, maxRestarts } });
+    server.next = () => failing;
+    supervisor.start();
+    // Twenty waits of at most 5 s, and no probe of a parked server, which comes after 48 s at the earliest.
+    for (let i = 0; i < 200 && supervisor.snapshot().state !== 'parked'; i++) await clock.advanceAsync(1_000);
+    expect([supervisor.snapshot().state, server.starts]).toEqual(['parked', maxRestarts + 1]);
+  },
+);
+
+test('W16 what fails after the machine slept is not charged, although the monotonic clock stood still', async () => {
+  const { clock, supervisor, server, heard } = setUp();
+  supervisor.start();
+  await clock.advanceAsync(0);
+  expect(supervisor.snapshot().state).toBe('ready');
+  clock.sleep(8 * 3_600_000);
+  server.next = () => failing;
+  server.connection?.die();
+  await clock.advanceAsync(20_000);
+  expect(heard('freeze')).toMatchObject([{ server: 'files', cause: 'suspended', forMs: 30_000 }]);
+  expect(server.starts).toBeGreaterThan(6);
+  expect(supervisor.snapshot()).toMatchObject({ state: 'backing_off', restarts: 0 });
+  await clock.advanceAsync(20_000);
+  expect(supervisor.snapshot().restarts).toBeGreaterThan(0);
+});
+
 describe('a process that was suspended', () => {
   /** Time goes on while the process sleeps, and no timer fires meanwhile. */
   function sleepy() {

@@ -20,6 +20,8 @@ import { NOTIFICATION, RPC } from './rpc-codes.js';
 export interface DeadlineExtension {
   readonly byMs: number;
   readonly untilMs: number;
+  /** How long the server itself may take, also where its caller allows less; the deadline of the request when absent. */
+  readonly allowedUntilMs?: number;
 }
 
 /** Who is told what a server says because of a request. */

@@ -43,6 +43,8 @@ export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
   /** Told each time the last answer that was owed is in, or given up. */
   onClear: (() => void) | undefined;
+  /** Told of each request that ends without an answer, with the time until which the server may still be working on it. */
+  onGivenUp: ((allowedUntilMs: number) => void) | undefined;
   readonly #server: string;
   readonly #channel: Channel;
   readonly #clock: Clock;
@@ -335,7 +337,11 @@ export class Peer implements ChannelListener {
   }
 
   #toldOver(pending: Pending, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
-    const { frame } = pending;
+    const { frame, options, deadlineAtMs } = pending;
+    if (!options.isStanding) {
+      const { allowedUntilMs = deadlineAtMs } = options.extend ?? {};
+      this.onGivenUp?.(withdrawal === 'unsent' ? Number.NEGATIVE_INFINITY : Math.max(deadlineAtMs, allowedUntilMs));
+    }
     if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame, this.#tellCancelled(pending, withdrawal, why));
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }

@@ -7,6 +7,8 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
+import { META } from '../fakes/messages.js';
+import { rpc } from '../gateway/http-harness.js';
 import { WatchedGateway } from './watched.js';
 
 const MiB = 1024 * 1024;
@@ -113,17 +115,19 @@ test.each<[string, () => Iterable<string>, number]>([
   30_000,
 );
 
-/** Ten thousand are opened, one after the other, on one connection; resolves with the last. */
+/** The last session that a flood has opened: the next flood may find the table full of sessions that are being opened. */
+let session = '';
+
+/** Ten thousand are asked for, one after the other, on one connection; most are refused. Resolves with the last one opened. */
 async function openSessions(): Promise<string> {
   const socket = connect(gateway.port, '127.0.0.1');
   let answered = 0;
-  let session = '';
   let rest = '';
   socket.on('data', (bytes) => {
     const text = rest + bytes.toString('latin1');
     const found = text.split('Mcp-Session-Id: ');
-    answered += found.length - 1;
-    session = /^[^\r]+\r/.exec(found.at(-1) ?? '')?.[0].trim() || session;
+    answered += bytes.toString('latin1').split('HTTP/1.1 ').length - 1;
+    session = (found.length > 1 && /^[^\r]+\r/.exec(found.at(-1) ?? '')?.[0].trim()) || session;
     rest = text.slice(-64).includes('Mcp-Session-Id: ') ? '' : text.slice(-15);
   });
   const text = whole(initialize).repeat(100);
@@ -167,7 +171,10 @@ test('X19 60 clients that have each sent nearly 4 MiB and wait: 64 MiB are held,
     socket.write(body);
   }
   await eventually('those for whom there is no room are told', () => refused > 40, 20_000);
-  expect(await statusOf([whole(initialize)])).toBe(200);
+  // Modern: the flood above leaves the session table full of sessions that are being opened, until their grace time is over.
+  const discover = rpc(1, 'server/discover', { _meta: META });
+  const headers = 'MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover';
+  expect(await statusOf([whole(discover, headers)])).toBe(200);
   const { grewMiB, heldMiB } = await gateway.read();
   console.log(`X19 bodies that wait: ${grewMiB.toFixed(1)} MiB, held ${heldMiB.toFixed(1)}, ${refused} refused`);
   expect(grewMiB).toBeLessThanOrEqual(64 + waitingGrewMiBMax);

@@ -4,7 +4,7 @@
  *   LEDGER=FILE         each request it gets, one a line, with what it is about; `start` for each process
  *   STATE=FILE          JSON: what it lists, read anew each time
  * Tools: `say` {method, params} tells those who listen, or everybody in the legacy era; `end` ends every listen stream in
- * good order; `sleep` {ms}; `exit`.
+ * good order; `sleep` {ms}; `exit`. The answer of any other tool may be cached for a minute.
  */
 import { appendFileSync, readFileSync } from 'node:fs';
 import process from 'node:process';
@@ -55,8 +55,10 @@ const methods = {
   'resources/subscribe': () => ({}),
   'resources/unsubscribe': () => ({}),
   'tools/call': async ({ name, arguments: args }) => {
-    await tools[name]?.(args ?? {});
-    return { content: [{ type: 'text', text: 'done' }] };
+    const content = [{ type: 'text', text: 'done' }];
+    if (!Object.hasOwn(tools, name)) return { content, ttlMs: 60_000 };
+    await tools[name](args ?? {});
+    return { content };
   },
 };
 const legacyMethods = {

@@ -6,6 +6,7 @@
 # Moods: well; mute (calls are not answered); held (calls are answered once it is well again, unless its input ends before); dying (ends at each call);
 #        stillborn (ends before it speaks); silent (initialize is answered once it is no longer silent)
 # Log:   start PID, call NONCE, cancelled, each on a line of its own.
+# A cancelled request is answered by a log message, so that its silence is not taken for a hang.
 # Tools: read (read-only), write; both answer with what "say" asks for, as an error if "fails" is true.
 use strict;
 use warnings;
@@ -33,7 +34,11 @@ my $buffer = '';
 while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
   while ($buffer =~ s/^(.*)\n//) {
     my $line = $1;
-    note('cancelled') if $line =~ m{"method":"notifications/cancelled"};
+    if ($line =~ m{"method":"notifications/cancelled"}) {
+      syswrite STDOUT, qq({"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"cancelled"}}\n);
+      # After the message is in the pipe: a test that reads the log knows that the message is on its way.
+      note('cancelled');
+    }
     next unless $line =~ /"id":(\d+),"method":"([^"]+)"/;
     my ($id, $method) = ($1, $2);
     my $body = '"error":{"code":-32601,"message":"Method not found"}';

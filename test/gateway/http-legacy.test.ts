@@ -306,13 +306,13 @@ describe('asking the client', () => {
 describe('the stream of a session', () => {
   const session = ({ router }: Harness) => router.sessions[0] as ClientSession;
 
-  test('is one, carries what belongs to no request, and keeps it in order while there is none', async () => {
+  test('is one, carries what belongs to no request, and keeps it in order while it is lost', async () => {
     const harness = await start();
     const headers = await openSession(harness.port, '2025-06-18');
-    session(harness).notify('notifications/a', '{"n":1}');
-    session(harness).notify('notifications/a', undefined);
     const stream = await listen(harness.port, { method: 'GET', headers });
     expect((await send(harness.port, { method: 'GET', headers })).status).toBe(409);
+    session(harness).notify('notifications/a', '{"n":1}');
+    session(harness).notify('notifications/a', undefined);
     session(harness).notify('notifications/a', '{"n":3}');
     await stream.until((text) => text.includes('"n":3'));
     expect(eventsIn(stream.text())).toEqual([
@@ -491,24 +491,25 @@ describe('the end of a session', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('by the bound: unfinished ones first, then the longest idle, never one in use', async () => {
+  test('W17 by the bound: the longest unused first, never one in use or being opened', async () => {
     const clock = new FakeClock();
     const { port } = await start({ clock, limits: { sessions: 3 } });
     const status = async (headers: Record<string, string>) => (await send(port, { headers, body: rpc(1, 'a') })).status;
+    const initialize = () => send(port, { body: rpc(0, 'initialize', { protocolVersion: '2025-11-25' }) });
     const streaming = await openSession(port);
     await listen(port, { method: 'GET', headers: streaming });
     clock.advance(1);
+    const opening = await openSession(port, '2025-11-25', { initialized: false });
+    clock.advance(1);
     const old = await openSession(port);
     clock.advance(1);
-    const unfinished = await openSession(port, '2025-11-25', { initialized: false });
-    clock.advance(1);
-    const fourth = await openSession(port);
-    expect([await status(unfinished), await status(streaming)]).toEqual([404, 200]);
-    const fifth = await openSession(port);
+    const fourth = await openSession(port, '2025-11-25', { initialized: false });
     expect([await status(old), await status(streaming)]).toEqual([404, 200]);
-    await listen(port, { method: 'GET', headers: fourth });
-    await listen(port, { method: 'GET', headers: fifth });
-    const full = await send(port, { body: rpc(0, 'initialize', { protocolVersion: '2025-11-25' }) });
+    const full = await initialize();
     expect([full.status, full.json().error?.code, full.headers['mcp-session-id']]).toEqual([503, -31015, undefined]);
+    expect([await status(opening), await status(fourth)]).toEqual([200, 200]);
+    await listen(port, { method: 'GET', headers: opening });
+    expect((await initialize()).status).toBe(200);
+    expect([await status(fourth), await status(opening)]).toEqual([404, 200]);
   });
 });

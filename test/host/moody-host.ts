@@ -106,15 +106,22 @@ export class MoodyHost {
     return this.host.call('a', tool, args, options);
   }
 
-  /** Calls that are not answered, until so many in a row have run out of the time their server is allowed. */
+  /**
+   * Calls that are not answered, until so many in a row have run out of the time their server is allowed. The server is heard
+   * after each of them, so that a test may let minutes pass without a ping that the child has no real time to answer.
+   */
   async timeOut(times: number, tool = 'write'): Promise<void> {
     this.mood = 'mute';
     for (let i = 0; i < times; i++) {
       const before = this.calls;
+      const cancels = this.log('cancelled').length;
       const call = failureOf(this.call(tool, { time: i }));
       await eventually('the call is at the server', () => this.calls > before);
-      await this.clock.advanceAsync(1_010);
+      // In one go: what the server says of the cancelled call comes after it was given up.
+      this.clock.advance(1_010);
       await call;
+      await eventually('the server has said so', () => this.log('cancelled').length > cancels);
+      await this.clock.advanceAsync(0);
     }
   }
 

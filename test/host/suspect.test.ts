@@ -1,9 +1,13 @@
 /**
- * A real child that is stopped by a signal: it runs and says nothing. It is doubted, checked before the next call, and
+ * Real servers that say nothing. One that works on a call is left alone for as long as that call may take, over stdio and over
+ * HTTP. A child that is stopped by a signal is doubted once its calls have timed out, checked before the next call, and
  * replaced; one that goes on in time is the run it was before.
  */
 import { expect, onTestFinished, test } from 'vitest';
+import { createHost } from '../../src/host/host.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
+import { json, result, rpcError, startServer } from '../fakes/http-server.js';
 import { failureOf, outcomeOf } from './harness.js';
 import { MoodyHost } from './moody-host.js';
 
@@ -30,31 +34,106 @@ function stop({ row }: MoodyHost): () => void {
   return goOn;
 }
 
-/** A call is under way, nothing was heard for 30 s, and the question after that was not answered for 5 s. */
+/** A call was sent, nothing was heard, and its time of 60 s is over; the question after that was not answered for 5 s. */
 async function doubted(moody: MoodyHost) {
-  const call = failureOf(moody.call('write', {}, { deadlineMs: 60_000 }));
-  await untilSuspect(moody);
-  return { call };
-}
-
-async function untilSuspect(moody: MoodyHost): Promise<void> {
-  await moody.clock.advanceAsync(30_000);
-  expect(moody.row.state).toBe('ready');
-  await moody.clock.advanceAsync(5_000);
+  const call = failureOf(moody.call('write', {}));
+  await moody.clock.advanceAsync(60_000);
+  expect([(await call).code, moody.row.state]).toEqual(['outcome_uncertain', 'ready']);
+  await moody.clock.advanceAsync(5_010);
   expect(moody.row.state).toBe('suspect');
 }
 
-test('a stopped child is checked before the next call, which ends with a code; the run is replaced, and calls go on', async () => {
-  const moody = await MoodyHost.open({ timeouts: { call: '10m' } });
+test('W7 a child that works 60 s on one call is not restarted, also when others call it meanwhile', async () => {
+  const moody = await MoodyHost.open({ timeouts: { call: '120s' } });
+  await moody.call();
+  moody.mood = 'held';
+  const long = moody.call('write', { say: 'done' }, { deadlineMs: 100_000 });
+  await eventually('the call is at the server', () => moody.calls === 2);
+  await moody.clock.advanceAsync(20_000);
+  const impatient = outcomeOf(moody.call('write', {}, { deadlineMs: 10_000 }));
+  await moody.clock.advanceAsync(20_000);
+  const patient = moody.call('write', {}, { deadlineMs: 100_000 });
+  await moody.clock.advanceAsync(20_000);
+  expect([await impatient, moody.row.state, moody.row.circuit]).toEqual(['outcome_uncertain', 'ready', 'closed']);
+  moody.mood = 'well';
+  expect(String((await long).bytes)).toContain('done');
+  await patient;
+  await moody.clock.advanceAsync(60_000);
+  expect([moody.starts, states(moody)]).toEqual([1, ['connecting', 'ready']]);
+  expect(moody.row).toMatchObject({ run: 1, restart_count: 0, lastError: undefined });
+});
+
+test.each(['by a deadline of 10 s', 'by cancelling it'])(
+  'W7 a child is left to finish a call that its caller gave up %s',
+  async (how) => {
+    const moody = await MoodyHost.open({ timeouts: { call: '120s' } });
+    await moody.call();
+    moody.mood = 'held';
+    const caller = new AbortController();
+    const limits = how === 'by cancelling it' ? { signal: caller.signal } : { deadlineMs: 10_000 };
+    const call = failureOf(moody.call('write', {}, limits));
+    await eventually('the call is at the server', () => moody.calls === 2);
+    await moody.clock.advanceAsync(10_000);
+    caller.abort();
+    await call;
+    await moody.clock.advanceAsync(100_000);
+    moody.mood = 'well';
+    expect(await outcomeOf(moody.call())).toBe('ok');
+    expect([moody.starts, states(moody)]).toEqual([1, ['connecting', 'ready']]);
+  },
+);
+
+test('W7 an HTTP server that works 60 s on one call keeps its session', async () => {
+  const held: (() => void)[] = [];
+  let isBusy = false;
+  const server = await startServer(({ rpcMethod, id }, response) => {
+    const answers: Record<string, unknown> = {
+      initialize: {
+        protocolVersion: '2025-11-25',
+        capabilities: { tools: {} },
+        serverInfo: { name: 'h', version: '1' },
+      },
+      'tools/list': { tools: [{ name: 'write', inputSchema: { type: 'object' } }] },
+      'tools/call': { content: [{ type: 'text', text: 'done' }] },
+      ping: {},
+    };
+    const answer = answers[rpcMethod ?? ''];
+    const respond = () => {
+      if (id === undefined) response.writeHead(202).end();
+      else if (answer) json(response, result(id, answer), 200, { 'mcp-session-id': 's' });
+      else json(response, rpcError(id, -32601), 400);
+    };
+    // One thing at a time: nothing is answered while a call is being worked on.
+    if (rpcMethod === 'tools/call') isBusy = true;
+    if (isBusy) held.push(respond);
+    else respond();
+  });
+  onTestFinished(() => server.close());
+  const clock = new FakeClock();
+  const entry = { url: server.url, transport: 'streamable-http', timeouts: { call: '120s' } };
+  const host = await createHost({ mcpServers: { a: entry } }, { clock });
+  onTestFinished(() => host.close());
+  const call = host.call('a', 'write', {}, { deadlineMs: 100_000 });
+  await server.until(() => isBusy);
+  await clock.advanceAsync(60_000);
+  isBusy = false;
+  for (const respond of held.splice(0)) respond();
+  expect(String((await call).bytes)).toContain('done');
+  const methods = server.received.map(({ rpcMethod }) => rpcMethod);
+  expect([methods.filter((method) => method === 'initialize').length, methods.includes('ping')]).toEqual([1, false]);
+  expect(host.status()[0]).toMatchObject({ state: 'ready', run: 1, restart_count: 0, lastError: undefined });
+});
+
+test('a hung child is checked before the next call, which ends with a code; the run is replaced, and calls go on', async () => {
+  const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
   await moody.call();
   stop(moody);
-  const { call: first } = await doubted(moody);
+  await doubted(moody);
   const second = outcomeOf(moody.call());
   expect(moody.row.state).toBe('suspect');
   await moody.clock.advanceAsync(5_000);
   expect(await second).toBe('reconnecting');
   await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
-  expect((await first).code).toBe('outcome_uncertain');
   expect(await outcomeOf(moody.call())).toBe('ok');
   expect(moody.row).toMatchObject({ restart_count: 1, lastError: { code: 'transport' } });
   // What never reached the child was not done: the call before it, and the one after.
@@ -62,15 +141,15 @@ test('a stopped child is checked before the next call, which ends with a code; t
   expect(states(moody)).toEqual(['connecting', 'ready', 'suspect', 'closing', 'backing_off', 'connecting', 'ready']);
 });
 
-test('nobody need call: further misses end the run of a stopped child by themselves', async () => {
-  const moody = await MoodyHost.open({ timeouts: { call: '10m' } });
+test('W7 a hung child is replaced 15 s after its call has timed out, although nobody calls', async () => {
+  const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
   await moody.call();
   stop(moody);
-  const { call } = await doubted(moody);
+  await doubted(moody);
   await moody.clock.advanceAsync(10_000);
   expect(moody.row.state).not.toBe('suspect');
   await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
-  expect((await call).code).toBe('outcome_uncertain');
+  expect(moody.row).toMatchObject({ restart_count: 1, lastError: { code: 'transport' } });
 });
 
 test('D-17 a suspect that goes on is no new run: what its breaker has counted stays', async () => {
@@ -78,11 +157,16 @@ test('D-17 a suspect that goes on is no new run: what its breaker has counted st
   await moody.call();
   await moody.timeOut(4);
   const goOn = stop(moody);
-  const list = moody.host.tools('a', { deadlineMs: 60_000 });
-  await untilSuspect(moody);
+  const caller = new AbortController();
+  const given = outcomeOf(moody.call('write', {}, { signal: caller.signal }));
+  caller.abort();
+  expect(await given).toBe('cancelled');
+  await moody.clock.advanceAsync(30_000);
+  expect(moody.row.state).toBe('ready');
+  await moody.clock.advanceAsync(5_000);
+  expect(moody.row.state).toBe('suspect');
   goOn();
   await inTime(moody, 'it is heard again', () => moody.row.state === 'ready');
-  expect(await list).toHaveLength(2);
   expect(moody.row).toMatchObject({ run: 1, consecutive_failures: 4, circuit: 'closed' });
   await moody.timeOut(1);
   expect([moody.starts, await outcomeOf(moody.call())]).toEqual([1, 'circuit_open']);

@@ -1,18 +1,27 @@
 /**
  * The events of one session that its client may ask for again after a lost connection.
- * Invariants: at most so many events and bytes per session, and so many bytes of all sessions; past a bound the oldest of
- * this session go, and what is larger than all of it is not kept at all.
+ * Not here: `list_changed`, of which only the newest number is kept (legacy-stream.ts).
+ *
+ * Invariants: at most so many events and bytes per session, and so many bytes of all sessions; past a bound the oldest events
+ * of this session are dropped, and an event larger than the whole bound is not kept at all. Bytes count what an event really
+ * holds: its text, its own objects, and no memory that it shares with others.
  */
 export interface StoredEvent {
   readonly stream: number;
   readonly seq: number;
-  readonly text: Buffer;
+  /** Small texts as latin1, a letter for each byte: a small Buffer would pin a slab of 8 KiB, or cost more than its text. */
+  readonly text: Buffer | string;
 }
 
-/** Bytes that all sessions share. */
+/** The entry in the map, the event and the head of its text, as measured on Node 20 (about 100 bytes). */
+export const eventOverheadBytes = 128;
+
+/** What all sessions share. */
 export class EventBudget {
   readonly max: number;
+  /** Bytes, with the overhead of each event. */
   used = 0;
+  events = 0;
 
   constructor(max: number) {
     this.max = max;
@@ -23,9 +32,8 @@ export class EventStore {
   readonly #budget: EventBudget;
   readonly #eventsMax: number;
   readonly #bytesMax: number;
-  /** Oldest first; those before `#first` are gone. */
-  #events: (StoredEvent | undefined)[] = [];
-  #first = 0;
+  /** By number, oldest first. Most sessions never keep an event. */
+  #events: Map<number, StoredEvent> | undefined;
   #bytes = 0;
 
   constructor(budget: EventBudget, eventsMax: number, bytesMax: number) {
@@ -35,7 +43,7 @@ export class EventStore {
   }
 
   get size(): number {
-    return this.#events.length - this.#first;
+    return this.#events?.size ?? 0;
   }
 
   get bytes(): number {
@@ -43,40 +51,44 @@ export class EventStore {
   }
 
   keep(stream: number, seq: number, text: Buffer): void {
-    const fits = (): boolean =>
-      this.size < this.#eventsMax &&
-      this.#bytes + text.length <= this.#bytesMax &&
-      this.#budget.used + text.length <= this.#budget.max;
-    if (text.length > this.#bytesMax) return;
-    while (!fits() && this.size > 0) this.#dropOldest();
-    if (!fits()) return;
-    this.#events.push({ stream, seq, text });
-    this.#bytes += text.length;
-    this.#budget.used += text.length;
+    const bytes = text.length + eventOverheadBytes;
+    if (bytes > this.#bytesMax) return;
+    while (!this.#fits(bytes) && this.size > 0) this.#dropOldest();
+    if (!this.#fits(bytes)) return;
+    this.#events ??= new Map();
+    this.#events.set(seq, { stream, seq, text: ownText(text) });
+    this.#count(1, bytes);
   }
 
   /** In order. */
   after(stream: number, seq: number): StoredEvent[] {
-    return this.#events
-      .slice(this.#first)
-      .filter((event): event is StoredEvent => event?.stream === stream && event.seq > seq);
+    return [...(this.#events?.values() ?? [])].filter((event) => event.stream === stream && event.seq > seq);
   }
 
   clear(): void {
-    this.#budget.used -= this.#bytes;
-    this.#bytes = 0;
-    this.#events = [];
-    this.#first = 0;
+    this.#count(-this.size, -this.#bytes);
+    this.#events = undefined;
+  }
+
+  #fits(bytes: number): boolean {
+    const { used, max } = this.#budget;
+    return this.size < this.#eventsMax && this.#bytes + bytes <= this.#bytesMax && used + bytes <= max;
   }
 
   #dropOldest(): void {
-    const bytes = this.#events[this.#first]?.text.length ?? 0;
-    this.#events[this.#first++] = undefined;
-    this.#bytes -= bytes;
-    this.#budget.used -= bytes;
-    // Moving the rest up now and then costs less per event than at every event.
-    if (this.#first < this.#eventsMax) return;
-    this.#events = this.#events.slice(this.#first);
-    this.#first = 0;
+    const [oldest] = this.#events?.values() ?? [];
+    if (!oldest) return;
+    this.#events?.delete(oldest.seq);
+    this.#count(-1, -(oldest.text.length + eventOverheadBytes));
+  }
+
+  #count(events: number, bytes: number): void {
+    this.#bytes += bytes;
+    this.#budget.used += bytes;
+    this.#budget.events += events;
   }
 }
+
+/** A text that holds no memory but its own. */
+const ownText = (text: Buffer): Buffer | string =>
+  text.buffer.byteLength === text.length ? text : text.toString('latin1');

@@ -72,6 +72,8 @@ export interface HttpIngress {
   readonly url: string;
   /** What is open now. */
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
+  /** Events that are kept for clients that lost their connection, and the memory they take. */
+  readonly kept: { readonly events: number; readonly bytes: number };
   /** Resolves with `url`; rejects when the address cannot be had. */
   listen(): Promise<string>;
   /** For metrics. */
@@ -135,6 +137,10 @@ class Ingress implements HttpIngress {
 
   get counts() {
     return { exchanges: this.#open.size, sessions: this.#sessions.size, streams: this.#beat.size };
+  }
+
+  get kept() {
+    return this.#legacy.kept;
   }
 
   figures(): IngressFigures {

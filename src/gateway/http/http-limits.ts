@@ -37,6 +37,10 @@ export interface HttpLimits {
   readonly sessions: number;
   /** A session without an open request or stream. */
   readonly sessionIdleMs: number;
+  /** The same while more than half of the sessions are taken. */
+  readonly crowdedIdleMs: number;
+  /** From the answer to `initialize` to the next message of its client, during which the session makes no room for others. */
+  readonly openingMs: number;
   /** Questions of ours that one session may owe an answer to. */
   readonly asksPerSession: number;
   /** What one session keeps for a client that comes back. */
@@ -67,6 +71,8 @@ export const HTTP_LIMITS: HttpLimits = {
   keepAliveEveryMs: 15_000,
   sessions: 1_000,
   sessionIdleMs: 30 * 60_000,
+  crowdedIdleMs: 5 * 60_000,
+  openingMs: 10_000,
   asksPerSession: 64,
   eventsPerSession: 1_000,
   eventBytesPerSession: MiB,

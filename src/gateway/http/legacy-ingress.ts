@@ -43,6 +43,11 @@ export class LegacyIngress {
     };
   }
 
+  /** What is kept for clients that come back, of all sessions. */
+  get kept(): { readonly events: number; readonly bytes: number } {
+    return { events: this.#budget.events, bytes: this.#budget.used };
+  }
+
   post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
     const isInitialize = envelope.kind === 'request' && envelope.method() === initializeMethod;
     if (isInitialize && caller.head.sessionId === undefined) return this.#initialize(caller, envelope, response);

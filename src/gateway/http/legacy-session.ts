@@ -3,7 +3,8 @@
  * Not here: how many there may be and for how long (legacy-sessions.ts), HTTP itself (legacy-ingress.ts).
  *
  * Invariants: ended once, and then everything of it is; two open requests never share an id; what belongs to none of its
- * requests goes to the stream it may open with GET, and waits there, in bounds, while there is none.
+ * requests goes to the stream it may open with GET. While that is lost it waits, in bounds; before it was ever opened only
+ * one `list_changed` for each list does.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
@@ -48,8 +49,8 @@ export class LegacySession implements ClientSession {
   isInitialized = false;
   /** Something was asked in it. */
   wasUsed = false;
-  /** Told of each use. */
-  onTouch: (() => void) | undefined;
+  /** Told of each use; the table of sessions sets it. */
+  onTouch: { touched(session: LegacySession): void } | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
   readonly #store: EventStore;
@@ -85,14 +86,21 @@ export class LegacySession implements ClientSession {
     return this.exchanges.size > 0 || this.own.isRead ? undefined : this.#usedAtMs;
   }
 
-  /** Something was asked of it, or ended. */
+  get usedAtMs(): number {
+    return this.#usedAtMs;
+  }
+
+  /** Called when the client sends a message, and when a request or stream of the session ends. */
   touch(): void {
     this.#usedAtMs = this.#clock.nowMs();
-    this.onTouch?.();
+    this.onTouch?.touched(this);
   }
 
   notify(method: string, params: JsonText | undefined): void {
-    if (!this.isOver) this.own.send(notificationText(method, params));
+    if (this.isOver) return;
+    // Without params it says the same each time, and once is enough.
+    if (params === undefined) this.own.announce(method);
+    else this.own.send(notificationText(method, params));
   }
 
   newStream(): LegacyStream {

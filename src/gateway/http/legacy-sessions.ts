@@ -1,8 +1,14 @@
 /**
- * The legacy sessions there are: found by id and owner, bounded in number, ended when nobody uses them.
- * Invariants: a session answers only to the principal and at the endpoint it was opened with; to all others it does not
- * exist. One that was never finished opening goes before one that was, and the longest idle before others; but who has half
- * of all there may be makes room among its own.
+ * The table of legacy sessions: found by id and owner, bounded in number, ended when unused.
+ *
+ * Invariants:
+ * - A session answers only to the principal and at the endpoint it was opened with; for all others it does not exist.
+ * - When the table is full, the session unused for longest makes room. A session with an open request or stream never does.
+ * - A session that is being opened does not make room during its grace time: its client is about to send `initialized`.
+ * - A principal that holds half of the table makes room among its own sessions only. When it holds more than half and nothing
+ *   else can make room, its sessions that are being opened make room for other principals: a client that opens sessions
+ *   without end locks out nobody but itself.
+ * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
@@ -10,16 +16,16 @@ import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { PrincipalNow } from '../exchange.js';
 import type { HttpLimits } from './http-limits.js';
 import type { LegacySession } from './legacy-session.js';
+import { PrincipalSessions } from './principal-sessions.js';
 
-/** Looks at idle sessions this many times within the time they have. */
+/** Sweeps within `sessionIdleMs`. */
 const sweepsPerIdle = 30;
 
 export class LegacySessions {
   readonly #clock: Clock;
   readonly #limits: HttpLimits;
-  /** Each with the longest unused first. */
-  readonly #unfinished = new Map<string, LegacySession>();
-  readonly #finished = new Map<string, LegacySession>();
+  readonly #sessions = new Map<string, LegacySession>();
+  readonly #byPrincipal = new Map<string, PrincipalSessions>();
   #cancelSweep: Cancel | undefined;
   /** One for all: a listener of its own would cost each session as much as all else of it. */
   onEnded: ((session: LegacySession) => void) | undefined;
@@ -30,33 +36,37 @@ export class LegacySessions {
   }
 
   get size(): number {
-    return this.#unfinished.size + this.#finished.size;
+    return this.#sessions.size;
   }
 
   find(id: string, principal: Principal, endpoint: EndpointId): LegacySession | undefined {
-    const session = this.#finished.get(id) ?? this.#unfinished.get(id);
+    const session = this.#sessions.get(id);
     if (!session || session.principal.id !== principal.id) return undefined;
     return endpointKey(session.endpoint) === endpointKey(endpoint) ? session : undefined;
   }
 
-  /** False: there are as many as there may be, and all are in use. */
+  /** Takes a session whose `initialize` is about to be answered. False: the table is full and no session can make room. */
   admit(session: LegacySession): boolean {
-    if (this.size >= this.#limits.sessions && !this.#endOne(session.principal.id)) return false;
-    this.#asNewest(session);
-    session.onTouch = () => this.#asNewest(session);
+    const { id } = session.principal;
+    if (this.size >= this.#limits.sessions && !this.#makeRoom(id)) return false;
+    const own = this.#byPrincipal.get(id) ?? new PrincipalSessions(this.#limits.openingMs);
+    this.#byPrincipal.set(id, own);
+    session.touch();
+    session.onTouch = own;
+    own.add(session);
+    this.#sessions.set(session.id, session);
     this.#cancelSweep ??= this.#sweepLater();
     return true;
   }
 
   end(session: LegacySession): void {
-    session.onTouch = undefined;
-    this.#forget(session);
+    if (this.#sessions.delete(session.id)) this.#leave(session);
     session.end();
     this.onEnded?.(session);
   }
 
   rekeyed(now: PrincipalNow): void {
-    for (const session of this.#all()) {
+    for (const session of this.#sessions.values()) {
       const principal = now(session.principal);
       if (principal) session.principal = principal;
       else this.end(session);
@@ -64,41 +74,47 @@ export class LegacySessions {
   }
 
   endAll(): void {
-    for (const session of this.#all()) this.end(session);
+    for (const session of this.#sessions.values()) this.end(session);
     this.#cancelSweep?.();
     this.#cancelSweep = undefined;
   }
 
-  /** Their streams only; what is open is waited for. */
+  /** Ends their streams only; open requests go on. */
   endStreams(): void {
-    for (const session of this.#all()) session.own.end();
+    for (const session of this.#sessions.values()) session.own.end();
   }
 
-  #all(): LegacySession[] {
-    return [...this.#unfinished.values(), ...this.#finished.values()];
+  #leave(session: LegacySession): void {
+    const { id } = session.principal;
+    const own = this.#byPrincipal.get(id);
+    session.onTouch = undefined;
+    own?.delete(session);
+    if (own?.count === 0) this.#byPrincipal.delete(id);
   }
 
-  #asNewest(session: LegacySession): void {
-    this.#forget(session);
-    (session.isInitialized ? this.#finished : this.#unfinished).set(session.id, session);
+  #makeRoom(newcomer: string): boolean {
+    const own = this.#byPrincipal.get(newcomer);
+    const isOwnOnly = own !== undefined && own.count * 2 >= this.#limits.sessions;
+    const leaving = isOwnOnly ? own.oldestUnused(this.#clock.nowMs()) : (this.#oldestUnused() ?? this.#oldestExcess());
+    if (leaving) this.end(leaving);
+    return leaving !== undefined;
   }
 
-  #forget({ id }: LegacySession): void {
-    this.#unfinished.delete(id);
-    this.#finished.delete(id);
-  }
-
-  #endOne(comer: string): boolean {
-    const own = this.#all().filter(({ principal }) => principal.id === comer).length;
-    const isOwnOnly = own * 2 >= this.#limits.sessions;
-    for (const sessions of [this.#unfinished, this.#finished]) {
-      for (const session of sessions.values()) {
-        if (session.idleSinceMs === undefined || (isOwnOnly && session.principal.id !== comer)) continue;
-        this.end(session);
-        return true;
-      }
+  #oldestUnused(): LegacySession | undefined {
+    const nowMs = this.#clock.nowMs();
+    let oldest: LegacySession | undefined;
+    for (const sessions of this.#byPrincipal.values()) {
+      const unused = sessions.oldestUnused(nowMs);
+      if (unused && (!oldest || unused.usedAtMs < oldest.usedAtMs)) oldest = unused;
     }
-    return false;
+    return oldest;
+  }
+
+  /** Of the principal that holds more than half of the table, if there is one. */
+  #oldestExcess(): LegacySession | undefined {
+    for (const sessions of this.#byPrincipal.values())
+      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOpening();
+    return undefined;
   }
 
   #sweepLater(): Cancel {
@@ -106,8 +122,10 @@ export class LegacySessions {
   }
 
   #sweep(): void {
-    const idleBeforeMs = this.#clock.nowMs() - this.#limits.sessionIdleMs;
-    for (const session of this.#all()) {
+    const { sessions, sessionIdleMs, crowdedIdleMs } = this.#limits;
+    const isCrowded = this.size * 2 > sessions;
+    const idleBeforeMs = this.#clock.nowMs() - (isCrowded ? Math.min(crowdedIdleMs, sessionIdleMs) : sessionIdleMs);
+    for (const session of this.#sessions.values()) {
       const { idleSinceMs } = session;
       if (idleSinceMs !== undefined && idleSinceMs <= idleBeforeMs) this.end(session);
     }

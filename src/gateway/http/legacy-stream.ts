@@ -1,9 +1,13 @@
 /**
  * One stream of events of a legacy session, over as many connections as it takes: each event has an id, and a client that
  * lost its connection goes on after the last one it saw.
- * Invariants: an event is kept before it is written; a stream is read by one connection at a time.
+ *
+ * Invariants: an event is kept before it is written; a stream is read by one connection at a time; a stream that was never
+ * read keeps no events. A `list_changed` is never kept as an event: at most one of each list is pending, and one that may have
+ * been lost is written again under its number.
  */
 import type { JsonText } from '../../wire/frame.js';
+import { notificationText } from '../messages/rpc-text.js';
 import type { EventStore } from './event-store.js';
 import { eventText, type SseStream } from './sse-stream.js';
 
@@ -20,13 +24,23 @@ export function parseEventId(text: string): { stream: number; seq: number } | un
   return match ? { stream: Number(match[1]), seq: Number(match[2]) } : undefined;
 }
 
+/** The `list_changed` notifications of a stream, by their methods. */
+interface Announcements {
+  /** Not written yet. */
+  readonly pending: Set<string>;
+  /** The number under which each was last written. */
+  readonly written: Map<string, number>;
+}
+
 export class LegacyStream {
   readonly no: number;
   readonly #store: EventStore;
   readonly #count: EventCount;
   #reader: SseStream | undefined;
+  #wasRead = false;
   /** The last event that was written to a reader. */
   #toldSeq: number;
+  #announcements: Announcements | undefined;
 
   constructor(no: number, store: EventStore, count: EventCount) {
     this.no = no;
@@ -40,17 +54,36 @@ export class LegacyStream {
   }
 
   send(parts: readonly JsonText[]): void {
+    // Nobody could ask for it again: a client learns the ids of a stream by reading it.
+    if (!this.#wasRead) return;
     const seq = ++this.#count.last;
-    const text = eventText(`${this.no}-${seq}`, parts);
+    const text = this.#text(seq, parts);
     this.#store.keep(this.no, seq, text);
     if (this.#reader?.write(text)) this.#toldSeq = seq;
   }
 
-  /** Whoever read it before is let go. The new one gets what came after the given event, or after the last that was told. */
+  /**
+   * Sends a notification that says the same each time, such as `list_changed`: now if the reader keeps up, else once when it
+   * does, however often it was announced meanwhile.
+   */
+  announce(method: string): void {
+    this.#announcements ??= { pending: new Set(), written: new Map() };
+    this.#announcements.pending.add(method);
+    if (this.#reader && !this.#reader.isStalled) this.#writePending(this.#reader);
+  }
+
+  /** The reader before is let go. The new one gets what came after the given event, or after the last that was told. */
   attach(reader: SseStream, afterSeq = this.#toldSeq): void {
     this.#reader?.end();
     this.#reader = reader;
-    for (const event of this.#store.after(this.no, afterSeq)) if (reader.write(event.text)) this.#toldSeq = event.seq;
+    this.#wasRead = true;
+    for (const { seq, text } of this.#after(afterSeq)) if (reader.write(text)) this.#toldSeq = seq;
+    this.#writePending(reader);
+    reader.onDrain = () => this.#writePending(reader);
+    // A session may outlive its connections for long, and must not hold on to their responses.
+    reader.onEnd = () => {
+      if (this.#reader === reader) this.#reader = undefined;
+    };
   }
 
   /** An event without data, for its id alone: a client that loses the connection now has where to go on from. */
@@ -62,4 +95,31 @@ export class LegacyStream {
     this.#reader?.end();
     this.#reader = undefined;
   }
+
+  #writePending(reader: SseStream): void {
+    if (reader !== this.#reader || !this.#announcements) return;
+    const { pending, written } = this.#announcements;
+    for (const method of pending) {
+      const seq = this.#count.last + 1;
+      if (!reader.write(this.#text(seq, notificationText(method, undefined)))) return;
+      this.#count.last = this.#toldSeq = seq;
+      pending.delete(method);
+      written.set(method, seq);
+    }
+  }
+
+  /** Kept events and written announcements after this one, in their order. An announcement that is pending comes anyway. */
+  #after(afterSeq: number): { readonly seq: number; readonly text: Buffer }[] {
+    const events = this.#store.after(this.no, afterSeq).map(({ seq, text }) => ({ seq, text: bytesOf(text) }));
+    for (const [method, seq] of this.#announcements?.written ?? [])
+      if (seq > afterSeq && !this.#announcements?.pending.has(method))
+        events.push({ seq, text: this.#text(seq, notificationText(method, undefined)) });
+    return events.sort((a, b) => a.seq - b.seq);
+  }
+
+  #text(seq: number, parts: readonly JsonText[]): Buffer {
+    return eventText(`${this.no}-${seq}`, parts);
+  }
 }
+
+const bytesOf = (text: Buffer | string): Buffer => (typeof text === 'string' ? Buffer.from(text, 'latin1') : text);

@@ -34,6 +34,10 @@ export class SseStream {
   readonly #limits: HttpLimits;
   readonly #beat: StreamBeat;
   #isOpen = true;
+  /** Told when a reader that was behind has taken all that waited for it. */
+  onDrain: (() => void) | undefined;
+  /** Told once, when the stream ends, by whichever side. */
+  onEnd: (() => void) | undefined;
 
   /** Takes the response over; `closed` is told once, when the stream ends without us. */
   constructor(
@@ -49,7 +53,10 @@ export class SseStream {
     response.writeHead(200, [...streamHeaders, ...headers]);
     // What is written to a connection that is just being lost is lost with it, and nobody's failure.
     response.on('error', () => {});
-    response.on('drain', () => response.socket?.setTimeout(0));
+    response.on('drain', () => {
+      response.socket?.setTimeout(0);
+      this.onDrain?.();
+    });
     response.on('close', () => {
       if (!this.#isOpen) return;
       this.#leave();
@@ -60,6 +67,11 @@ export class SseStream {
 
   get isOpen(): boolean {
     return this.#isOpen;
+  }
+
+  /** Its reader is behind: what is written now waits in memory. */
+  get isStalled(): boolean {
+    return this.#response.writableNeedDrain;
   }
 
   write(text: Buffer | string): boolean {
@@ -91,6 +103,7 @@ export class SseStream {
   #leave(): void {
     this.#isOpen = false;
     this.#beat.delete(this);
+    this.onEnd?.();
   }
 }
 

@@ -1,0 +1,64 @@
+/**
+ * The legacy sessions of one principal, ordered by their last use, so that the next one to end is found without a search.
+ * Not here: when a session has to end (legacy-sessions.ts).
+ *
+ * Invariants: a session is in exactly one of three places: opening (its `initialize` was answered and nothing was heard
+ * since), unused, or in use, which is counted only. A session in `#unused` may have been taken into use since; it leaves the
+ * set when it is met there, and comes back with its next `touched`. Each step of that loop undoes one `touched`, so that
+ * finding the oldest session costs O(1) on average.
+ */
+import type { LegacySession } from './legacy-session.js';
+
+export class PrincipalSessions {
+  readonly #graceMs: number;
+  /** By the time they were admitted. */
+  readonly #opening = new Set<LegacySession>();
+  /** By the time of their last use. */
+  readonly #unused = new Set<LegacySession>();
+  /** All of this principal. */
+  count = 0;
+
+  constructor(graceMs: number) {
+    this.#graceMs = graceMs;
+  }
+
+  add(session: LegacySession): void {
+    this.count++;
+    this.#opening.add(session);
+  }
+
+  delete(session: LegacySession): void {
+    this.count--;
+    this.#opening.delete(session);
+    this.#unused.delete(session);
+  }
+
+  /** The session was used: from now on it is the newest of the unused ones, or in use. */
+  touched(session: LegacySession): void {
+    this.#opening.delete(session);
+    this.#unused.delete(session);
+    if (session.idleSinceMs !== undefined) this.#unused.add(session);
+  }
+
+  /** The session unused for longest. A session that is being opened counts only after its grace time. */
+  oldestUnused(nowMs: number): LegacySession | undefined {
+    const unused = this.#oldestIdle();
+    const [opening] = this.#opening;
+    if (!opening || opening.usedAtMs > nowMs - this.#graceMs) return unused;
+    return unused && unused.usedAtMs <= opening.usedAtMs ? unused : opening;
+  }
+
+  /** The session that has been opening for longest, whatever its grace time. */
+  oldestOpening(): LegacySession | undefined {
+    const [opening] = this.#opening;
+    return opening;
+  }
+
+  #oldestIdle(): LegacySession | undefined {
+    for (const session of this.#unused) {
+      if (session.idleSinceMs !== undefined) return session;
+      this.#unused.delete(session);
+    }
+    return undefined;
+  }
+}

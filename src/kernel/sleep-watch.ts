@@ -1,0 +1,28 @@
+/**
+ * Notices that the machine slept: while it does, the monotonic clock stands still and the clock since boot goes on, so their
+ * difference grows. Wall time is not looked at, because it is also set by people and by NTP.
+ * Not here: what a sleep means (supervisor/correlated-failures.ts). It has no timer: it knows when it is asked.
+ */
+import type { Clock } from './clock.js';
+
+export class SleepWatch {
+  readonly #clock: Clock;
+  #asleepMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#asleepMs = this.#read();
+  }
+
+  /** How long the machine slept since this was last asked, give or take what the clocks cannot tell: up to 1 s. */
+  sleptMs(): number {
+    const before = this.#asleepMs;
+    this.#asleepMs = this.#read();
+    return Math.max(0, this.#asleepMs - before);
+  }
+
+  #read(): number {
+    const { sinceBootMs } = this.#clock;
+    return sinceBootMs === undefined ? 0 : sinceBootMs.call(this.#clock) - this.#clock.nowMs();
+  }
+}

@@ -1,0 +1,262 @@
+/**
+ * Runs alone in a PID namespace: `hostler up` in front of two real servers over streamable HTTP, both killed with SIGKILL and
+ * started again on the same port while two SDK clients, one of each era, call them. Prints one JSON line.
+ * Arguments: kills, seed, folder, and the ms that the servers serve between two kills (at least, at most).
+ *
+ * The servers: server-everything from npm (reads), and a ledger server on the official SDK (writes). A loop of its own asks each
+ * port over TCP and HTTP; the first answer after a restart is the moment from which Hostler's delay is measured.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from '@modelcontextprotocol/client';
+import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { randomInt, seededRandom } from '../../dist/testing.js';
+import { processes } from './counts.mjs';
+import { answersHttp, freePort } from './ports.mjs';
+
+const [kills, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
+const [servesMsMin, servesMsMax] = [Number(process.argv[5]), Number(process.argv[6])];
+const random = seededRandom(seed);
+/** 50 calls a second at each server. */
+const callEveryMs = 20;
+/** How long a server is down before its next process is started. */
+const downMsMax = 2_000;
+const probeEveryMs = 5;
+/** The bar: a call that begins later than this after the port answers must succeed. */
+const resumesWithinMs = 2_000;
+/** A server that is not served again by then is given up for this round. */
+const resumesMsMax = 60_000;
+/** So many rounds given up end the run: each costs a minute, and the verdict is known. */
+const neverResumedMax = 3;
+/** Longer than any call may take: the default of `timeouts.call` is 60 s. */
+const settlesMsMax = 90_000;
+
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const startedOn = new Date();
+const loadBefore = os.loadavg()[0];
+
+// --- the servers
+
+const problems = [];
+class MortalServer {
+  /** One row per restart: when it was killed, when its port answered, and when a call first succeeded again. */
+  rounds = [];
+  #log;
+
+  constructor(name, script, args, env) {
+    Object.assign(this, { name, script, args, env });
+    this.#log = createWriteStream(path.join(folder, `${name}.log`));
+  }
+
+  async start() {
+    this.port ??= await freePort();
+    const env = { ...process.env, ...this.env, PORT: String(this.port) };
+    this.child = spawn(process.execPath, [this.script, ...this.args], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+    this.child.stderr.on('data', (chunk) => this.#log.write(chunk));
+    this.gone = once(this.child, 'exit').then(([code, signal]) => {
+      if (signal !== 'SIGKILL') problems.push(`${this.name} ended by itself: ${code ?? signal}`);
+    });
+    for (const untilMs = performance.now() + 60_000; !(await answersHttp(this.port)); await nap(probeEveryMs)) {
+      if (performance.now() > untilMs) throw new Error(`${this.name} does not answer at its port`);
+    }
+  }
+
+  async kill() {
+    this.child.kill('SIGKILL');
+    await this.gone;
+  }
+
+  async restart(downMs) {
+    const gone = this.kill();
+    const round = { killedMs: performance.now(), answersMs: Infinity, succeededMs: Infinity };
+    this.rounds.push(round);
+    await gone;
+    await nap(downMs);
+    await this.start();
+    round.answersMs = performance.now();
+    const untilMs = round.answersMs + resumesMsMax;
+    while (round.succeededMs === Infinity && performance.now() < untilMs) await nap(probeEveryMs);
+  }
+
+  /** Only a call that began after the kill: an answer of the old process may still have been under way. */
+  succeeded({ beganMs, endedMs }) {
+    const round = this.rounds.at(-1);
+    if (round !== undefined && beganMs > round.killedMs) round.succeededMs = Math.min(round.succeededMs, endedMs);
+  }
+}
+
+const ledgerFile = path.join(folder, 'ledger');
+const everything = new MortalServer(
+  'everything',
+  here('../../node_modules/@modelcontextprotocol/server-everything/dist/index.js'),
+  ['streamableHttp'],
+  {},
+);
+const ledger = new MortalServer('ledger', here('../fakes/http-ledger-server.mjs'), [], { LEDGER: ledgerFile });
+const servers = [everything, ledger];
+await Promise.all(servers.map((server) => server.start()));
+
+// --- Hostler with its defaults, and a client of each era
+
+const dataDir = path.join(folder, 'data');
+mkdirSync(dataDir, { mode: 0o700 });
+const config = path.join(folder, 'hostler.json');
+const mcpServers = Object.fromEntries(servers.map(({ name, port }) => [name, { url: `http://127.0.0.1:${port}/mcp` }]));
+writeFileSync(config, JSON.stringify({ mcpServers }));
+const up = ['up', '--json', '--port', '0', '--config', config, '--data-dir', dataDir];
+const hostler = spawn(process.execPath, [here('../../dist/cli/main.js'), ...up], { stdio: ['ignore', 'pipe', 'pipe'] });
+const hostlerGone = once(hostler, 'exit');
+hostler.stderr.pipe(createWriteStream(path.join(folder, 'hostler.log')));
+const [line] = await once(hostler.stdout, 'data');
+hostler.stdout.resume();
+const { url, key } = JSON.parse(line);
+
+const info = { name: 'http-restarts', version: '1.0.0' };
+const requestInit = { headers: { authorization: `Bearer ${key}` } };
+const legacy = new LegacyClient(info);
+await legacy.connect(new LegacyHttp(new URL(url), { requestInit }));
+const modern = new ModernClient(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } });
+await modern.connect(new ModernHttp(new URL(url), { requestInit }));
+const clients = [legacy, modern];
+
+// --- calls
+
+const calls = [];
+const pending = new Set();
+
+/** `ok`, the code of Hostler's error, or what the client itself made of it. */
+async function outcomeOf(client, name, args, isRight) {
+  try {
+    const result = await client.callTool({ name, arguments: args }, undefined, { timeout: settlesMsMax });
+    const facts = result._meta?.['hostler/error'];
+    if (facts) return { code: facts.code, isNotExecuted: facts.execution === 'not_executed', message: facts.message };
+    return { code: isRight(result.content?.[0]?.text) ? 'ok' : 'wrong_answer' };
+  } catch (error) {
+    return { code: `client ${error.code ?? error.name}`, message: String(error.message).slice(0, 200) };
+  }
+}
+
+function call(server, client, name, args, isRight) {
+  const row = { server: server.name, nonce: args.nonce, beganMs: performance.now(), code: undefined };
+  calls.push(row);
+  const settled = outcomeOf(client, name, args, isRight).then((outcome) => {
+    Object.assign(row, outcome, { endedMs: performance.now() });
+    if (row.code === 'ok') server.succeeded(row);
+    pending.delete(settled);
+  });
+  pending.add(settled);
+}
+
+let ticks = 0;
+function tick() {
+  const nonce = `n${ticks}`;
+  const message = `m${ticks}`;
+  // Each server has both clients in turn; never both of them at the same tick, so that one cannot hide what the other meets.
+  call(everything, clients[ticks % 2], 'everything__echo', { message }, (text) => text === `Echo: ${message}`);
+  call(ledger, clients[(ticks + 1) % 2], 'ledger__write', { nonce }, (text) => text === nonce);
+  ticks++;
+}
+
+// Once each, so that both are connected before the first kill.
+tick();
+tick();
+await Promise.all(pending);
+const beganMs = performance.now();
+/** Open loop: as many calls as the clock says, also when this process was held up. */
+const timer = setInterval(() => {
+  while ((performance.now() - beganMs) / callEveryMs > ticks - 2) tick();
+}, callEveryMs);
+await nap(randomInt(random, servesMsMin, servesMsMax));
+let killed = 0;
+const neverResumed = () =>
+  servers.flatMap(({ rounds }) => rounds).filter(({ succeededMs }) => succeededMs === Infinity);
+while (killed < kills && neverResumed().length < neverResumedMax) {
+  killed++;
+  await Promise.all(servers.map((server) => server.restart(randomInt(random, 0, downMsMax))));
+  await nap(randomInt(random, servesMsMin, servesMsMax));
+}
+clearInterval(timer);
+const lastedMs = performance.now() - beganMs;
+await Promise.race([Promise.all(pending), nap(settlesMsMax)]);
+const unsettled = pending.size;
+
+// --- the end
+
+await Promise.race([Promise.all(clients.map((client) => client.close())), nap(5_000)]);
+hostler.kill('SIGTERM');
+await hostlerGone;
+await Promise.all(servers.map((server) => server.kill()));
+await nap(50);
+
+const rounded = (ms) => Math.round(ms * 10) / 10;
+function distribution(figures) {
+  const sorted = [...figures].sort((a, b) => a - b);
+  const at = (share) => rounded(sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)]);
+  return { n: sorted.length, p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
+}
+const countBy = (rows, keyOf) => {
+  const counts = {};
+  for (const row of rows) counts[keyOf(row)] = (counts[keyOf(row)] ?? 0) + 1;
+  return counts;
+};
+/** From the moment the port answers to the first success; 0 when a waiting call succeeded before our own probe did. */
+const resumedMs = ({ answersMs, succeededMs }) => Math.max(0, succeededMs - answersMs);
+/** Calls that failed though they began when the server had been back for longer than the bar, and before its next kill. */
+const failedLate = servers.flatMap(({ name, rounds }) =>
+  calls.filter((each) => {
+    const round = rounds.findLast(({ killedMs }) => killedMs <= (each.endedMs ?? Infinity));
+    const isSince = round !== undefined && each.beganMs > round.answersMs + resumesWithinMs;
+    return each.server === name && each.code !== 'ok' && isSince;
+  }),
+);
+const executed = readFileSync(ledgerFile, 'utf8').split('\n').filter(Boolean);
+const executedOnce = new Set(executed);
+const writes = calls.filter(({ nonce }) => nonce !== undefined);
+console.log(
+  JSON.stringify({
+    kills: killed,
+    ...{ date: startedOn.toISOString().slice(0, 10), seed, load: [loadBefore, os.loadavg()[0]].map(rounded) },
+    seconds: Math.round(lastedMs / 1_000),
+    callsPerSecond: rounded((calls.length * 1_000) / lastedMs),
+    calls: calls.length,
+    unsettled,
+    outcomes: Object.fromEntries(
+      servers.map(({ name }) => [
+        name,
+        countBy(
+          calls.filter(({ server }) => server === name),
+          ({ code }) => code ?? 'unsettled',
+        ),
+      ]),
+    ),
+    resumedMs: Object.fromEntries(servers.map(({ name, rounds }) => [name, distribution(rounds.map(resumedMs))])),
+    downMs: Object.fromEntries(
+      servers.map(({ name, rounds }) => [
+        name,
+        distribution(rounds.map(({ killedMs, answersMs }) => answersMs - killedMs)),
+      ]),
+    ),
+    neverResumed: neverResumed().length,
+    resumedTooLate: servers.flatMap(({ rounds }) => rounds).filter((round) => resumedMs(round) > resumesWithinMs)
+      .length,
+    failedLate: failedLate.length,
+    failedLateCodes: countBy(failedLate, ({ server, code }) => `${server} ${code}`),
+    samples: failedLate.slice(0, 3).map(({ server, code, message }) => ({ server, code, message })),
+    writes: writes.length,
+    executions: executed.length,
+    executedTwice: executed.length - executedOnce.size,
+    answeredButNotExecuted: writes.filter(({ code, nonce }) => code === 'ok' && !executedOnce.has(nonce)).length,
+    notExecutedButExecuted: writes.filter(({ isNotExecuted, nonce }) => isNotExecuted && executedOnce.has(nonce))
+      .length,
+    processesLeft: processes().filter((pid) => pid !== process.pid && pid !== 1).length,
+    problems,
+  }),
+);
+process.exit(0);
