@@ -25,11 +25,12 @@ afterAll(() => {
 async function simulate(seed: number): Promise<{ simulation: RecoverySimulation; wrong: readonly string[] }> {
   const simulation = new RecoverySimulation(seed);
   const wrong = [...(await simulation.run()), ...unhandled.splice(0).map((reason) => `unhandled: ${String(reason)}`)];
-  if (onlySeed !== undefined) console.log(simulation.trace.join('\n'));
+  if (onlySeed !== undefined) console.log(simulation.world.trace.join('\n'));
   return { simulation, wrong };
 }
 
-const hashOf = ({ trace }: RecoverySimulation): string => createHash('sha256').update(trace.join('\n')).digest('hex');
+const hashOf = ({ world }: RecoverySimulation): string =>
+  createHash('sha256').update(world.trace.join('\n')).digest('hex');
 
 test(`W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no call runs twice, and a server that is healthy again is served again`, {
   timeout: 3_600_000,
@@ -42,14 +43,15 @@ test(`W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no c
   let slowestMs = 0;
   for (let seed = first; seed <= last; seed++) {
     const { simulation, wrong } = await simulate(seed);
-    calls += simulation.asked.length;
-    answered += simulation.asked.filter(({ outcomes }) => outcomes[0] === 'answered').length;
-    slowestMs = Math.max(slowestMs, ...simulation.recoveredInMs);
+    const { world, servedInMs } = simulation;
+    calls += world.asked.length;
+    answered += world.asked.filter(({ outcomes }) => outcomes[0] === 'answered').length;
+    slowestMs = Math.max(slowestMs, ...servedInMs);
     if (wrong.length > 0) red.push(`SEED=${seed} replays this: ${wrong.slice(0, 5).join('; ')}`);
   }
   console.log(`seeds ${first} to ${last}: ${calls} calls, ${answered} answered; slowest recovery ${slowestMs} ms`);
-  if (process.env.RED_FILE) (await import('node:fs')).writeFileSync(process.env.RED_FILE, red.join('\n'));
-  expect(red.slice(0, 20), `${red.length} seeds are red`).toEqual([]);
+  if (red.length > 0) console.log(red.join('\n'));
+  expect(red.slice(0, 10), `${red.length} seeds are red`).toEqual([]);
   expect(answered).toBeGreaterThan(0);
 });
 
