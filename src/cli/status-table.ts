@@ -35,7 +35,9 @@ const cells = (row: StatusRow): string[] => [
 export function noteOf(row: StatusRow): string {
   const notes = [
     row.nextProbeInMs === undefined ? '' : `next try in ${span(row.nextProbeInMs)}`,
+    row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
+    row.throttledForMs === undefined ? '' : `throttled for ${span(row.throttledForMs)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',

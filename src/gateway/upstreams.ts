@@ -16,7 +16,7 @@ export interface Upstreams {
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
   /** Counts up when guards or roles change: whatever was filtered before is to be filtered anew. */
   readonly rulesRevision: number;
-  /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
+  /** Resolves when these servers were seen once since boot, or 1 s has passed; undefined: there is nothing to wait for. */
   firstSight(servers: readonly string[]): Promise<void> | undefined;
   call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult>;
   /** Guarded, counted and bounded as a call is. What the server answers is an answer, errors too; a HostError is thrown when none came. */

@@ -5,20 +5,17 @@
 import type { Clock } from '../kernel/clock.js';
 import { throughGate } from '../policy/list-gate.js';
 import { type SlotLimits, type SlotQuestion, throughSlot } from '../policy/list-slot.js';
+import type { CallTarget } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
 
 export function admitted<T>(
   managed: ManagedServer,
+  target: CallTarget,
   clock: Clock,
   question: SlotQuestion,
-  { deadlineAtMs: untilMs, signal }: SlotLimits,
-  attempt: (limits: SlotLimits) => Promise<T>,
-  /** The connection that it goes to is lost. */
-  isOver?: () => boolean,
+  limits: SlotLimits,
+  attempt: () => Promise<T>,
 ): Promise<T> {
-  const run = (deadlineAtMs: number) => {
-    const limits: SlotLimits = { deadlineAtMs, signal };
-    return throughSlot(managed.slots, question, limits, () => managed.renewing(limits, () => attempt(limits)));
-  };
-  return throughGate(question.server, managed.breaker, clock, untilMs, run, isOver);
+  const run = () => throughSlot(managed.slots, question, limits, () => managed.renewing(limits, attempt));
+  return throughGate(question.server, target.circuit, clock, limits, run);
 }

@@ -1,11 +1,12 @@
 /**
  * Where the requests to a server go: to the one that everybody shares, or to an instance of the caller's own (instances.ts).
- * Everything that is decided about a request beforehand is decided about the server, whichever of the two it goes to.
+ * Guards, pins, budgets and places are those of the server; the connection and the breaker are the target's own.
  */
 import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import type { ManagedServer } from './managed-server.js';
+import type { ServerCircuit } from './server-circuit.js';
 
 export interface CallTarget {
   readonly supervisor: Supervisor<Session>;
@@ -17,6 +18,8 @@ export interface CallTarget {
   leave(): void;
   /** Does it, and once more if it was refused for a token that could be renewed. */
   renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T>;
+  /** Its own breaker. */
+  readonly circuit: ServerCircuit;
   /** It answers: what calls found out about the server counts no more. */
   forgetCircuit(): void;
 }

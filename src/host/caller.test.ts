@@ -7,6 +7,8 @@ import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
@@ -42,13 +44,14 @@ function setUp(entry: Record<string, unknown> = {}) {
     budgets: new CallBudgets(clock),
     cache,
     throttle: new ToolThrottle(clock),
+    serverThrottle: new ServerThrottle(clock),
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     serverOf: () => {
       if (!server) throw new Error('it is gone');
       return server;
     },
     findServer: () => server,
     targetOf: (managed) => managed,
-    isLost: (managed) => managed?.supervisor.current === undefined,
     mustBeOpen: () => {},
     clean: (text) => text,
     audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
@@ -139,7 +142,7 @@ describe('a relayed call', () => {
     const repeated = plain.caller.call('a', 'x', {}, { meta: '"a":1' });
     await settle();
     plain.asked[0]?.answer(lost());
-    await settle();
+    await plain.clock.advanceAsync(100);
     plain.asked[1]?.answer(ok());
     await repeated;
     const { asked, caller } = trusting();
@@ -153,11 +156,11 @@ describe('a relayed call', () => {
   });
 
   test('that goes on with something is sent again only if it never left', async () => {
-    const { asked, caller } = trusting();
+    const { asked, caller, clock } = trusting();
     const call = caller.call('a', 'x', {}, { members: '"requestState":"s"' });
     await settle();
     asked[0]?.answer(new HostError('transport', 'gone', { phase: 'queued', execution: 'not_executed' }));
-    await settle();
+    await clock.advanceAsync(100);
     asked[1]?.answer(lost());
     await expect(call).rejects.toMatchObject({ code: 'transport' });
     expect(asked).toHaveLength(2);

@@ -30,6 +30,8 @@ import { concurrency } from '../policy/concurrency.js';
 import { gate } from '../policy/gate.js';
 import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
+import type { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { ToolArguments } from '../session/session.js';
@@ -48,12 +50,12 @@ export interface CallerParts {
   readonly budgets: CallBudgets;
   readonly cache: ResponseCache;
   readonly throttle: ToolThrottle;
+  readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   /** Throws for a name that is not there. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly targetOf: TargetOf;
-  /** Whether nothing can be sent to it, or to the instance of this client, at this instant. */
-  readonly isLost: (managed: ManagedServer | undefined, instance: string | undefined) => boolean;
   /** Throws once the host is closed. */
   readonly mustBeOpen: (server: string) => void;
   readonly clean: (text: string) => string;
@@ -72,7 +74,7 @@ export class Caller {
   #calls = 0;
 
   constructor(parts: CallerParts) {
-    const { clock, guards, pins, budgets, cache, serverOf, findServer, clean, audit } = parts;
+    const { clock, guards, pins, budgets, cache, serverOf, findServer, targetOf, clean, audit } = parts;
     this.#parts = parts;
     // The order is part of the contract: who is refused early changes nothing that comes later.
     const facts: PinFacts = {
@@ -93,17 +95,19 @@ export class Caller {
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
       }),
       throttle(parts.throttle),
-      gate(
-        (server) => serverOf(server).breaker,
-        clock,
-        ({ server, relay }) => parts.isLost(findServer(server), relay?.instance),
-      ),
+      refuseThrottled(parts.serverThrottle),
+      gate(({ server, relay }) => {
+        const managed = serverOf(server);
+        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance).circuit;
+      }, clock),
       concurrency((server) => serverOf(server).slots),
+      noteThrottling(parts.serverThrottle),
     )(
       dispatch({
         serverOf,
-        targetOf: parts.targetOf,
+        targetOf,
         clock,
+        reconnects: parts.reconnects,
         clean,
         pinRefusal: (server, tool) => quarantine(facts, server, tool),
         onReplay: audit.replayed,
@@ -172,7 +176,7 @@ class CallUnderWay extends StageNotes implements Call {
   declare readonly server: string;
   declare readonly tool: string;
   declare readonly args: JsonText;
-  declare deadlineAtMs: number;
+  declare readonly deadlineAtMs: number;
   declare readonly signal: CancelSignal | undefined;
   declare readonly idempotencyKey: string | undefined;
   declare readonly onProgress: ((params: Buffer) => void) | undefined;

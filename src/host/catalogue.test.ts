@@ -8,6 +8,8 @@ import type { Guard } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -47,8 +49,11 @@ function open(part: Record<string, unknown> = {}) {
       const [first] = (await next()()).items;
       return { kind: 'result', bytes: first?.raw };
     },
+    heardAtMs: 0,
+    probe: async () => 'alive',
   } as unknown as Session;
-  const supervisor = { acquire: async () => ({ connection: session, run: 1 }) } as unknown as Supervisor<Session>;
+  const current = { connection: session, run: 1 };
+  const supervisor = { acquire: async () => current, current } as unknown as Supervisor<Session>;
   const held = { now: 0, max: 0 };
   const hold = {
     enter: () => {
@@ -80,6 +85,7 @@ function open(part: Record<string, unknown> = {}) {
     },
     onProblem: (error) => expect.unreachable(String(error)),
   });
+  const serverThrottle = new ServerThrottle(clock);
   const catalogue = new Catalogue({
     clock,
     serverOf: (name) => {
@@ -91,6 +97,8 @@ function open(part: Record<string, unknown> = {}) {
     guards: () => guards,
     pins,
     budgets,
+    serverThrottle,
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     known,
     clean: (text) => text,
     alive: new KeepAlive(),
@@ -106,7 +114,21 @@ function open(part: Record<string, unknown> = {}) {
     guards = given;
   };
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
-  return { clock, catalogue, servers, answer, asked, saved, dropped, guard, replace, held, ceilings, statusOf };
+  return {
+    clock,
+    catalogue,
+    serverThrottle,
+    servers,
+    answer,
+    asked,
+    saved,
+    dropped,
+    guard,
+    replace,
+    held,
+    ceilings,
+    statusOf,
+  };
 }
 
 const keysOf = (items: readonly { readonly key: string }[]) => items.map(({ key }) => key).join();
@@ -273,7 +295,7 @@ describe('D-17 policy', () => {
     expect((await failureOf(catalogue.tools('nobody'))).code).toBe('server_not_found');
   });
 
-  test('an open breaker refuses a list that is not kept, and the list of a probe closes it', async () => {
+  test('an open breaker refuses a list that is not kept, and a list that is the trial closes it', async () => {
     const { catalogue, answer, asked, servers, clock } = open();
     answer(() => Promise.reject(new HostError('transport', 'gone')));
     expect((await failureOf(catalogue.tools('a'))).code).toBe('transport');

@@ -21,6 +21,8 @@ import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
+import { type ReconnectWaits, untilConnected } from '../policy/reconnect-waits.js';
+import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
@@ -42,6 +44,8 @@ export interface CatalogueParts {
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
   readonly budgets: Pick<CallBudgets, 'charge'>;
+  readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   /** What is kept of servers, of their tools here. */
   readonly known: Pick<KnownServers, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
@@ -220,21 +224,29 @@ export class Catalogue {
     }
   }
 
-  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs: untilMs, signal, sending }: ReadLimits) {
+  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
+    const { clock, serverThrottle, reconnects } = this.#parts;
     let learn: Learn | undefined;
     let epoch: number | undefined;
-    const attempt = async ({ deadlineAtMs }: Pick<ReadLimits, 'deadlineAtMs'>): Promise<Answered> => {
+    const limits = { deadlineAtMs, signal };
+    const attempt = async (): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
       const items = this.#cache.get(question);
       if (items) return { items, ttlMs: 0, isPublic: false };
+      // The question may have waited for a place or for the connection.
+      const refusal = serverThrottle.refusal(server);
+      if (refusal) throw refusal;
       epoch = sending();
       if (method === 'tools/list') learn = this.#reading(managed);
-      return this.#askOnce(connection, question, { deadlineAtMs, signal });
+      return this.#askOnce(connection, question, limits);
     };
-    const limits = { deadlineAtMs: untilMs, signal };
-    const answered = await admitted(managed, this.#parts.clock, question, limits, attempt);
+    const answered = await throughThrottle(serverThrottle, server, () =>
+      admitted(managed, managed, clock, question, limits, () =>
+        untilConnected(reconnects, managed, clock, limits, attempt),
+      ),
+    );
     // Nobody is shown a list before it was judged, and from there on all happens in one tick.
     const preparing = learn && this.#parts.pins.prepare(server, answered.items);
     if (preparing !== undefined) await preparing;

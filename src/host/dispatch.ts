@@ -1,16 +1,17 @@
 /**
- * The last stage: sends a call to its server and decides, from what is known of a failure, whether it is sent again.
+ * The last stage: sends a call to its server and decides, from what is known of a failure, whether and when it is sent again.
  * Not here: whether the call is allowed (the stages before), starting the server (supervisor/).
  * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and nobody was
  * asked anything because of it.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Call, type CallRelay, CallResult, type Outcome, type Over, type Send } from '../policy/call.js';
 import type { ReplayReason } from '../policy/call-events.js';
+import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, RpcRefusal, readRpcError } from '../session/answers.js';
 import type { CallOptions, Session } from '../session/session.js';
@@ -35,6 +36,8 @@ export interface DispatchParts {
   /** Where calls of whoever has an instance of its own go. */
   readonly targetOf: TargetOf;
   readonly clock: Clock;
+  /** When a call is sent again. */
+  readonly reconnects: ReconnectWaits;
   /** Redacts and neutralises what a server said before it is quoted. */
   readonly clean: (text: string) => string;
   /** Asked again for each attempt: what a server lists may have changed while the call waited, or with the run. */
@@ -74,7 +77,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
   declare private readonly way: Way;
   /** In the tick of the attempt. */
   declare nowMs: number;
+  /** How often a call that was sent, or may have been, was sent again. */
   declare private attempts: number;
+  /** When the first try began that was refused a connection; below 0 where none was. */
+  declare private refusedSinceMs: number;
   declare private mayHaveRun: boolean;
   /** The server has asked its caller something: to ask again would be another matter. */
   declare private wasAsked: boolean;
@@ -89,6 +95,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     this.way = way;
     this.nowMs = call.madeAtMs;
     this.attempts = 0;
+    this.refusedSinceMs = -1;
     this.mayHaveRun = false;
     this.wasAsked = false;
     this.paid = undefined;
@@ -147,6 +154,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
       if (quarantined) return this.over(quarantined);
       this.nowMs = this.way.clock.nowMs();
     }
+    this.call.notes.sentAtMs = this.nowMs;
     if (trail) {
       trail.attempts++;
       trail.run = acquired.run;
@@ -169,6 +177,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
       ask &&
       ((request) => {
         this.wasAsked = true;
+        // A server that waits for its caller's word has nothing to say.
+        this.call.notes.sentAtMs = Number.POSITIVE_INFINITY;
         ask(request);
       });
     return { deadlineAtMs, signal, onProgress, nowMs, extend: this, relay, onServerRequest, onServerNotification };
@@ -209,31 +219,65 @@ class Dispatch implements CallOptions, DeadlineExtension {
     // A retry is paid for until its outcome is known; a third attempt pays anew.
     this.paid?.();
     this.paid = undefined;
-    const { retries } = this.server;
-    if (!(outcome instanceof Error)) retries.succeeded();
-    else if (outcome instanceof HostError) {
-      if (this.again(outcome)) return this.attempt();
-      return this.end(toOutcome(this.mayHaveRun ? uncertain(outcome) : outcome, this.traits()));
+    const { server, way } = this;
+    if (!(outcome instanceof Error)) {
+      server.retries.succeeded();
+      if (way.reconnects.size > 0) way.reconnects.answered(server);
+    } else if (outcome instanceof HostError) {
+      return isUnconnected(outcome) ? this.unconnected(outcome) : this.failed(outcome);
     }
     this.end(outcome);
   }
 
-  private again(error: HostError): boolean {
+  private failed(error: HostError): void {
     const { retries } = this.server;
-    const { deadlineAtMs, attempt: callerAttempt } = this.call;
-    const deadlineLeftMs = deadlineAtMs - this.way.clock.nowMs();
+    const deadlineLeftMs = this.call.deadlineAtMs - this.way.clock.nowMs();
     // A caller whose own time ran out is no sign of a server that cannot keep up.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
-    // What it was told, or goes on with, was for the attempt before.
-    const isTold = this.wasAsked || this.call.relay?.members !== undefined;
-    if (isTold && error.details.execution !== 'not_executed') return false;
-    const reason = replayReason({ error, traits: this.traits(), attempt, callerAttempt, deadlineLeftMs });
+    const reason = this.mayTell(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
     this.paid = reason && retries.take();
-    if (!reason || !this.paid) return false;
+    if (!reason || !this.paid) return this.fail(error);
     this.mayHaveRun ||= error.details.execution !== 'not_executed';
     this.way.onReplay(this.call, attempt + 2, reason, error);
-    return true;
+    this.attemptLater(attempt + 1, deadlineLeftMs);
+  }
+
+  /** No connection could be opened. Nobody pays for that: one of all the calls that wait for the server tries at a time. */
+  private unconnected(error: HostError): void {
+    const { call, way, server } = this;
+    const { deadlineAtMs, signal } = call;
+    if (this.reasonFor(error, 0, deadlineAtMs - way.clock.nowMs()) === undefined) return this.fail(error);
+    if (this.refusedSinceMs < 0) this.refusedSinceMs = this.nowMs;
+    way.reconnects.refused(server, { error, sinceMs: this.refusedSinceMs, deadlineAtMs, signal }, (end) => {
+      if (end) return this.fail(end);
+      way.onReplay(call, this.attempts + 2, 'not_executed', error);
+      this.attempt();
+    });
+  }
+
+  /** What it was told, or goes on with, was for the attempt before. */
+  private mayTell({ details }: HostError): boolean {
+    const isTold = this.wasAsked || this.call.relay?.members !== undefined;
+    return !isTold || details.execution === 'not_executed';
+  }
+
+  private reasonFor(error: HostError, attempt: number, deadlineLeftMs: number): ReplayReason | undefined {
+    const callerAttempt = this.call.attempt;
+    return replayReason({ error, traits: this.traits(), attempt, callerAttempt, deadlineLeftMs });
+  }
+
+  /** A server that is being restarted makes it wait by itself. */
+  private attemptLater(nth: number, deadlineLeftMs: number): void {
+    if (!this.target.supervisor.ready()) return this.attempt();
+    const { clock, reconnects } = this.way;
+    const delayMs = Math.min(reconnects.backoffMs(nth), deadlineLeftMs / 2);
+    // A caller that leaves meanwhile is told by the attempt, which sends nothing for it.
+    void sleep(clock, delayMs, this.call.signal).then(() => this.attempt());
+  }
+
+  private fail(error: HostError): void {
+    this.end(toOutcome(this.mayHaveRun ? uncertain(error) : error, this.traits()));
   }
 
   private end(outcome: Outcome): void {

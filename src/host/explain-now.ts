@@ -4,11 +4,11 @@
  * Invariant: nothing is charged, started or told.
  */
 import { denial } from '../policy/allowlist.js';
-import type { Breaker } from '../policy/breaker.js';
 import type { Principal } from '../policy/call.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
 import { type Explanation, explain } from './explain.js';
 import type { HostParts } from './host-parts.js';
+import type { ManagedServer } from './managed-server.js';
 import { type StatusRow, type StatusSources, statusRows } from './status.js';
 
 export type ExplainSources = Pick<
@@ -34,7 +34,7 @@ export function explainNow(
     isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
     denial: denial(() => rules.guards, { principal, server, tool, action }),
     row,
-    breakerRetryAfterMs: row.circuit === 'closed' ? undefined : breakerWait(managed.breaker, clock.nowMs()),
+    breakerRetryAfterMs: breakerWait(managed, clock.nowMs()),
     cacheEntries: cache.entriesOf(server, tool),
     budget: budgets.leftOf(principal),
     pin: tool === undefined ? undefined : { status: pins.statusOf(server, tool), record: pins.recordOf(server, tool) },
@@ -49,7 +49,7 @@ const only = (server: string, registry: StatusSources['registry']): StatusSource
   held: (name) => registry.held(name),
 });
 
-function breakerWait(breaker: Breaker, nowMs: number): number | undefined {
-  const atMs = breaker.opensAgainAtMs(nowMs);
+function breakerWait(managed: ManagedServer, nowMs: number): number | undefined {
+  const atMs = managed.circuitNow(nowMs).opensAgainAtMs;
   return atMs === undefined ? undefined : Math.max(0, Math.ceil(atMs - nowMs));
 }

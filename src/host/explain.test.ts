@@ -27,6 +27,7 @@ const facts: ExplainFacts = {
   refusal: undefined,
   wakeAfterMs: 5_000,
 };
+const halfOpen = { ...row, circuit: 'half_open' } as const;
 const denied = new HostError('denied', 'no rule allows it', { hint: 'ask' });
 const isParked = new HostError('server_parked', 'it is parked', { retryAfterMs: 60_000 });
 const spent = { calls: 5, windowMs: 60_000, left: 0, resetsInMs: 100 };
@@ -39,7 +40,8 @@ test.each<[string, Partial<ExplainFacts>, string, boolean]>([
   ['one that was parked just now refuses', { row: parked, refusal: isParked }, 'server_parked', false],
   ['one that is parked for a while is tried', { row: { ...parked, forMs: 5_000 }, refusal: isParked }, 'tries', true],
   ['an open breaker refuses', { row: { ...row, circuit: 'open' }, breakerRetryAfterMs: 5 }, 'circuit_open', false],
-  ['half open, the call is the try', { row: { ...row, circuit: 'half_open' } }, 'passes', false],
+  ['half open, the call is the try', { row: halfOpen, breakerRetryAfterMs: 0 }, 'passes', false],
+  ['half open with its trials under way, it refuses', { row: halfOpen, breakerRetryAfterMs: 5 }, 'circuit_open', false],
   ['nothing left of a budget refuses', { budget: spent }, 'budget_exceeded', false],
   ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],
   ['the rules come before all else', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],

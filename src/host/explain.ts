@@ -1,7 +1,7 @@
 /**
  * Why somebody sees a tool or does not, and what a call of it would meet now: one pure function over what the host knows.
  * Not here: gathering the facts (explain-now.ts), words for a person (cli/why-text.ts); what hangs on the arguments or shows only
- * when a call is sent, which is the cache, throttles and a free place (caller.ts).
+ * when a call is sent, which is the cache, throttles of single tools and a free place (caller.ts).
  *
  * Invariants: asking changes nothing: nothing is charged, started, woken or told; what is said about a call is decided by the
  * same rules that decide about calls, in their order.
@@ -122,7 +122,7 @@ const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): str
     : whom;
 };
 
-/** In the order in which a call passes: rules, pins, budget, breaker, server. */
+/** In the order in which a call passes: rules, pins, budget, throttle, breaker, server. */
 function forecast(facts: ExplainFacts): CallForecast {
   const { denial, pin, definition, budget, row, refusal, breakerRetryAfterMs, wakeAfterMs } = facts;
   if (denial) return refused(denial.code, denial.message, denial.hint);
@@ -135,7 +135,10 @@ function forecast(facts: ExplainFacts): CallForecast {
     );
   if (budget && budget.left <= 0)
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
-  if (row.circuit === 'open')
+  if (row.throttledForMs !== undefined)
+    return refused('overloaded', 'it asked for fewer requests', 'call it less often', row.throttledForMs);
+  // A half-open breaker admits a few calls at a time; one that is full says when it admits more.
+  if (row.circuit === 'open' || (row.circuit === 'half_open' && (breakerRetryAfterMs ?? 0) > 0))
     return refused('circuit_open', 'calls failed in a row', 'wait for the next try', breakerRetryAfterMs);
   // A parked server is tried by the first call that comes after a while.
   if (row.state === 'parked' && row.forMs >= wakeAfterMs) return { outcome: 'tries' };

@@ -8,7 +8,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
 
-export const firstSightMsMax = 5_000;
+export const firstSightMsMax = 1_000;
 
 /** By server: settles when it was seen, or could not be. */
 export type Sightings = ReadonlyMap<string, Promise<void>>;

@@ -11,6 +11,8 @@ import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins } from '../policy/pins.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
@@ -93,6 +95,8 @@ export function createHostParts(
   const budgets = new CallBudgets(clock, () => rules.ceilings);
   const cache = new ResponseCache(clock);
   const throttle = new ToolThrottle(clock);
+  const serverThrottle = new ServerThrottle(clock);
+  const reconnects = new ReconnectWaits(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
   const histories = state && new HistoryKeeper(state.histories, clock, onProblem);
   const pins = new Pins({
@@ -143,6 +147,7 @@ export function createHostParts(
       forget(name);
       pins.forget(name, isSame);
       throttle.forget(name);
+      serverThrottle.forget(name);
       lastWords.forget(name);
     },
     recall: (managed, before) => catalogue.recall(managed, before),
@@ -171,6 +176,8 @@ export function createHostParts(
     guards,
     pins,
     budgets,
+    serverThrottle,
+    reconnects,
     known: knowledge.known,
     cards: new ServerCards({ clock, random, clean }),
     clean,
@@ -189,11 +196,11 @@ export function createHostParts(
     isSeen: (managed) => knowledge.known.isSeen(managed),
     listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
   });
-  const { targetOf, isLost } = instances;
+  const { targetOf } = instances;
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
-    ...{ clock, guards, pins, budgets, cache, throttle, serverOf, findServer },
-    ...{ targetOf, isLost, mustBeOpen, clean, audit, alive },
+    ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
+    ...{ targetOf, mustBeOpen, clean, audit, alive },
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
@@ -202,6 +209,6 @@ export function createHostParts(
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
-    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances },
+    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle },
   };
 }

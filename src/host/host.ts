@@ -263,7 +263,7 @@ export class Host {
   }
 
   /**
-   * For who lists servers: resolves when these, or all, were seen once, at the latest 5 s after anybody first asked; undefined:
+   * For who lists servers: resolves when these, or all, were seen once, at the latest 1 s after anybody first asked; undefined:
    * no need to wait.
    */
   firstSight(servers?: readonly string[]): Promise<void> | undefined {

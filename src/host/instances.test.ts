@@ -9,6 +9,7 @@ import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
+import type { CallTarget } from './call-target.js';
 import { Instances, instancesMax, instancesPerServerMax } from './instances.js';
 import type { Supervise } from './supervise.js';
 
@@ -133,4 +134,26 @@ test('one that fails is kept with what is held against it', async () => {
   await settle();
   clock.advance(6_000);
   expect([typeof (await used), instances.countOf('a')]).toEqual(['string', 1]);
+});
+
+test('W13 each has a breaker of its own, which ends with its run and with itself', async () => {
+  const { base, server, instances, use, clock } = setUp({ breaker: { threshold: 1 } });
+  const bob = await use('bob');
+  const ann = await use('ann');
+  const circuitOf = ({ circuit }: CallTarget) => circuit.breaker.circuit(clock.nowMs());
+  const lose = ({ circuit: { breaker } }: CallTarget) => {
+    const admission = breaker.admit(clock.nowMs());
+    if (admission.admitted) breaker.failed(admission.ticket, clock.nowMs(), 'loss');
+  };
+  lose(ann);
+  expect([ann, bob, base].map(circuitOf)).toEqual(['open', 'closed', 'closed']);
+  expect(base.circuitNow(clock.nowMs()).circuit).toBe('open');
+  // A lost run is for the supervisor to replace: the next one is judged by its own calls.
+  server.connection?.die();
+  expect([circuitOf(ann), base.circuitNow(clock.nowMs()).circuit]).toEqual(['closed', 'closed']);
+  lose(bob);
+  const timers = clock.pendingTimers;
+  instances.end('bob');
+  await settle();
+  expect([base.circuitNow(clock.nowMs()).circuit, clock.pendingTimers < timers]).toEqual(['closed', true]);
 });

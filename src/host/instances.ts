@@ -1,7 +1,8 @@
 /**
  * Servers with `isolation: "per-client"`: for each client that asks, an instance of its own, started when it is first used
  * and gone when nobody uses it, when its client goes, or when the server itself does.
- * Not here: what is decided about a call (policy/, by the server as a whole), keeping an instance running (supervisor/).
+ * Not here: what is decided about a call (policy/, by the server as a whole but for its breaker), keeping an instance running
+ * (supervisor/).
  *
  * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say; what
  * has ended is awaited before the host is closed.
@@ -15,6 +16,7 @@ import type { AuthLimits } from '../session/auth-recovery.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { CallTarget } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
+import type { ServerCircuit } from './server-circuit.js';
 import type { Supervise, Supervised } from './supervise.js';
 
 /** Of one server, and of all together: each is a process or a session of its own. */
@@ -39,6 +41,7 @@ class Instance implements CallTarget {
   readonly unlisten: Supervised['unlisten'];
   readonly #base: ManagedServer;
   readonly #hold: CallHold;
+  #circuit: ServerCircuit | undefined;
 
   constructor(base: ManagedServer, client: string, { supervisor, unlisten }: Supervised, hold: CallHold) {
     this.server = base.definition.name;
@@ -65,8 +68,20 @@ class Instance implements CallTarget {
     return this.#base.renewing(limits, attempt);
   }
 
+  get circuit(): ServerCircuit {
+    this.#circuit ??= this.#base.circuitFor(this.supervisor);
+    return this.#circuit;
+  }
+
   forgetCircuit(): void {
-    this.#base.forgetCircuit();
+    this.#circuit?.breaker.reset();
+  }
+
+  /** Stops it; resolves when nothing of it runs. */
+  dispose(): Promise<void> {
+    this.unlisten?.();
+    this.#circuit?.close();
+    return this.supervisor.dispose();
   }
 }
 
@@ -87,15 +102,6 @@ export class Instances {
   /** The one of this client, or the server itself where all share it. */
   readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget =>
     client === undefined || base.definition.isolation === 'shared' ? base : this.#of(base, client);
-
-  /** Whether there is no connection now to where `targetOf` leads. Makes nothing. */
-  readonly isLost = (base: ManagedServer | undefined, client: string | undefined): boolean => {
-    if (!base) return true;
-    const { name, isolation } = base.definition;
-    const isOwn = client !== undefined && isolation !== 'shared';
-    const target = isOwn ? this.#byKey.get(instanceKey(name, client)) : base;
-    return target?.supervisor.current === undefined;
-  };
 
   countOf(server: string): number {
     let count = 0;
@@ -154,6 +160,8 @@ export class Instances {
 
   #observe(key: string, event: SupervisorEvent): void {
     if (event.kind !== 'state' || !this.#byKey.has(key)) return;
+    // As for the server that everybody shares: each run is judged by its own calls.
+    if (!isUp(event.from) || !isUp(event.to)) this.#byKey.get(key)?.forgetCircuit();
     if (event.to === 'ready') this.#uses.opened(key);
     else if (event.to !== 'suspect') this.#uses.closed(key);
     // One that rests is as good as one that is not there; one that failed is kept, with what is held against it.
@@ -176,11 +184,10 @@ export class Instances {
     if (!instance) return;
     this.#byKey.delete(key);
     this.#uses.remove(key);
-    instance.unlisten?.();
-    const { server, supervisor } = instance;
+    const { server } = instance;
     const endings = this.#ending.get(server) ?? new Set();
     this.#ending.set(server, endings);
-    const ending = supervisor
+    const ending = instance
       .dispose()
       .catch(this.#parts.onProblem)
       .then(() => {
@@ -190,6 +197,8 @@ export class Instances {
     endings.add(ending);
   }
 }
+
+const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';
 
 const tooMany = (server: string): HostError =>
   new HostError('overloaded', `server '${server}' has as many instances of clients as there may be`, {

@@ -4,7 +4,7 @@
 import { hash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
-import { Breaker, type Circuit, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
+import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
@@ -14,7 +14,9 @@ import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { originOf } from './pin-origin.js';
+import { ServerCircuit } from './server-circuit.js';
 import { toolTraits } from './tool-traits.js';
+import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
 
 export class ManagedServer {
   readonly definition: ServerDefinition;
@@ -29,7 +31,8 @@ export class ManagedServer {
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
   // Made for the first call: most servers of a large host are at rest, and each empty table would cost as much as a full one.
-  #breaker: Breaker | undefined;
+  #circuit: ServerCircuit | undefined;
+  #circuits: WorstCircuit | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
   /** Of the tools that were asked for; of the others the bytes, in which they are looked up. */
@@ -56,21 +59,34 @@ export class ManagedServer {
     this.#clock = clock;
   }
 
-  get breaker(): Breaker {
-    this.#breaker ??= new Breaker({ ...defaultBreakerPlan, ...this.definition.breaker }, this.#onCircuit);
-    return this.#breaker;
+  get circuit(): ServerCircuit {
+    this.#circuit ??= this.circuitFor(this.supervisor);
+    return this.#circuit;
   }
 
-  /** What its breaker says, if it was ever asked. */
-  circuit(nowMs: number): { readonly circuit: Circuit; readonly failures: number } {
-    // The failures of a probe whose time is over are counted by asking.
-    const circuit = this.#breaker?.circuit(nowMs) ?? 'closed';
-    return { circuit, failures: this.#breaker?.failures ?? 0 };
+  get breaker(): Breaker {
+    return this.circuit.breaker;
+  }
+
+  /** For itself, or for an instance of it that has a supervisor of its own. */
+  circuitFor(supervisor: Supervisor<Session>): ServerCircuit {
+    this.#circuits ??= new WorstCircuit(this.#onCircuit ?? (() => {}));
+    const circuits = this.#circuits;
+    const plan = { ...defaultBreakerPlan, ...this.definition.breaker };
+    const circuit = new ServerCircuit(plan, supervisor, this.#clock, (_from, to, failures) =>
+      circuits.changed(circuit.breaker, to, failures),
+    );
+    return circuit;
+  }
+
+  /** What its breakers say, those of instances included, if any was ever asked. */
+  circuitNow(nowMs: number): CircuitNow {
+    return this.#circuits?.now(this.#circuit?.breaker, nowMs) ?? closedNow;
   }
 
   /** A new run, or none: what calls found out about the one before counts no more. */
   forgetCircuit(): void {
-    this.#breaker?.reset();
+    this.#circuit?.breaker.reset();
   }
 
   get slots(): CallSlots {
@@ -113,6 +129,7 @@ export class ManagedServer {
   /** Ends it for good; resolves when nothing of it runs. `isReplaced`: another one takes its name. */
   dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
+    this.#circuit?.close();
     return this.supervisor.dispose(isReplaced);
   }
 

@@ -6,6 +6,8 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard, GuardRequest } from '../policy/allowlist.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
+import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ServerThrottle } from '../policy/server-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
 import type { Answer } from '../wire/peer-interface.js';
@@ -48,6 +50,8 @@ function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
     },
     guards: () => guards,
     budgets: new CallBudgets(clock, () => ({ principals, roles: new Map() })),
+    serverThrottle: new ServerThrottle(clock),
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     alive: new KeepAlive(),
     onDenied: (request) => denied.push(request),
   });
@@ -143,11 +147,11 @@ describe('it is refused before anything is sent', () => {
 
 describe('what failed', () => {
   test('is sent again only when not a byte of it had left', async () => {
-    const { asked, ask } = setUp();
+    const { asked, ask, clock } = setUp();
     const outcome = failureOf(ask());
     await settle();
     asked[0]?.answer(new HostError('transport', 'gone', { execution: 'not_executed', phase: 'queued' }));
-    await settle();
+    await clock.advanceAsync(100);
     expect(asked).toHaveLength(2);
     asked[1]?.answer(new HostError('transport', 'gone', { execution: 'uncertain', phase: 'written' }));
     expect((await outcome).details.execution).toBe('uncertain');

@@ -6,7 +6,7 @@
  * Invariants: what has a way of its own past guards and pins is not sent this way; a request is sent again only when not a
  * byte of it reached the server.
  */
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -15,7 +15,9 @@ import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ToolTraits } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import type { SlotLimits } from '../policy/list-slot.js';
+import { isUnconnected, type ReconnectWaits, untilConnected } from '../policy/reconnect-waits.js';
 import { mayReplay } from '../policy/replay.js';
+import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import type { CallOptions } from '../session/session.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
@@ -35,6 +37,8 @@ export interface RequesterParts {
   readonly targetOf: TargetOf;
   readonly guards: () => readonly Guard[];
   readonly budgets: Pick<CallBudgets, 'charge'>;
+  readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
   readonly alive: KeepAlive;
   readonly onDenied: (request: GuardRequest) => void;
 }
@@ -80,7 +84,7 @@ export class Requester {
     options: HostRequestOptions = {},
   ): Promise<EraAnswer> {
     const { principal = embedder, signal } = options;
-    const { clock, budgets, serverOf, targetOf, alive } = this.#parts;
+    const { clock, budgets, serverOf, targetOf, alive, serverThrottle } = this.#parts;
     const deadlineAtMs = clock.nowMs() + waitMs(options.deadlineMs, requestMsMax);
     checkMethod(server, method);
     if (params !== undefined) checkParams(params);
@@ -90,16 +94,14 @@ export class Requester {
     const managed = serverOf(server);
     const target = targetOf(managed, options.instance);
     const asked = new Asked(options);
+    const limits: SlotLimits = { deadlineAtMs, signal };
     alive.hold();
     try {
       const outcome = await whileHeld(target, () =>
-        admitted(
-          managed,
-          clock,
-          { server, method, principal },
-          { deadlineAtMs, signal },
-          (limits) => this.#ask(managed, target, { server, method, params, options }, asked, limits),
-          () => target.supervisor.current === undefined,
+        throughThrottle(serverThrottle, server, () =>
+          admitted(managed, target, clock, { server, method, principal }, limits, () =>
+            this.#ask(managed, target, { server, method, params, options }, asked, limits),
+          ),
         ),
       );
       if (outcome instanceof HostError) throw outcome;
@@ -117,19 +119,24 @@ export class Requester {
     asked: Asked,
     limits: SlotLimits,
   ): Promise<EraAnswer | HostError> {
+    const { clock, reconnects } = this.#parts;
+    const send = () => this.#send(managed, target, question, asked, limits);
     let paid: (() => void) | undefined;
     for (let attempt = 0; ; attempt++) {
       try {
-        return await this.#send(managed, target, question, asked, limits).finally(() => paid?.());
+        return await untilConnected(reconnects, managed, clock, limits, send).finally(() => paid?.());
       } catch (error) {
-        if (!isHostError(error)) throw error;
+        if (!isHostError(error) || isUnconnected(error)) throw error;
         // Whoever was asked took too long.
         if (asked.isAsked && error.code === 'timeout') return error;
-        const deadlineLeftMs = limits.deadlineAtMs - this.#parts.clock.nowMs();
+        const deadlineLeftMs = limits.deadlineAtMs - clock.nowMs();
         const isSafe = mayReplay({ error, traits: unknownTraits, attempt, callerAttempt: 0, deadlineLeftMs });
         // A retry is paid for until its outcome is known.
         paid = isSafe && !asked.isAsked ? managed.retries.take() : undefined;
         if (!paid) throw error;
+        // A server that is being restarted makes it wait by itself.
+        if (target.supervisor.ready())
+          await sleep(clock, Math.min(reconnects.backoffMs(attempt + 1), deadlineLeftMs / 2), limits.signal);
       }
     }
   }
@@ -142,6 +149,9 @@ export class Requester {
     { deadlineAtMs, signal }: SlotLimits,
   ): Promise<EraAnswer> {
     const { connection } = await supervisor.acquire(deadlineAtMs, signal);
+    // The request may have waited for a place or for the connection.
+    const refusal = this.#parts.serverThrottle.refusal(definition.name);
+    if (refusal) throw refusal;
     const { callMs } = definition.timeouts;
     const nowMs = this.#parts.clock.nowMs();
     const { onProgress, onServerNotification } = options;

@@ -16,6 +16,7 @@ import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { ManagedServer } from './managed-server.js';
 import { originOf } from './pin-origin.js';
+import { spawnFailed } from './spawn-failed.js';
 import type { Predecessor, Supervise } from './supervise.js';
 import { Turns } from './turns.js';
 
@@ -158,7 +159,7 @@ export class Servers {
       await this.#up(managed);
     } catch (error) {
       await this.#takeBack(managed, earlier);
-      throw error;
+      throw spawnFailed(error, definition, earlier !== undefined);
     }
   }
 

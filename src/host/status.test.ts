@@ -14,7 +14,7 @@ const resting: Snapshot = {
 };
 
 /** The row of a server of which only this is known, 10 s after the clock began at noon. */
-function rowOf(part: Partial<Snapshot>, openSinceMs?: number): StatusRow {
+function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: number): StatusRow {
   const clock = new FakeClock(0, new Date('2026-01-01T12:00:00Z'));
   clock.advance(10_000);
   const connection = { channel: { kind: 'memory', counters: {} }, facts: { version: '2025-11-25' } };
@@ -35,6 +35,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number): StatusRow {
     pins: { differingOf: () => 0 },
     connector: { escapedOf: () => 0, clean: (text) => text },
     instances: { countOf: () => 0 },
+    serverThrottle: { leftMs: () => throttledForMs },
   });
   return row as StatusRow;
 }
@@ -56,8 +57,8 @@ test('times are given by the wall, and as how long ago on our own clock', () => 
 });
 
 test('the next probe is told by the wall and from now, and is never in the past', () => {
-  expect(rowOf({ state: 'parked', ejected: true, nextProbeAtMs: 70_000 })).toMatchObject({
-    ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: true, active: false },
+  expect(rowOf({ state: 'parked', nextProbeAtMs: 70_000 })).toMatchObject({
+    ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: false, active: false },
   });
   expect(rowOf({ state: 'parked', nextProbeAtMs: 9_000 })).toMatchObject({
     ...{ nextProbeAt: '2026-01-01T12:00:09.000Z', nextProbeInMs: 0 },
@@ -71,4 +72,9 @@ test('what is not known, and what belongs to a run when there is none, is undefi
     Array(8).fill(undefined),
   );
   expect(row).toMatchObject({ state: 'registered', transport: 'stdio', authIdentity: undefined, running: 0, queue: 0 });
+});
+
+test('W11 a server that asked for fewer requests is shown as throttled, and for how long', () => {
+  expect(rowOf({ state: 'ready' }, 3_000, 1_500).throttledForMs).toBe(1_500);
+  expect(rowOf({ state: 'ready' }, 3_000).throttledForMs).toBeUndefined();
 });

@@ -9,6 +9,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
+import type { ServerThrottle } from '../policy/server-throttle.js';
 import type { Registry, RegistryRow } from '../registry/registry.js';
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
@@ -37,6 +38,8 @@ export interface StatusRow {
   /** As whom we are known to it, as its provider of tokens says; at most 200 characters, redacted and neutralised. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
+  /** URL or path of its card, as configured. */
+  readonly card: string | undefined;
   readonly active: boolean;
   readonly ref_count: number;
   /** What `ref_count` is made of: who holds it open, and calls under way. */
@@ -46,6 +49,9 @@ export interface StatusRow {
   readonly restart_count: number;
   readonly consecutive_failures: number;
   readonly circuit: Circuit;
+  /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
+  readonly throttledForMs: number | undefined;
+  /** It is not even probed: `onExhausted: "eject"` has taken it out of use until a reload. */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
   /** From now; undefined when nothing is planned. */
@@ -80,6 +86,7 @@ export interface StatusSources {
   readonly pins: Pick<Pins, 'differingOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
+  readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
 }
 
 interface Instant {
@@ -105,7 +112,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
   const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
   const { nowMs } = instant;
-  const { circuit, failures } = managed.circuit(nowMs);
+  const { circuit, failures } = managed.circuitNow(nowMs);
   const snapshot = supervisor.snapshot();
   const { lastError, lastSuccessAtMs, nextProbeAtMs } = snapshot;
   const current = supervisor.current;
@@ -120,6 +127,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     protocolVersion: current?.connection.facts.version,
     authIdentity: identityOf(managed, sources),
     lazy: definition.isLazy,
+    card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     ref_count,
     leases: { bindings, calls },
@@ -128,6 +136,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     restart_count: snapshot.restarts,
     consecutive_failures: failures,
     circuit,
+    throttledForMs: sources.serverThrottle.leftMs(name),
     ejected: snapshot.ejected,
     nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),

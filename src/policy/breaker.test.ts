@@ -1,9 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Admission, Breaker, type BreakerPlan, defaultBreakerPlan, type Ticket } from './breaker.js';
+import { type Admission, Breaker, type BreakerPlan, defaultBreakerPlan, type Strike, type Ticket } from './breaker.js';
 
-const plan: BreakerPlan = { threshold: 3, resetMs: 100, resetMsMax: 1_000, probeMs: 50 };
-const far = Number.MAX_SAFE_INTEGER;
+const plan: BreakerPlan = {
+  threshold: 3,
+  resetMs: 100,
+  resetMsMax: 1_000,
+  lossMs: 25,
+  trialMs: 50,
+  checkMs: 10,
+  checkMsMax: 60,
+};
 
 function ticketOf(admission: Admission): Ticket {
   if (!admission.admitted) throw new Error('refused');
@@ -12,14 +19,14 @@ function ticketOf(admission: Admission): Ticket {
 
 function opened(custom: Partial<BreakerPlan> = {}) {
   const breaker = new Breaker({ ...plan, ...custom });
-  const tickets = Array.from({ length: custom.threshold ?? plan.threshold }, () => ticketOf(breaker.admit(0, far)));
-  for (const ticket of tickets) breaker.failed(ticket, 0);
+  const tickets = Array.from({ length: custom.threshold ?? plan.threshold }, () => ticketOf(breaker.admit(0)));
+  for (const ticket of tickets) breaker.failed(ticket, 0, 'timeout');
   return breaker;
 }
 
 test('AC-H1 closed until the third failure, open from it on, half open when its time is over', () => {
   const breaker = new Breaker(plan);
-  const fail = () => breaker.failed(ticketOf(breaker.admit(0, far)), 0);
+  const fail = () => breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   expect(breaker.circuit(0)).toBe('closed');
   fail();
   fail();
@@ -33,16 +40,16 @@ describe('what is told of it', () => {
   function told(custom: Partial<BreakerPlan> = {}) {
     const changes: unknown[] = [];
     const breaker = new Breaker({ ...plan, ...custom }, (from, to, failures) => changes.push([from, to, failures]));
-    const fail = (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs, far)), nowMs);
+    const fail = (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'timeout');
     return { breaker, changes, fail };
   }
 
   test('each change once, with the failures as they then stand', () => {
     const { breaker, changes, fail } = told();
     for (let i = 0; i < 3; i++) fail(0);
-    breaker.admit(50, far);
+    breaker.admit(50);
     fail(100);
-    breaker.succeeded(ticketOf(breaker.admit(300, far)), 301);
+    breaker.succeeded(ticketOf(breaker.admit(300)));
     expect(changes).toEqual([
       ['closed', 'open', 3],
       ['open', 'half_open', 3],
@@ -55,16 +62,16 @@ describe('what is told of it', () => {
   test('nothing while it is closed, whatever calls do, and nothing of a reset that changes nothing', () => {
     const { breaker, changes, fail } = told();
     fail(0);
-    breaker.succeeded(ticketOf(breaker.admit(0, far)), 0);
+    breaker.succeeded(ticketOf(breaker.admit(0)));
     breaker.reset();
     expect(changes).toEqual([]);
   });
 
-  test('a probe that is given up leaves it half open: the next one is no change', () => {
+  test('a trial that is given up leaves it half open: the next one is no change', () => {
     const { breaker, changes, fail } = told({ threshold: 1 });
     fail(0);
-    breaker.released(ticketOf(breaker.admit(100, far)), 101);
-    breaker.admit(101, far);
+    breaker.released(ticketOf(breaker.admit(100)));
+    breaker.admit(101);
     breaker.reset();
     expect(changes).toEqual([
       ['closed', 'open', 1],
@@ -72,65 +79,40 @@ describe('what is told of it', () => {
       ['half_open', 'closed', 0],
     ]);
   });
-
-  test('a probe that never answers is told when it is noticed', () => {
-    const { breaker, changes, fail } = told({ threshold: 1 });
-    fail(0);
-    breaker.admit(100, far);
-    expect(breaker.circuit(160)).toBe('open');
-    expect(changes.at(-1)).toEqual(['half_open', 'open', 2]);
-  });
 });
 
 test('AC-H10 two failures and a success leave nothing behind', () => {
   const breaker = new Breaker(plan);
-  breaker.failed(ticketOf(breaker.admit(0, far)), 0);
-  breaker.failed(ticketOf(breaker.admit(0, far)), 0);
-  breaker.succeeded(ticketOf(breaker.admit(0, far)), 0);
+  breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
+  breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
+  breaker.succeeded(ticketOf(breaker.admit(0)));
   expect([breaker.failures, breaker.opensAgainAtMs(0)]).toEqual([0, undefined]);
 });
 
-describe('D-01 one probe', () => {
+describe('D-01 one trial', () => {
   test('of fifty calls that come when the time is over, one passes', () => {
     const breaker = opened();
-    const admissions = Array.from({ length: 50 }, () => breaker.admit(100, far));
+    const admissions = Array.from({ length: 50 }, () => breaker.admit(100));
     expect(admissions.filter(({ admitted }) => admitted)).toHaveLength(1);
-    expect(admissions[1]).toMatchObject({ admitted: false, probeInProgress: true, retryAfterMs: 50 });
-    breaker.succeeded(ticketOf(admissions[0] as Admission), 110);
-    expect(Array.from({ length: 50 }, () => breaker.admit(110, far).admitted)).not.toContain(false);
+    expect(admissions[0]).toMatchObject({ ticket: { isTrial: true, isFirst: true } });
+    expect(admissions[1]).toMatchObject({ admitted: false, isTried: true, retryAfterMs: 50 });
+    breaker.succeeded(ticketOf(admissions[0] as Admission));
+    expect(Array.from({ length: 50 }, () => breaker.admit(110).admitted)).not.toContain(false);
   });
 
-  test('that is abandoned frees its place', () => {
-    const breaker = opened();
-    breaker.released(ticketOf(breaker.admit(100, far)), 110);
-    expect(breaker.admit(110, far).admitted).toBe(true);
-  });
-
-  test('that never answers has failed at its own deadline, which is never later than its caller’s', () => {
-    const breaker = opened();
-    const probe = ticketOf(breaker.admit(100, 120));
-    expect(probe.probeUntilMs).toBe(120);
-    expect(breaker.circuit(120)).toBe('open');
-    breaker.succeeded(probe, 121);
-    expect(breaker.circuit(121)).toBe('open');
-  });
-
-  test('D-37 that said nothing about the server is no failure, though its deadline is over', () => {
-    for (const nowMs of [150, 151, 1_000]) {
+  test('D-37 that says nothing about the server frees its place and is no failure, whenever it ends', () => {
+    for (const nowMs of [100, 149, 1_000]) {
       const breaker = opened();
-      const probe = ticketOf(breaker.admit(100, far));
-      // Somebody may have looked in between, or not.
-      if (nowMs > 150) expect(breaker.circuit(150)).toBe('open');
-      breaker.released(probe, nowMs);
+      const trial = ticketOf(breaker.admit(100));
+      breaker.released(trial);
       expect([breaker.failures, breaker.circuit(nowMs), breaker.opensAgainAtMs(nowMs)]).toEqual([
         3,
         'half_open',
         nowMs,
       ]);
-      breaker.failed(ticketOf(breaker.admit(nowMs, far)), nowMs);
-      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs + 200);
-      breaker.released(probe, nowMs);
-      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs + 200);
+      // The next one is alone again, for its full time.
+      expect(ticketOf(breaker.admit(nowMs))).toMatchObject({ isFirst: true });
+      expect(breaker.opensAgainAtMs(nowMs + 49)).toBe(nowMs + 50);
     }
   });
 
@@ -141,38 +123,210 @@ describe('D-01 one probe', () => {
       const untilMs = breaker.opensAgainAtMs(nowMs) as number;
       const waitMs = untilMs - nowMs;
       nowMs = untilMs;
-      breaker.failed(ticketOf(breaker.admit(nowMs, far)), nowMs);
+      breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'timeout');
       return waitMs;
     });
     expect(waits).toEqual([100, 200, 400, 800, 1_000, 1_000]);
   });
 });
 
+describe('W9 a trial that takes its time', () => {
+  const trialsAt = (breaker: Breaker, nowMs: number) =>
+    Array.from({ length: 1_000 }, () => breaker.admit(nowMs))
+      .filter(({ admitted }) => admitted)
+      .map(ticketOf);
+
+  test('is alone at first; then two more are admitted, then four, doubling', () => {
+    const breaker = opened();
+    const admitted = [100, 149, 150, 199, 200, 250, 300].map((nowMs) => trialsAt(breaker, nowMs).length);
+    expect(admitted).toEqual([1, 0, 2, 0, 4, 8, 16]);
+    expect([breaker.circuit(300), breaker.failures]).toEqual(['half_open', 3]);
+    expect(breaker.admit(301)).toMatchObject({ admitted: false, isTried: true, retryAfterMs: 49 });
+  });
+
+  test('is the only one that is checked beforehand', () => {
+    const breaker = opened();
+    const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
+    expect(trials.map(({ isFirst }) => isFirst)).toEqual([true, false, false]);
+  });
+
+  test.each([0, 1, 2])('the first to end well closes it: trial %i', (which) => {
+    const breaker = opened();
+    const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
+    breaker.succeeded(trials[which] as Ticket);
+    expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
+    // What the others end with counts no more.
+    for (const trial of trials) for (let i = 0; i < 5; i++) breaker.failed(trial, 160, 'timeout');
+    expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
+  });
+
+  test.each([0, 1, 2])('the first to fail opens it for twice as long: trial %i', (which) => {
+    const breaker = opened();
+    const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
+    breaker.failed(trials[which] as Ticket, 160, 'timeout');
+    for (const trial of trials) {
+      breaker.succeeded(trial);
+      breaker.failed(trial, 170, 'timeout');
+    }
+    expect([breaker.circuit(359), breaker.failures, breaker.opensAgainAtMs(170)]).toEqual(['open', 4, 360]);
+  });
+
+  test('a check beforehand that is not answered is a failed trial, also when the caller of the trial has left', () => {
+    const breaker = opened();
+    const trial = ticketOf(breaker.admit(100));
+    breaker.released(trial);
+    breaker.checkFailed(trial, 110, 'loss');
+    breaker.checkFailed(trial, 120, 'loss');
+    expect([breaker.circuit(120), breaker.failures, breaker.opensAgainAtMs(120)]).toEqual(['open', 4, 310]);
+    expect(breaker.checkAtMs).toBe(120);
+  });
+
+  test('one that ends without a word makes room for one', () => {
+    const breaker = opened();
+    const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
+    breaker.released(trials[1] as Ticket);
+    breaker.released(trials[1] as Ticket);
+    expect(trialsAt(breaker, 160)).toHaveLength(1);
+  });
+});
+
+describe('W12 losses', () => {
+  const losing = () => {
+    const breaker = new Breaker(plan);
+    return { breaker, lose: (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'loss') };
+  };
+
+  test('this soon after the last counted one count once, however many there are', () => {
+    const { breaker, lose } = losing();
+    for (let nowMs = 0; nowMs <= 25; nowMs++) lose(nowMs);
+    expect(breaker.failures).toBe(1);
+    for (let nowMs = 26; nowMs <= 51; nowMs++) lose(nowMs);
+    expect([breaker.failures, breaker.isClosed]).toEqual([2, true]);
+    lose(52);
+    expect(breaker.circuit(52)).toBe('open');
+  });
+
+  test('with an answer in between are still one', () => {
+    const { breaker, lose } = losing();
+    lose(0);
+    breaker.succeeded(ticketOf(breaker.admit(1)));
+    lose(2);
+    expect(breaker.failures).toBe(0);
+  });
+
+  test('do not hide timeouts, of which each counts', () => {
+    const { breaker, lose } = losing();
+    lose(0);
+    breaker.failed(ticketOf(breaker.admit(1)), 1, 'timeout');
+    breaker.failed(ticketOf(breaker.admit(1)), 1, 'timeout');
+    expect(breaker.circuit(1)).toBe('open');
+  });
+
+  test('of an older run do not hide the first of the next', () => {
+    const { breaker, lose } = losing();
+    lose(0);
+    breaker.reset();
+    lose(1);
+    expect(breaker.failures).toBe(1);
+  });
+});
+
+describe('W6 checks of the host’s own', () => {
+  const openedBy = (strike: Strike) => {
+    const breaker = new Breaker({ ...plan, threshold: 1 });
+    breaker.failed(ticketOf(breaker.admit(0)), 0, strike);
+    return breaker;
+  };
+
+  test('follow a loss, after a wait that doubles to a limit', () => {
+    const breaker = openedBy('loss');
+    const waits: number[] = [];
+    for (let nowMs = 0; waits.length < 6; ) {
+      const atMs = breaker.checkAtMs as number;
+      waits.push(atMs - nowMs);
+      nowMs = atMs;
+      breaker.checked(false, nowMs);
+    }
+    expect(waits).toEqual([10, 20, 40, 60, 60, 60]);
+    expect(breaker.opensAgainAtMs(0)).toBe(100);
+  });
+
+  test.each(['timeout', 'protocol'] as const)('do not follow a %s: its time has to pass', (strike) => {
+    const breaker = openedBy(strike);
+    expect(breaker.checkAtMs).toBeUndefined();
+    breaker.checked(true, 10);
+    expect(breaker.circuit(99)).toBe('open');
+  });
+
+  test('that are answered make it half-open at once, and tell so', () => {
+    const changes: unknown[] = [];
+    const breaker = new Breaker({ ...plan, threshold: 1 }, (...change) => changes.push(change));
+    breaker.failed(ticketOf(breaker.admit(0)), 0, 'loss');
+    breaker.checked(true, 10);
+    expect([breaker.circuit(10), breaker.checkAtMs, breaker.opensAgainAtMs(10)]).toEqual(['half_open', undefined, 10]);
+    expect(changes.at(-1)).toEqual(['open', 'half_open', 1]);
+    expect(ticketOf(breaker.admit(10))).toMatchObject({ isTrial: true, isFirst: true });
+  });
+
+  test('come later each time for a server that answers them but no call', () => {
+    const breaker = openedBy('loss');
+    const waits: number[] = [];
+    for (let nowMs = 0; waits.length < 5; ) {
+      const atMs = breaker.checkAtMs as number;
+      waits.push(atMs - nowMs);
+      nowMs = atMs;
+      breaker.checked(true, nowMs);
+      breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'loss');
+    }
+    expect(waits).toEqual([10, 20, 40, 60, 60]);
+    breaker.reset();
+    breaker.failed(ticketOf(breaker.admit(0)), 0, 'loss');
+    expect(breaker.checkAtMs).toBe(10);
+  });
+
+  test('end with a trial that times out, and begin with one that is lost', () => {
+    const breaker = openedBy('loss');
+    breaker.failed(ticketOf(breaker.admit(100)), 100, 'timeout');
+    expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', undefined]);
+    breaker.failed(ticketOf(breaker.admit(300)), 300, 'loss');
+    expect(breaker.checkAtMs).toBe(310);
+  });
+});
+
 describe('late outcomes', () => {
   test('of calls sent before it opened neither close it nor prolong it', () => {
     const breaker = new Breaker(plan);
-    const tickets = Array.from({ length: 5 }, () => ticketOf(breaker.admit(0, far)));
-    for (const ticket of tickets.slice(0, 3)) breaker.failed(ticket, 0);
+    const tickets = Array.from({ length: 5 }, () => ticketOf(breaker.admit(0)));
+    for (const ticket of tickets.slice(0, 3)) breaker.failed(ticket, 0, 'timeout');
     const untilMs = breaker.opensAgainAtMs(0);
-    breaker.succeeded(tickets[3] as Ticket, 10);
-    breaker.failed(tickets[4] as Ticket, 10);
+    breaker.succeeded(tickets[3] as Ticket);
+    breaker.failed(tickets[4] as Ticket, 10, 'timeout');
     expect([breaker.circuit(10), breaker.opensAgainAtMs(10)]).toEqual(['open', untilMs]);
   });
 
   test('of calls of a closed period do not count in the next', () => {
     const breaker = new Breaker(plan);
-    const early = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0, far)));
-    for (const ticket of Array.from({ length: 3 }, () => ticketOf(breaker.admit(0, far)))) breaker.failed(ticket, 0);
+    const early = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0)));
+    for (const ticket of Array.from({ length: 3 }, () => ticketOf(breaker.admit(0))))
+      breaker.failed(ticket, 0, 'timeout');
     breaker.reset();
-    for (const ticket of early) breaker.failed(ticket, 1);
+    for (const ticket of early) breaker.failed(ticket, 1, 'timeout');
     expect(breaker.circuit(1)).toBe('closed');
   });
 });
 
 test.each([0, 1])('a threshold of %i opens it on the first failure', (threshold) => {
   const breaker = new Breaker({ ...plan, threshold });
-  breaker.failed(ticketOf(breaker.admit(0, far)), 0);
+  breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   expect(breaker.circuit(0)).toBe('open');
+});
+
+test('a call that was admitted before the run it is sent to was open counts', () => {
+  const breaker = new Breaker(plan);
+  const early = ticketOf(breaker.admit(0));
+  breaker.reset();
+  breaker.failed(early, 1, 'timeout');
+  expect(breaker.failures).toBe(1);
 });
 
 test('a newer run of the server closes it at once', () => {
@@ -188,9 +342,10 @@ function agree(actual: unknown, expected: unknown): void {
 
 test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clock steps', () => {
   const action = fc.record({
-    do: fc.constantFrom('admit', 'succeed', 'fail', 'release', 'reset', 'advance'),
+    do: fc.constantFrom('admit', 'admit', 'succeed', 'fail', 'release', 'check', 'reset', 'advance'),
     which: fc.nat({ max: 5 }),
-    byMs: fc.constantFrom(0, 1, 49, 50, 99, 100, 1_000),
+    byMs: fc.constantFrom(0, 1, 10, 25, 26, 49, 50, 99, 100, 1_000),
+    strike: fc.constantFrom<Strike>('loss', 'timeout', 'protocol'),
   });
   let steps = 0;
   fc.assert(
@@ -199,86 +354,104 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       // The oracle keeps what the rules speak of, and nothing else.
       let nowMs = 0;
       let failures = 0;
+      let lostAtMs: number | undefined;
+      /** Of an open breaker. */
       let untilMs: number | undefined;
-      let failedProbes = 0;
-      let probe: { ticket: Ticket; untilMs: number } | undefined;
-      let overdue: Ticket | undefined;
-      let live: Ticket[] = [];
-      const open = (atMs: number) => {
-        untilMs = atMs + Math.min(100 * 2 ** failedProbes, 1_000);
-        probe = overdue = undefined;
-        live = [];
+      let checkAtMs: number | undefined;
+      let isHalfOpen = false;
+      let failedTrials = 0;
+      let checks = 0;
+      let firstAtMs = 0;
+      /** Tickets whose outcome counts. */
+      let live = new Set<Ticket>();
+      const isClosed = () => untilMs === undefined && !isHalfOpen;
+      const nextCheck = () => nowMs + Math.min(10 * 2 ** checks, 60);
+      const open = (strike: Strike) => {
+        failures++;
+        untilMs = nowMs + Math.min(100 * 2 ** failedTrials, 1_000);
+        checkAtMs = strike === 'loss' ? nextCheck() : undefined;
+        isHalfOpen = false;
+        live = new Set();
       };
       const close = () => {
-        if (untilMs !== undefined) live = [];
-        failures = failedProbes = 0;
-        untilMs = probe = overdue = undefined;
+        if (!isClosed()) live = new Set();
+        failures = failedTrials = checks = 0;
+        untilMs = checkAtMs = lostAtMs = undefined;
+        isHalfOpen = false;
       };
-      const expire = () => {
-        if (probe && nowMs >= probe.untilMs) {
-          failures++;
-          failedProbes++;
-          const { ticket } = probe;
-          open(probe.untilMs);
-          overdue = ticket;
-        }
+      const halfOpen = () => {
+        isHalfOpen = true;
+        untilMs = checkAtMs = undefined;
+        live = new Set();
+      };
+      const mayTry = () => {
+        let room = 1;
+        for (let more = 2, atMs = firstAtMs + 50; nowMs >= atMs && room < 1_000; more *= 2, atMs += 50) room += more;
+        return live.size === 0 || live.size < room;
       };
       const tickets: Ticket[] = [];
-      for (const { do: what, which, byMs } of actions) {
+      for (const { do: what, which, byMs, strike } of actions) {
         steps++;
-        expire();
         const ticket = tickets[tickets.length - 1 - which];
         if (what === 'advance') nowMs += byMs;
         else if (what === 'reset') {
           breaker.reset();
           close();
+        } else if (what === 'check') {
+          const isAnswered = byMs % 2 === 0;
+          breaker.checked(isAnswered, nowMs);
+          if (checkAtMs !== undefined) {
+            checks++;
+            if (isAnswered) halfOpen();
+            else checkAtMs = nextCheck();
+          }
         } else if (what === 'admit') {
-          const admission = breaker.admit(nowMs, far);
-          const isDue = untilMs !== undefined && nowMs >= untilMs && !probe;
-          agree(admission.admitted, untilMs === undefined || isDue);
+          const admission = breaker.admit(nowMs);
+          if (untilMs !== undefined && nowMs >= untilMs) halfOpen();
+          agree(admission.admitted, isClosed() || (isHalfOpen && mayTry()));
           if (!admission.admitted) continue;
           tickets.push(admission.ticket);
-          agree(admission.ticket.isProbe, isDue);
-          if (isDue) {
-            probe = { ticket: admission.ticket, untilMs: nowMs + 50 };
-            overdue = undefined;
-          } else live.push(admission.ticket);
+          agree(admission.ticket.isTrial, isHalfOpen);
+          agree(admission.ticket.isFirst, isHalfOpen && live.size === 0);
+          if (live.size === 0) firstAtMs = nowMs;
+          live.add(admission.ticket);
         } else if (ticket) {
-          const isProbe = probe?.ticket === ticket;
-          const isLive = live.includes(ticket);
+          const isLive = live.has(ticket);
           if (what === 'succeed') {
-            breaker.succeeded(ticket, nowMs);
-            if (isProbe || isLive) close();
+            breaker.succeeded(ticket);
+            if (isLive && isHalfOpen) close();
+            else if (isLive) failures = 0;
           } else if (what === 'fail') {
-            breaker.failed(ticket, nowMs);
-            if (isProbe) {
-              failures++;
-              failedProbes++;
-              open(nowMs);
-            } else if (isLive && ++failures >= 3) {
-              failedProbes = 0;
-              open(nowMs);
+            breaker.failed(ticket, nowMs, strike);
+            if (isLive && isHalfOpen) {
+              failedTrials++;
+              open(strike);
+            } else if (isLive && !(strike === 'loss' && lostAtMs !== undefined && nowMs <= lostAtMs + 25)) {
+              if (strike === 'loss') lostAtMs = nowMs;
+              if (failures === 2) open(strike);
+              else failures++;
             }
           } else {
-            breaker.released(ticket, nowMs);
-            if (ticket === overdue) {
-              failures--;
-              failedProbes--;
-            }
-            if (isProbe || ticket === overdue) {
-              probe = overdue = undefined;
-              untilMs = nowMs;
-            }
+            breaker.released(ticket);
+            if (isHalfOpen) live.delete(ticket);
           }
         }
-        expire();
-        const circuit = untilMs === undefined ? 'closed' : nowMs < untilMs && !probe ? 'open' : 'half_open';
-        agree(breaker.circuit(nowMs), circuit);
+        const isDue = untilMs !== undefined && nowMs >= untilMs;
+        agree(breaker.circuit(nowMs), isClosed() ? 'closed' : isHalfOpen || isDue ? 'half_open' : 'open');
         agree(breaker.failures, failures);
+        agree(breaker.checkAtMs, checkAtMs);
       }
     }),
     { numRuns: 10_000 },
   );
   expect(steps).toBe(1_000_000);
-  expect(defaultBreakerPlan).toEqual({ threshold: 5, resetMs: 30_000, resetMsMax: 300_000, probeMs: 5_000 });
+  expect(defaultBreakerPlan).toEqual({
+    threshold: 5,
+    resetMs: 30_000,
+    resetMsMax: 300_000,
+    lossMs: 250,
+    trialMs: 5_000,
+    checkMs: 500,
+    checkMsMax: 15_000,
+  });
 }, 180_000);

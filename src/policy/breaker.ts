@@ -1,11 +1,13 @@
 /**
- * Stops asking a server that does not answer, and finds out with exactly one call when it answers again.
- * Fed by transport, connect, timeout and protocol failures only: what a tool says about its arguments is no fault of the
- * server. Decides in the same tick it is asked in, so that two callers can never both be the probe.
- * Not here: starting the server again (supervisor/), tools that always fail (tool-throttle.ts).
+ * Stops sending to a server that fails, and finds out with few calls whether it works again.
+ * Fed by transport, connect, timeout and protocol failures only: a tool that rejects its arguments is no fault of the server.
+ * Decides in the tick in which it is asked, so that two callers can never both be the first trial.
+ * Not here: the checks and timers that follow from its state (host/server-circuit.ts), starting the server again (supervisor/),
+ * tools that always fail (tool-throttle.ts).
  *
- * Invariants: at most one probe at a time; what was sent before the breaker opened neither closes nor prolongs it; a probe
- * that never answers is a failure at its own deadline, unless it is told afterwards that it said nothing about the server.
+ * Invariants: an outcome counts only in the period in which its call was admitted, so a call that was sent before the breaker
+ * opened neither closes it nor prolongs it; the number of trials under way is bounded by `trialsMax`; a trial never waits for
+ * the breaker, and the breaker never ends a trial.
  */
 import { doubledMs } from '../kernel/doubled.js';
 
@@ -13,24 +15,40 @@ export interface BreakerPlan {
   /** Failures in a row that open it; 0 and 1 both mean the first. */
   readonly threshold: number;
   readonly resetMs: number;
-  /** The wait doubles with each failed probe, up to this. */
+  /** The wait doubles with each failed trial, up to this. */
   readonly resetMsMax: number;
-  readonly probeMs: number;
+  /** Losses this soon after the last counted one have the same cause, and count once. */
+  readonly lossMs: number;
+  /** How long the trials under way hold back further ones. */
+  readonly trialMs: number;
+  /** While it is open because connections failed: the wait before the host's first own check of the server. */
+  readonly checkMs: number;
+  /** That wait doubles with each check, up to this. */
+  readonly checkMsMax: number;
 }
 
-export const defaultBreakerPlan: BreakerPlan = { threshold: 5, resetMs: 30_000, resetMsMax: 300_000, probeMs: 5_000 };
+export const defaultBreakerPlan: BreakerPlan = {
+  threshold: 5,
+  resetMs: 30_000,
+  resetMsMax: 300_000,
+  lossMs: 250,
+  trialMs: 5_000,
+  checkMs: 500,
+  checkMsMax: 15_000,
+};
 
 export type Circuit = 'closed' | 'open' | 'half_open';
 
-/** Goes with an admitted call; hand it back with the outcome. */
+/** What speaks against a server: its connection was lost or refused, it did not answer in time, or its words cannot be read. */
+export type Strike = 'loss' | 'timeout' | 'protocol';
+
+/** Goes with an admitted call; hand it back once, with the outcome. */
 export interface Ticket {
-  /** Counts how often the breaker has opened: an outcome counts only for the period it was admitted in. */
+  /** Counts how often the breaker has opened and closed. */
   readonly period: number;
-  readonly isProbe: boolean;
-  /** Of a probe: its own deadline. */
-  readonly probeUntilMs: number | undefined;
-  /** Of a probe: the deadline that its caller gave it. */
-  readonly callUntilMs: number | undefined;
+  readonly isTrial: boolean;
+  /** No other trial is under way: the session is checked before this call is sent. */
+  readonly isFirst: boolean;
 }
 
 export type Admission =
@@ -39,29 +57,49 @@ export type Admission =
       readonly admitted: false;
       readonly retryAfterMs: number;
       readonly failures: number;
-      readonly probeInProgress: boolean;
+      /** Trials are under way. */
+      readonly isTried: boolean;
     };
 
 /** `failures` in a row, as they stand after the change. */
 export type CircuitChanged = (from: Circuit, to: Circuit, failures: number) => void;
 
+/** What was tried since it was last closed. */
+interface Tries {
+  readonly failedTrials: number;
+  /** The host's own checks. Not forgotten with a failed trial: a server that answers checks but no calls is tried less and less. */
+  readonly checks: number;
+}
+
 type State =
-  | { readonly kind: 'closed'; readonly failures: number }
+  | { readonly kind: 'closed'; readonly failures: number; readonly lostAtMs: number }
   | {
       readonly kind: 'open';
       readonly failures: number;
+      readonly tries: Tries;
       readonly untilMs: number;
-      readonly failedProbes: number;
-      /** The probe whose deadline was counted as a failure. */
-      readonly overdue: Ticket | undefined;
+      /** When the host checks the server; undefined after anything but a loss. */
+      readonly checkAtMs: number | undefined;
     }
-  | { readonly kind: 'probing'; readonly failures: number; readonly ticket: Ticket; readonly failedProbes: number };
+  | {
+      readonly kind: 'half_open';
+      readonly failures: number;
+      readonly tries: Tries;
+      readonly trials: Set<Ticket>;
+      /** When the first of them was admitted. */
+      readonly sinceMs: number;
+    };
 
-const closed: State = { kind: 'closed', failures: 0 };
+type HalfOpen = Extract<State, { kind: 'half_open' }>;
+
+const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
+const noTries: Tries = { failedTrials: 0, checks: 0 };
+/** So many doublings admit more trials than there are callers. */
+const doublingsMax = 30;
 
 const passOf = (period: number): Admission => ({
   admitted: true,
-  ticket: { period, isProbe: false, probeUntilMs: undefined, callUntilMs: undefined },
+  ticket: { period, isTrial: false, isFirst: false },
 });
 
 export class Breaker {
@@ -74,7 +112,7 @@ export class Breaker {
   /** What `onChange` was last told. */
   #told: Circuit = 'closed';
 
-  /** That its time is over is told with the first call that tries the server, not by a timer. */
+  /** The end of the open time is told with the first call that tries the server, not by a timer. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
     this.#onChange = onChange;
@@ -84,78 +122,88 @@ export class Breaker {
     return this.#state.kind === 'closed';
   }
 
-  circuit(nowMs: number): Circuit {
-    const state = this.#current(nowMs);
-    if (state.kind === 'closed') return 'closed';
-    return state.kind === 'open' && nowMs < state.untilMs ? 'open' : 'half_open';
-  }
-
   get failures(): number {
     return this.#state.failures;
   }
 
-  /** When the next call may pass; undefined while calls pass. */
+  get period(): number {
+    return this.#period;
+  }
+
+  circuit(nowMs: number): Circuit {
+    const state = this.#state;
+    return state.kind === 'open' && nowMs >= state.untilMs ? 'half_open' : state.kind;
+  }
+
+  /** When the next call may pass; undefined while the breaker is closed. */
   opensAgainAtMs(nowMs: number): number | undefined {
-    const state = this.#current(nowMs);
+    const state = this.#state;
+    if (state.kind === 'closed') return undefined;
     if (state.kind === 'open') return state.untilMs;
-    return state.kind === 'probing' ? state.ticket.probeUntilMs : undefined;
+    return this.#hasRoom(state, nowMs) ? nowMs : this.#moreAtMs(state, nowMs);
   }
 
-  /** Whoever is refused is refused at once: nobody queues behind a probe. */
-  admit(nowMs: number, deadlineAtMs: number): Admission {
-    const state = this.#current(nowMs);
+  /** When the host is to check the server; undefined where nothing but time makes the breaker half-open. */
+  get checkAtMs(): number | undefined {
+    return this.#state.kind === 'open' ? this.#state.checkAtMs : undefined;
+  }
+
+  /** A closed breaker does not look at the time. A refusal comes at once: no call waits for a trial to end. */
+  admit(nowMs: number): Admission {
+    const state = this.#state;
     if (state.kind === 'closed') return this.#pass;
-    if (state.kind === 'open' && nowMs >= state.untilMs) {
-      const probeUntilMs = Math.min(nowMs + this.#plan.probeMs, deadlineAtMs);
-      const ticket: Ticket = { period: this.#period, isProbe: true, probeUntilMs, callUntilMs: deadlineAtMs };
-      this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };
-      this.#tell('half_open');
-      return { admitted: true, ticket };
-    }
-    const untilMs = state.kind === 'open' ? state.untilMs : (state.ticket.probeUntilMs ?? nowMs);
-    return {
-      admitted: false,
-      retryAfterMs: Math.max(0, Math.ceil(untilMs - nowMs)),
-      failures: state.failures,
-      probeInProgress: state.kind === 'probing',
-    };
+    if (state.kind === 'open' && nowMs < state.untilMs) return refused(state, state.untilMs - nowMs);
+    const half = state.kind === 'half_open' ? state : this.#halfOpen(state.failures, state.tries);
+    if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
+    const isFirst = half.trials.size === 0;
+    const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
+    if (isFirst) this.#state = { ...half, sinceMs: nowMs };
+    half.trials.add(ticket);
+    return { admitted: true, ticket };
   }
 
-  succeeded(ticket: Ticket, nowMs: number): void {
+  succeeded(ticket: Ticket): void {
+    const state = this.#state;
     if (ticket.period !== this.#period) return;
-    const state = this.#current(nowMs);
-    if (state.kind === 'closed' || (state.kind === 'probing' && state.ticket === ticket)) this.#close();
+    // What was lost a moment ago and what is lost now may still have one cause.
+    if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
+    else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
   }
 
-  failed(ticket: Ticket, nowMs: number): void {
+  failed(ticket: Ticket, nowMs: number, strike: Strike): void {
+    const state = this.#state;
     if (ticket.period !== this.#period) return;
-    const state = this.#current(nowMs);
-    if (state.kind === 'closed') {
-      const failures = state.failures + 1;
-      if (failures < this.#plan.threshold) this.#state = { kind: 'closed', failures };
-      else this.#open(failures, 0, nowMs);
-    } else if (state.kind === 'probing' && state.ticket === ticket) {
-      this.#open(state.failures + 1, state.failedProbes + 1, nowMs);
-    }
+    if (state.kind === 'half_open' && state.trials.has(ticket)) this.#openAgain(state, nowMs, strike);
+    if (state.kind !== 'closed') return;
+    const { lostAtMs } = state;
+    if (strike === 'loss' && nowMs - lostAtMs <= this.#plan.lossMs) return;
+    const failures = state.failures + 1;
+    if (failures < this.#plan.threshold)
+      this.#state = { kind: 'closed', failures, lostAtMs: strike === 'loss' ? nowMs : lostAtMs };
+    else this.#open(failures, noTries, nowMs, strike);
   }
 
-  /** The call ended without a word about the server: cancelled, or refused by a later stage. A probe slot is free again. */
-  released(ticket: Ticket, nowMs: number): void {
-    const state = this.#current(nowMs);
-    // Whoever waits in vain for a server that reconnects does so until the deadline: that was counted before this was known.
-    const isCounted = state.kind === 'open' && state.overdue === ticket;
-    if (!isCounted && !(state.kind === 'probing' && state.ticket === ticket)) return;
-    const counted = isCounted ? 1 : 0;
-    this.#state = {
-      kind: 'open',
-      failures: state.failures - counted,
-      failedProbes: state.failedProbes - counted,
-      untilMs: nowMs,
-      overdue: undefined,
-    };
+  /** The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. */
+  checkFailed(ticket: Ticket, nowMs: number, strike: Strike): void {
+    const state = this.#state;
+    if (ticket.period === this.#period && state.kind === 'half_open') this.#openAgain(state, nowMs, strike);
   }
 
-  /** A newer run of the server was opened: the handshake was the probe. */
+  /** The call ended without a word about the server: cancelled, or refused by a later stage. The place of a trial is free again. */
+  released(ticket: Ticket): void {
+    if (this.#state.kind === 'half_open') this.#state.trials.delete(ticket);
+  }
+
+  /** The host has checked the server by itself. */
+  checked(isAnswered: boolean, nowMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'open' || state.checkAtMs === undefined) return;
+    const tries = { ...state.tries, checks: state.tries.checks + 1 };
+    if (isAnswered) this.#halfOpen(state.failures, tries);
+    else this.#state = { ...state, tries, checkAtMs: this.#checkAtMs(tries, nowMs) };
+  }
+
+  /** Another run of the server, or none: what was counted is forgotten. */
   reset(): void {
     this.#close();
   }
@@ -163,6 +211,7 @@ export class Breaker {
   #close(): void {
     const wasClosed = this.#state.kind === 'closed';
     this.#state = closed;
+    // Calls that wait for the run which is being opened were admitted before it: what they find out counts.
     if (wasClosed) return;
     this.#beginPeriod();
     this.#tell('closed');
@@ -173,28 +222,58 @@ export class Breaker {
     this.#pass = passOf(this.#period);
   }
 
-  #open(failures: number, failedProbes: number, nowMs: number, overdue?: Ticket): void {
-    const resetMs = doubledMs(this.#plan.resetMs, failedProbes, this.#plan.resetMsMax);
+  #open(failures: number, tries: Tries, nowMs: number, strike: Strike): void {
+    const { resetMs, resetMsMax } = this.#plan;
+    const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
+    const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, failedProbes, untilMs: nowMs + resetMs, overdue };
+    this.#state = { kind: 'open', failures, tries, untilMs, checkAtMs };
     this.#tell('open');
   }
 
-  /** A probe that was given up leaves the breaker half open: there is nothing new to tell about the next one. */
+  /** A trial has failed. */
+  #openAgain({ failures, tries: { failedTrials, checks } }: HalfOpen, nowMs: number, strike: Strike): void {
+    this.#open(failures + 1, { failedTrials: failedTrials + 1, checks }, nowMs, strike);
+  }
+
+  #checkAtMs({ checks }: Tries, nowMs: number): number {
+    return nowMs + doubledMs(this.#plan.checkMs, checks, this.#plan.checkMsMax);
+  }
+
+  #halfOpen(failures: number, tries: Tries): HalfOpen {
+    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0 };
+    this.#state = state;
+    this.#tell('half_open');
+    return state;
+  }
+
+  /** One trial, alone at first; two more after a while, then four more, doubling for as long as none of them has ended. */
+  #hasRoom({ trials, sinceMs }: HalfOpen, nowMs: number): boolean {
+    return trials.size < trialsMax(this.#holds(sinceMs, nowMs));
+  }
+
+  #moreAtMs({ sinceMs }: HalfOpen, nowMs: number): number {
+    return sinceMs + (this.#holds(sinceMs, nowMs) + 1) * this.#plan.trialMs;
+  }
+
+  #holds(sinceMs: number, nowMs: number): number {
+    return Math.floor((nowMs - sinceMs) / this.#plan.trialMs);
+  }
+
   #tell(to: Circuit): void {
     const from = this.#told;
     if (from === to) return;
     this.#told = to;
     this.#onChange(from, to, this.#state.failures);
   }
-
-  /** The state at `nowMs`: a probe past its deadline has failed. */
-  #current(nowMs: number): State {
-    const state = this.#state;
-    if (state.kind === 'probing' && nowMs >= (state.ticket.probeUntilMs ?? 0)) {
-      const { failures, failedProbes, ticket } = state;
-      this.#open(failures + 1, failedProbes + 1, ticket.probeUntilMs ?? nowMs, ticket);
-    }
-    return this.#state;
-  }
 }
+
+/** How many trials may be under way once the first has run for so many holds. */
+const trialsMax = (holds: number): number => 2 ** (Math.min(holds, doublingsMax) + 1) - 1;
+
+const refused = ({ kind, failures }: State, leftMs: number): Admission => ({
+  admitted: false,
+  retryAfterMs: Math.max(0, Math.ceil(leftMs)),
+  failures,
+  isTried: kind === 'half_open',
+});

@@ -14,8 +14,9 @@ import type { HostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import type { Breaker, Ticket } from './breaker.js';
+import type { Ticket } from './breaker.js';
 import type { CallTrail } from './call-events.js';
+import type { GatedCircuit } from './gated-circuit.js';
 
 /** Who calls, as a credential says; never as a message claims. */
 export interface Principal {
@@ -57,9 +58,11 @@ export class StageNotes {
   declare landed: Done | undefined;
   /** tool-throttle.ts: how many there had been. */
   declare pauses: number;
-  /** gate.ts: who let it pass, and with what. */
-  declare breaker: Breaker | undefined;
+  /** gate.ts: the breaker that admitted it, with its connection. */
+  declare circuit: GatedCircuit | undefined;
   declare ticket: Ticket | undefined;
+  /** gate.ts, written by the last stage: when it was last sent; later than any time once its caller was asked something. */
+  declare sentAtMs: number;
   /** concurrency.ts: where it has its place. */
   declare slots: { give(): void } | undefined;
 
@@ -69,8 +72,9 @@ export class StageNotes {
     this.argumentsHash = undefined;
     this.landed = undefined;
     this.pauses = 0;
-    this.breaker = undefined;
+    this.circuit = undefined;
     this.ticket = undefined;
+    this.sentAtMs = 0;
     this.slots = undefined;
   }
 }
@@ -82,8 +86,8 @@ export interface Call {
   readonly tool: string;
   /** The text of one JSON object. */
   readonly args: JsonText;
-  /** On the host's clock; waiting anywhere on the way counts. The gate may bring it forward. */
-  deadlineAtMs: number;
+  /** On the host's clock; waiting anywhere on the way counts. */
+  readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;

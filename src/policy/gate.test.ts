@@ -1,26 +1,31 @@
 import { describe, expect, test } from 'vitest';
+import { FakeCircuit } from '../../test/fakes/gated-circuit.js';
 import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
 import type { Call } from './call.js';
-import { gate, speaksAgainstServer } from './gate.js';
+import { gate, strikeOf } from './gate.js';
+import type { CheckResult } from './gated-circuit.js';
 
 const error = (code: ConstructorParameters<typeof HostError>[0], details: HostErrorOptions = {}) =>
   new HostError(code, 'could not connect', details);
 
 describe('AC-H11 what speaks against a server is its connection, by code and facts, whatever the text', () => {
+  const timedOut = error('timeout', { phase: 'written', execution: 'uncertain' });
   test.each([
-    ['the end of its stream', error('transport', { reason: 'exit' })],
-    ['a deadline after the call was sent', error('timeout', { phase: 'written', execution: 'uncertain' })],
-    ['a write that failed', error('transport', { phase: 'writing' })],
-    ['use after the connection was lost', error('transport', { phase: 'queued', execution: 'not_executed' })],
-    ['a connection that could not be opened', error('connect_failed')],
-    ['an outcome nobody knows', error('outcome_uncertain')],
-    ['a message that cannot be read', error('protocol_error', { reason: 'frame_too_large' })],
-    ['a status of 500', error('transport', { httpStatus: 500 })],
-  ])('%s does', (_what, thrown) => {
-    expect(speaksAgainstServer(thrown)).toBe(true);
+    ['the end of its stream', 'loss', error('transport', { reason: 'exit' })],
+    ['a deadline after the call was sent', 'timeout', timedOut],
+    ['a write that failed', 'loss', error('transport', { phase: 'writing' })],
+    ['use after the connection was lost', 'loss', error('transport', { phase: 'queued', execution: 'not_executed' })],
+    ['a connection that could not be opened', 'loss', error('connect_failed')],
+    ['an unknown outcome after a loss', 'loss', error('outcome_uncertain', { cause: error('transport') })],
+    ['an unknown outcome after a deadline', 'timeout', error('outcome_uncertain', { cause: timedOut })],
+    ['an unknown outcome without a cause', 'loss', error('outcome_uncertain')],
+    ['a message that cannot be read', 'protocol', error('protocol_error', { reason: 'frame_too_large' })],
+    ['a status of 500', 'loss', error('transport', { httpStatus: 500 })],
+  ])('%s does: a %s', (_what, strike, thrown) => {
+    expect(strikeOf(thrown)).toBe(strike);
   });
 
   describe('K3 an answer, a refusal or a caller who leaves', () => {
@@ -37,7 +42,7 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
       ['a denial', error('denied')],
       ['a bug of ours', new Error('could not connect')],
     ])('%s does not', (_what, thrown) => {
-      expect(speaksAgainstServer(thrown)).toBe(false);
+      expect(strikeOf(thrown)).toBeUndefined();
     });
   });
 });
@@ -46,8 +51,9 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
 function guarded(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>) {
   const clock = new FakeClock();
   const breaker = new Breaker({ ...defaultBreakerPlan, threshold: 3, resetMs: 60_000 });
+  const circuit = new FakeCircuit(breaker);
   let sent = 0;
-  const stage = gate(() => breaker, clock);
+  const stage = gate(() => circuit, clock);
   const send = promised(
     staged(stage)(
       answering((call) => {
@@ -57,12 +63,12 @@ function guarded(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>)
     ),
   );
   const call = (part: Partial<Call> = {}) => send(fakeCall({ deadlineAtMs: clock.nowMs() + 30_000, ...part }));
-  return { clock, breaker, call, sent: () => sent };
+  return { clock, breaker, circuit, call, sent: () => sent };
 }
 
 async function opened(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>) {
   let fails = true;
-  const server = guarded((call) => (fails ? Promise.reject(error('transport')) : answer(call)));
+  const server = guarded((call) => (fails ? Promise.reject(error('protocol_error')) : answer(call)));
   for (let i = 0; i < 3; i++) await failureOf(server.call());
   fails = false;
   return server;
@@ -91,7 +97,7 @@ test('AC-C2 a trial that fails opens it again at once', async () => {
   expect(sent()).toBe(4);
 });
 
-test('D-39 the trial has a deadline of its own, and one that says nothing about the server frees its place', async () => {
+test('D-39 the trial has its caller’s deadline, and one that says nothing about the server frees its place', async () => {
   const deadlines: number[] = [];
   const { clock, call, sent } = await opened(({ deadlineAtMs }) => {
     deadlines.push(deadlineAtMs);
@@ -100,13 +106,140 @@ test('D-39 the trial has a deadline of its own, and one that says nothing about 
   clock.advance(60_000);
   await failureOf(call());
   await failureOf(call());
-  expect([deadlines, sent()]).toEqual([[65_000, 65_000], 5]);
+  expect([deadlines, sent()]).toEqual([[90_000, 90_000], 5]);
+});
+
+describe('W9 the check before a trial', () => {
+  /** An open breaker whose time is over, and a check that ends when told. */
+  async function due() {
+    const server = await opened(() => Promise.resolve(fakeResult()));
+    server.clock.advance(60_000);
+    let find: (result: CheckResult) => void = () => {};
+    server.circuit.finds = new Promise((resolve) => {
+      find = resolve;
+    });
+    const timersBefore = server.clock.pendingTimers;
+    return { ...server, find, timersBefore };
+  }
+
+  test.each(['alive', 'unasked'] as const)(
+    'that finds %s lets the call pass, which closes the breaker',
+    async (found) => {
+      const { breaker, call, sent, find, clock, timersBefore } = await due();
+      const trial = call();
+      expect([sent(), (await failureOf(call())).code]).toEqual([3, 'circuit_open']);
+      find(found);
+      await trial;
+      expect([sent(), breaker.isClosed, clock.pendingTimers]).toEqual([4, true, timersBefore]);
+    },
+  );
+
+  test.each(['timeout', 'loss'] as const)('that finds %s is a failed trial, and nothing is sent', async (found) => {
+    const { breaker, circuit, call, sent, find, clock, timersBefore } = await due();
+    const trial = failureOf(call());
+    find(found);
+    expect((await trial).toJSON()).toMatchObject({
+      code: 'circuit_open',
+      execution: 'not_executed',
+      retryAfterMs: 120_000,
+    });
+    expect([sent(), breaker.failures, breaker.circuit(clock.nowMs())]).toEqual([3, 4, 'open']);
+    expect([breaker.checkAtMs !== undefined, clock.pendingTimers]).toEqual([found === 'loss', timersBefore]);
+    expect(circuit.unansweredChecks).toBe(found === 'timeout' ? 1 : 0);
+  });
+
+  test.each([
+    ['deadline', 'timeout'],
+    ['signal', 'cancelled'],
+  ])('its caller’s %s ends the call but not the check, whose result still counts', async (how, code) => {
+    const { breaker, call, sent, find, clock, timersBefore } = await due();
+    const leaving = new AbortController();
+    const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10, signal: leaving.signal }));
+    if (how === 'signal') leaving.abort();
+    clock.advance(10);
+    expect([(await left).toJSON(), sent()]).toMatchObject([{ code, execution: 'not_executed' }, 3]);
+    find('timeout');
+    await Promise.resolve();
+    expect([breaker.circuit(clock.nowMs()), breaker.failures, clock.pendingTimers]).toEqual(['open', 4, timersBefore]);
+  });
+
+  test.each([
+    ['alive', 'ok', 4, 0],
+    ['timeout', 'circuit_open', 3, 4],
+  ] as const)('of a caller that has gone is for the next one: %s', async (found, outcome, sentThen, failures) => {
+    const { breaker, call, sent, find, clock } = await due();
+    const left = failureOf(call({ deadlineAtMs: clock.nowMs() + 10 }));
+    clock.advance(10);
+    await left;
+    const next = call().then(
+      () => 'ok',
+      ({ code }) => code,
+    );
+    find(found);
+    expect([await next, sent(), breaker.failures]).toEqual([outcome, sentThen, failures]);
+  });
+
+  test('is not made for the trials that are admitted later: a server that does one thing at a time is busy with the first', async () => {
+    const ends: (() => void)[] = [];
+    const { clock, call, circuit, sent } = await opened(
+      () => new Promise((resolve) => ends.push(() => resolve(fakeResult()))),
+    );
+    clock.advance(60_000);
+    circuit.finds = Promise.resolve('alive');
+    const first = call();
+    await Promise.resolve();
+    await Promise.resolve();
+    clock.advance(5_000);
+    circuit.finds = Promise.resolve('timeout');
+    const more = [call(), call()];
+    expect([(await failureOf(call())).code, sent(), circuit.checks]).toEqual(['circuit_open', 6, 1]);
+    for (const end of ends) end();
+    await Promise.all([first, ...more]);
+  });
+
+  test('a later stage that throws frees the place, and the caller hears of it', async () => {
+    const { clock, call } = await opened(() => {
+      throw error('server_not_found');
+    });
+    clock.advance(60_000);
+    for (let i = 0; i < 2; i++) expect((await failureOf(call())).code).toBe('server_not_found');
+  });
+});
+
+describe('W10 a call that ends by its caller’s deadline', () => {
+  function timingOut(afterMs: number, { phase = 'written', heardAtMs = 0 } = {}) {
+    const clock = new FakeClock();
+    const circuit = new FakeCircuit(new Breaker());
+    circuit.heardAtMs = heardAtMs;
+    const send = promised(
+      staged(gate(() => circuit, clock))((call, done) => {
+        call.notes.sentAtMs = clock.nowMs();
+        clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: phase as 'written' })));
+      }),
+    );
+    const call = failureOf(send(fakeCall({ deadlineAtMs: clock.nowMs() + afterMs })));
+    clock.advance(afterMs);
+    return { call, circuit };
+  }
+
+  test.each([
+    ['after more than 5 s without a sign of life makes the server suspect', 5_001, {}, 1],
+    ['after 5 s does not', 5_000, {}, 0],
+    ['of 5 ms does not', 5, {}, 0],
+    ['does not when something was heard meanwhile', 30_000, { heardAtMs: 25_000 }, 0],
+    ['does when that was too long ago', 30_000, { heardAtMs: 24_999 }, 1],
+    ['does not when nothing was sent', 30_000, { phase: 'queued' }, 0],
+  ])('%s', async (_what, afterMs, facts, suspects) => {
+    const { call, circuit } = timingOut(afterMs, facts);
+    expect((await call).code).toBe('timeout');
+    expect([circuit.suspects.length, circuit.breaker.failures]).toEqual([suspects, 0]);
+  });
 });
 
 test('K1 of a thousand callers at the end of the open time exactly one is the trial, in every round', async () => {
   let release: (() => void)[] = [];
   const { clock, call, sent } = await opened(
-    () => new Promise((_resolve, reject) => release.push(() => reject(error('transport')))),
+    () => new Promise((_resolve, reject) => release.push(() => reject(error('protocol_error')))),
   );
   for (let round = 1; round <= 20; round++) {
     clock.advance(300_000);
@@ -119,23 +252,21 @@ test('K1 of a thousand callers at the end of the open time exactly one is the tr
   }
 });
 
-test('a connection that is lost under many calls is one failure, of its supervisor’s: nobody else is refused', async () => {
+test('a connection that is lost under many calls is a matter of its supervisor, and no strike', async () => {
   const clock = new FakeClock();
-  const breaker = new Breaker({ ...defaultBreakerPlan, threshold: 3 });
-  let isOver = true;
+  const circuit = new FakeCircuit(new Breaker({ ...defaultBreakerPlan, threshold: 3 }));
+  circuit.isLost = true;
   const fails = answering(() => Promise.reject(error('outcome_uncertain', { execution: 'uncertain' })));
-  const send = promised(
-    staged(
-      gate(
-        () => breaker,
-        clock,
-        () => isOver,
-      ),
-    )(fails),
-  );
-  for (let i = 0; i < 16; i++) await failureOf(send(fakeCall()));
-  expect([breaker.isClosed, breaker.failures]).toEqual([true, 0]);
-  isOver = false;
-  for (let i = 0; i < 3; i++) await failureOf(send(fakeCall()));
-  expect(breaker.isClosed).toBe(false);
+  const send = promised(staged(gate(() => circuit, clock))(fails));
+  for (let i = 0; i < 16; i++) {
+    await failureOf(send(fakeCall()));
+    clock.advance(1_000);
+  }
+  expect([circuit.breaker.isClosed, circuit.breaker.failures]).toEqual([true, 0]);
+  circuit.isLost = false;
+  for (let i = 0; i < 3; i++) {
+    await failureOf(send(fakeCall()));
+    clock.advance(1_000);
+  }
+  expect(circuit.breaker.isClosed).toBe(false);
 });

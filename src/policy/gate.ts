@@ -1,93 +1,96 @@
 /**
  * Asks the server's breaker before a call goes any further, and tells it how the call went.
- * Not here: whether the server runs (the supervisor says so when its connection is acquired).
+ * Not here: whether the server runs (the supervisor says so when its connection is acquired), requests that are no calls
+ * (list-gate.ts), what is checked before a trial (trial-check.ts).
  */
 import type { Clock } from '../kernel/clock.js';
-import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
-import type { Admission, Breaker, Ticket } from './breaker.js';
+import { type ErrorCode, isHostError } from '../kernel/errors.js';
+import type { Strike, Ticket } from './breaker.js';
 import type { Call, Stage } from './call.js';
+import { circuitOpen } from './circuit-open.js';
+import type { GatedCircuit } from './gated-circuit.js';
+import { checkTrial } from './trial-check.js';
 
-/** What speaks against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own refusals. */
-const strikes: ReadonlySet<ErrorCode> = new Set([
-  'transport',
-  'connect_failed',
-  'timeout',
-  'outcome_uncertain',
-  'protocol_error',
-]);
+const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
+  transport: 'loss',
+  connect_failed: 'loss',
+  outcome_uncertain: 'loss',
+  timeout: 'timeout',
+  protocol_error: 'protocol',
+};
 
-export function speaksAgainstServer(error: unknown): boolean {
-  if (!isHostError(error) || !strikes.has(error.code)) return false;
-  const { reason, httpStatus, phase } = error.details;
-  // A refusal in words of HTTP or JSON-RPC is an answer; a caller whose time ran out before anything was sent says nothing.
-  const isAnswer = reason === 'rpc_error' || (httpStatus !== undefined && httpStatus < 500);
-  return !isAnswer && !(error.code === 'timeout' && phase === 'queued');
-}
-
-/** What calls in flight end with when the connection they were sent on is lost. */
-const losses: ReadonlySet<ErrorCode> = new Set(['transport', 'outcome_uncertain']);
-export const isLoss = (error: unknown): boolean => isHostError(error) && losses.has(error.code);
+/** Silence after which a caller's own deadline is worth a check of the server. */
+const silenceMs = 5_000;
 
 /**
- * `isOver`: the connection that such a call goes to is lost. However many calls that ends, it is one failure, and its supervisor's: were each of
- * them counted, everybody else would be refused while the server is restarted.
+ * What an error holds against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own
+ * refusals.
  */
-export const gate = (
-  breakerOf: (server: string) => Breaker,
-  clock: Clock,
-  isOver: (call: Call) => boolean = () => false,
-): Stage => ({
+export function strikeOf(error: unknown): Strike | undefined {
+  if (!isHostError(error)) return undefined;
+  const { reason, httpStatus, phase } = error.details;
+  // A refusal by HTTP status or JSON-RPC error is an answer.
+  if (reason === 'rpc_error' || (httpStatus !== undefined && httpStatus < 500)) return undefined;
+  const { code } = error.code === 'outcome_uncertain' && isHostError(error.cause) ? error.cause : error;
+  // A deadline that passed before anything was sent says nothing.
+  return code === 'timeout' && phase === 'queued' ? undefined : strikes[code];
+}
+
+/** `circuitOf` throws where the call can go nowhere. */
+export const gate = (circuitOf: (call: Call) => GatedCircuit, clock: Clock): Stage => ({
   enter: (next, back) => (call) => {
-    const breaker = breakerOf(call.server);
+    let circuit: GatedCircuit;
+    try {
+      circuit = circuitOf(call);
+    } catch (error) {
+      return back(call, error as Error);
+    }
+    const { breaker } = circuit;
     // A closed breaker does not look at the time, and this is the path of nearly every call.
-    const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs(), call.deadlineAtMs);
+    const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs());
     if (!admission.admitted) return back(call, circuitOpen(call.server, admission, call.tool));
     const { ticket } = admission;
-    call.notes.breaker = breaker;
+    call.notes.circuit = circuit;
     call.notes.ticket = ticket;
-    // A probe has a deadline of its own, or one hanging call would keep everyone else out for as long as it likes.
-    if (ticket.probeUntilMs !== undefined) call.deadlineAtMs = Math.min(call.deadlineAtMs, ticket.probeUntilMs);
-    next(call);
+    if (!ticket.isTrial) return next(call);
+    checkTrial(circuit, ticket, call, clock, (refusal) => {
+      if (refusal) return back(call, refusal);
+      try {
+        next(call);
+      } catch (error) {
+        breaker.released(ticket);
+        back(call, error as Error);
+      }
+    });
   },
   leave: (back) => (call, outcome) => {
-    const { breaker, ticket } = call.notes;
-    if (breaker && ticket) {
-      // What its caller allowed it, again.
-      if (ticket.callUntilMs !== undefined) call.deadlineAtMs = ticket.callUntilMs;
-      if (outcome instanceof Error && isLoss(outcome) && isOver(call)) breaker.released(ticket, clock.nowMs());
-      else report(breaker, ticket, outcome, call.deadlineAtMs, clock);
-    }
+    const { circuit, ticket, sentAtMs } = call.notes;
+    if (circuit && ticket) report(circuit, ticket, outcome, call.deadlineAtMs, sentAtMs, clock);
     back(call, outcome);
   },
 });
 
-/**
- * What the outcome of an admitted request says about its server. One whose caller ran out of time says nothing: whoever
- * allows it a few milliseconds could otherwise shut the server to everybody.
- */
-export function report(breaker: Breaker, ticket: Ticket, outcome: unknown, deadlineAtMs: number, clock: Clock): void {
-  const isFailure = outcome instanceof Error;
-  if (!isFailure && breaker.isClosed && breaker.failures === 0) return;
+/** Tells the breaker what the outcome of an admitted request says about its server. */
+export function report(
+  circuit: GatedCircuit,
+  ticket: Ticket,
+  outcome: unknown,
+  deadlineAtMs: number,
+  sentAtMs: number,
+  clock: Clock,
+): void {
+  const { breaker } = circuit;
+  if (!(outcome instanceof Error)) {
+    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket);
+    return;
+  }
+  const strike = strikeOf(outcome);
+  // A connection that ended, whatever number of requests it ended, is a matter of the supervisor: it starts the server again.
+  if (strike === undefined || (strike !== 'timeout' && circuit.isLost)) return breaker.released(ticket);
   const nowMs = clock.nowMs();
-  if (!isFailure) breaker.succeeded(ticket, nowMs);
-  else if (speaksAgainstServer(outcome) && nowMs < deadlineAtMs) breaker.failed(ticket, nowMs);
-  else breaker.released(ticket, nowMs);
-}
-
-/** For a call, or for a list (without a tool). */
-export function circuitOpen(
-  server: string,
-  refused: Extract<Admission, { admitted: false }>,
-  tool?: string,
-): HostError {
-  const { failures, retryAfterMs, probeInProgress } = refused;
-  const why = probeInProgress ? 'one call is trying it now' : `it failed ${failures} times in a row`;
-  return new HostError('circuit_open', `server '${server}' is unreachable: ${why}`, {
-    server,
-    ...(tool === undefined ? {} : { tool }),
-    retryAfterMs,
-    phase: 'queued',
-    execution: 'not_executed',
-    hint: `do not ${tool === undefined ? 'ask' : 'call'} it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
-  });
+  if (nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
+  // The caller's own deadline says nothing: a caller that allows a few milliseconds could otherwise shut the server to all.
+  const quietSinceMs = Math.max(sentAtMs, circuit.heardAtMs ?? nowMs);
+  if (strike === 'timeout' && nowMs - quietSinceMs > silenceMs) circuit.suspect(ticket);
+  else breaker.released(ticket);
 }

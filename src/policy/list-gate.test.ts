@@ -1,22 +1,24 @@
 import { expect, test } from 'vitest';
+import { FakeCircuit } from '../../test/fakes/gated-circuit.js';
 import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
 import { throughGate } from './list-gate.js';
 
-const lost = () => Promise.reject(new HostError('transport', 'gone'));
+const garbled = () => Promise.reject(new HostError('protocol_error', 'gone'));
 
 function open(threshold = 2) {
   const clock = new FakeClock();
   const breaker = new Breaker({ ...defaultBreakerPlan, threshold });
-  const list = <T>(run: (deadlineAtMs: number) => Promise<T>) =>
-    throughGate('files', breaker, clock, clock.nowMs() + 10_000, run);
+  const circuit = new FakeCircuit(breaker);
+  const list = <T>(run: () => Promise<T>, deadlineMs = 10_000) =>
+    throughGate('files', circuit, clock, { deadlineAtMs: clock.nowMs() + deadlineMs, signal: undefined }, run);
   const callFails = () => {
-    const admission = breaker.admit(clock.nowMs(), clock.nowMs() + 1_000);
-    if (admission.admitted) breaker.failed(admission.ticket, clock.nowMs());
+    const admission = breaker.admit(clock.nowMs());
+    if (admission.admitted) breaker.failed(admission.ticket, clock.nowMs(), 'timeout');
   };
-  return { clock, breaker, list, callFails };
+  return { clock, breaker, circuit, list, callFails };
 }
 
 test('D-17 an open breaker refuses a list, and the server is not asked', async () => {
@@ -46,13 +48,39 @@ test('D-17 a list that works neither closes what calls opened nor forgives what 
   expect([await early, breaker.circuit(clock.nowMs())]).toEqual(['late', 'open']);
 });
 
-test('D-17 a list that is the probe closes it, and has the probe’s deadline', async () => {
-  const { clock, breaker, list, callFails } = open();
+test('D-17 a list that is the trial closes it, after the check of the session', async () => {
+  const { clock, breaker, circuit, list, callFails } = open();
   callFails();
   callFails();
   clock.advance(30_000);
-  expect(await list(async (deadlineAtMs) => deadlineAtMs)).toBe(35_000);
-  expect(breaker.circuit(clock.nowMs())).toBe('closed');
+  circuit.finds = Promise.resolve('alive');
+  expect(await list(async () => 'fine')).toBe('fine');
+  expect([breaker.circuit(clock.nowMs()), circuit.checks]).toEqual(['closed', 1]);
+});
+
+test('W9 a list is refused when the check before it finds nothing, and is not asked for', async () => {
+  const { clock, breaker, circuit, list, callFails } = open();
+  callFails();
+  callFails();
+  clock.advance(30_000);
+  circuit.finds = Promise.resolve('timeout');
+  let asked = 0;
+  expect((await failureOf(list(async () => asked++))).code).toBe('circuit_open');
+  expect([asked, breaker.circuit(clock.nowMs()), breaker.failures]).toEqual([0, 'open', 3]);
+});
+
+test.each([
+  [9_000, 1, 0],
+  [10_000, 0, 1],
+  [4_000, 0, 0],
+])('W10 a list of which nothing was heard for %i ms: %i checks, %i strikes', async (deadlineMs, suspects, failures) => {
+  const { clock, breaker, circuit, list } = open();
+  circuit.heardAtMs = 0;
+  const late = new HostError('timeout', 'late', { phase: 'written' });
+  const asked = failureOf(list(() => new Promise((_, reject) => clock.at(deadlineMs, () => reject(late))), deadlineMs));
+  await clock.advanceAsync(deadlineMs);
+  expect(await asked).toBe(late);
+  expect([circuit.suspects.length, breaker.failures]).toEqual([suspects, failures]);
 });
 
 test('a list that fails speaks against the server; one that is refused or given up does not', async () => {
@@ -60,11 +88,11 @@ test('a list that fails speaks against the server; one that is refused or given 
   await failureOf(list(() => Promise.reject(new HostError('protocol_error', 'no', { reason: 'rpc_error' }))));
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
   expect(breaker.failures).toBe(0);
-  await failureOf(list(lost));
-  await failureOf(list(lost));
+  await failureOf(list(garbled));
+  await failureOf(list(garbled));
   expect(breaker.circuit(clock.nowMs())).toBe('open');
   clock.advance(30_000);
-  // A probe that says nothing about the server leaves its place to the next.
+  // A trial that says nothing about the server leaves its place to the next.
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
   await list(async () => 'fine');
   expect(breaker.circuit(clock.nowMs())).toBe('closed');

@@ -1,38 +1,45 @@
 /**
  * Asks the server's breaker before a list is read, as the gate does for calls (gate.ts).
- * A list that works says nothing about calls that do not: it closes a breaker only when it was sent as the probe. One that
- * fails speaks against the server as a call would; and as with calls, a connection that is lost (`isOver`) is its supervisor's.
+ * A list that works says nothing about calls that do not: it closes a breaker only when it was sent as a trial. One that fails
+ * speaks against the server as a call would.
  */
 import type { Clock } from '../kernel/clock.js';
-import type { Breaker } from './breaker.js';
-import { circuitOpen, isLoss, report } from './gate.js';
+import { circuitOpen } from './circuit-open.js';
+import { report } from './gate.js';
+import type { GatedCircuit } from './gated-circuit.js';
+import type { SlotLimits } from './list-slot.js';
+import { checkTrial } from './trial-check.js';
 
 /** A server that has not listed anything by then is to blame, whatever its caller allowed. */
 const fairMs = 10_000;
 
 export async function throughGate<T>(
   server: string,
-  breaker: Breaker,
+  circuit: GatedCircuit,
   clock: Clock,
-  deadlineAtMs: number,
-  run: (deadlineAtMs: number) => Promise<T>,
-  isOver: () => boolean = () => false,
+  limits: SlotLimits,
+  run: () => Promise<T>,
 ): Promise<T> {
+  const { breaker } = circuit;
   const startedMs = clock.nowMs();
-  const admission = breaker.admit(startedMs, deadlineAtMs);
+  const admission = breaker.admit(startedMs);
   if (!admission.admitted) throw circuitOpen(server, admission);
   const { ticket } = admission;
+  if (ticket.isTrial) {
+    await new Promise<void>((resolve, reject) => {
+      checkTrial(circuit, ticket, { server, ...limits }, clock, (refusal) => (refusal ? reject(refusal) : resolve()));
+    });
+  }
   const tell = (outcome: unknown) => {
     const isFair = clock.nowMs() >= startedMs + fairMs;
-    report(breaker, ticket, outcome, isFair ? Number.POSITIVE_INFINITY : deadlineAtMs, clock);
+    report(circuit, ticket, outcome, isFair ? Number.POSITIVE_INFINITY : limits.deadlineAtMs, startedMs, clock);
   };
   try {
-    const result = await run(Math.min(deadlineAtMs, ticket.probeUntilMs ?? deadlineAtMs));
-    if (ticket.isProbe) tell(result);
+    const result = await run();
+    if (ticket.isTrial) tell(result);
     return result;
   } catch (error) {
-    if (isLoss(error) && isOver()) breaker.released(ticket, clock.nowMs());
-    else tell(error);
+    tell(error);
     throw error;
   }
 }

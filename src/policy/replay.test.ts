@@ -90,8 +90,13 @@ describe('nothing is sent again', () => {
     expect([-5, 0, 0.5, 1].map((leftMs) => ask(error, readOnly, { leftMs }))).toEqual([false, false, false, true]);
   });
 
-  test.each(['timeout', 'cancelled'] as const)('after it was sent and ended in %s', (code) => {
-    expect(ask(failure(code, 'written', 'uncertain'), readOnly)).toBe(false);
+  test.each(phases)('W15 after a timeout, however far the call came (%s)', (phase) => {
+    for (const of of [plain, readOnly, traits({ isIdempotent: true, isTrusted: true })])
+      expect(ask(failure('timeout', phase, executionOf(phase)), of)).toBe(false);
+  });
+
+  test('after it was sent and cancelled', () => {
+    expect(ask(failure('cancelled', 'written', 'uncertain'), readOnly)).toBe(false);
   });
 
   test('before the time the server asked for', () => {
@@ -101,7 +106,7 @@ describe('nothing is sent again', () => {
 
   test.each(
     (Object.keys(ERRORS) as ErrorCode[]).filter(
-      (code) => !['connect_failed', 'transport', 'timeout', 'protocol_error'].includes(code),
+      (code) => !['connect_failed', 'transport', 'protocol_error'].includes(code),
     ),
   )('because of %s, sent or not', (code) => {
     expect(phases.map((phase) => ask(failure(code, phase, executionOf(phase)), readOnly))).not.toContain(true);

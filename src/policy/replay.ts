@@ -5,7 +5,8 @@
  * Not here: sending again (host/), how often in all (retry-budget.ts), what is known of a tool and whether it is believed (whoever builds ToolTraits; hints
  * that contradict each other count as absent there).
  *
- * Invariant: a call that may have run is never sent again, unless its tool is read-only or idempotent and trusted.
+ * Invariants: a call that may have run is never sent again, unless its tool is read-only or idempotent and trusted; a call that
+ * timed out is never sent again, not even when nothing was written.
  */
 import { ERRORS, type ErrorCode, type HostError } from '../kernel/errors.js';
 import type { ToolTraits } from './call.js';
@@ -39,9 +40,10 @@ export function mayReplay({ error, traits, attempt, callerAttempt, deadlineLeftM
   if (callerAttempt > 0 || attempt >= replaysMax || deadlineLeftMs < deadlineLeftMsMin) return false;
   // A server that says when to come back is not asked before.
   if (error.details.retryAfterMs !== undefined) return false;
+  // The time is spent, even if nothing was written: a second try adds load to a server that is already too slow.
+  if (error.code === 'timeout') return false;
   if (error.details.execution === 'not_executed') return isLoss(error);
-  // Whoever ran out of time once would only do so again, on a server that may still be at it.
-  return error.code !== 'timeout' && isLoss(error) && mayRunTwice(traits);
+  return isLoss(error) && mayRunTwice(traits);
 }
 
 /** Hints of a server nobody vouches for count as absent. */

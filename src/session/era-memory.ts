@@ -1,5 +1,6 @@
 /**
- * Remembers eras for as long as the process lives.
+ * Remembers eras for as long as the process lives, and how often a server failed to start since its last session.
+ * Not on disk: a server that was updated to speak both eras would be spoken to in the old one for ever.
  */
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Era } from '../wire/channel.js';
@@ -10,8 +11,14 @@ const rememberedMax = 10_000;
 
 export function createEraMemory(): EraMemory {
   const eras = new Map<string, Era>();
+  const failures = new Map<string, number>();
   return {
     get: (key) => eras.get(key),
-    set: (key, era) => setBounded(eras, key, era, rememberedMax),
+    opened: (key, era) => {
+      if (era !== undefined) setBounded(eras, key, era, rememberedMax);
+      failures.delete(key);
+    },
+    failedStarts: (key) => failures.get(key) ?? 0,
+    startFailed: (key) => setBounded(failures, key, (failures.get(key) ?? 0) + 1, rememberedMax),
   };
 }

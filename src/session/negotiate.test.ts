@@ -5,6 +5,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import type { Era } from '../wire/channel.js';
 import { createEraMemory } from './era-memory.js';
 import { openSession } from './open-session.js';
+import type { EraMemory } from './versions.js';
 
 type Reply = Record<string, unknown> | 'silence' | 'exit' | { httpStatus: number };
 
@@ -22,14 +23,14 @@ function start(
   {
     kind = 'memory',
     remembered,
-  }: { kind?: ScriptedChannel['kind'] | 'stdio' | 'streamable-http'; remembered?: Era } = {},
+    eras = createEraMemory(),
+  }: { kind?: ScriptedChannel['kind'] | 'stdio' | 'streamable-http'; remembered?: Era; eras?: EraMemory } = {},
 ) {
   const clock = new FakeClock();
   const channels: ScriptedChannel[] = [];
   const variants: string[] = [];
-  const eras = createEraMemory();
   const closed: HostError[] = [];
-  if (remembered) eras.set('srv', remembered);
+  if (remembered) eras.opened('srv', remembered);
   const session = openSession({
     server: 'srv',
     client: { name: 'hostler', version: '0', capabilities: { roots: {} } },
@@ -179,6 +180,84 @@ describe('on a pipe', () => {
     );
     expect((await session).facts.era).toBe('modern');
     expect(eras.get('srv')).toBe('modern');
+  });
+
+  describe('W21 start after start', () => {
+    const dead = { 'server/discover': 'exit', initialize: 'exit' } as const;
+
+    /** The first question that each process of each start was asked. */
+    async function startsOf(scripts: readonly Record<string, Reply>[], eras = createEraMemory()) {
+      const asked: (string | undefined)[][] = [];
+      for (const script of scripts) {
+        const { session, methods } = start(script, { kind: 'stdio', eras });
+        await session.catch(() => {});
+        asked.push(methods().map(([first]) => first as string));
+      }
+      return asked;
+    }
+
+    const knownIn = (era: Era) => {
+      const eras = createEraMemory();
+      eras.opened('srv', era);
+      return eras;
+    };
+
+    test('a server never seen that exits has a second process in its first start only', async () => {
+      const asked = await startsOf(Array.from({ length: 6 }, () => dead));
+      expect(asked.map((processes) => processes.length)).toEqual([2, 1, 1, 1, 1, 1]);
+      // Every third start takes the other way.
+      expect(asked.slice(1).flat()).toEqual([
+        'server/discover',
+        'initialize',
+        'server/discover',
+        'server/discover',
+        'initialize',
+      ]);
+    });
+
+    test.each([
+      ['legacy', ['initialize', 'initialize', 'server/discover', 'initialize']],
+      ['modern', ['server/discover', 'server/discover', 'initialize', 'server/discover']],
+    ] as const)('a server known to be %s that exits has one process for each start', async (era, questions) => {
+      expect(await startsOf([dead, dead, dead, dead], knownIn(era))).toEqual(questions.map((question) => [question]));
+    });
+
+    test('a server that exits at the question is found by its third start at the latest, and known after the next', async () => {
+      const old = { 'server/discover': 'exit', initialize: initialized } as const;
+      const eras = createEraMemory();
+      const asked = await startsOf([dead, old, old, old, old], eras);
+      expect(asked).toEqual([
+        ['server/discover', 'initialize'],
+        ['server/discover'],
+        ['initialize'],
+        ['server/discover', 'initialize'],
+        ['initialize'],
+      ]);
+      expect(eras.get('srv')).toBe('legacy');
+    });
+
+    test('a server of both eras that comes up when the old way is tried is not taken for an old one', async () => {
+      const both = { 'server/discover': discovered, initialize: initialized };
+      const eras = knownIn('modern');
+      expect(await startsOf([dead, dead, both, both], eras)).toEqual([
+        ['server/discover'],
+        ['server/discover'],
+        ['initialize'],
+        ['server/discover'],
+      ]);
+      expect(eras.get('srv')).toBe('modern');
+    });
+
+    test('a modern server that refuses the old way is asked in its own in the same start', async () => {
+      const modern = { 'server/discover': discovered, initialize: unknownMethod };
+      const eras = createEraMemory();
+      expect(await startsOf([dead, dead, modern], eras)).toEqual([
+        ['server/discover', 'initialize'],
+        ['server/discover'],
+        ['initialize', 'server/discover'],
+      ]);
+      expect([eras.get('srv'), eras.failedStarts('srv')]).toEqual(['modern', 0]);
+    });
   });
 
   test('failed attempts are not told as the end of a session', async () => {

@@ -2,6 +2,8 @@
  * From nothing to a session: opens the channel, finds the era, and takes the detours the field needs — a server that exits
  * at an unknown first question is started once more in the old way, an HTTP server that refuses both eras is tried over
  * HTTP+SSE, and what was remembered of a server is forgotten when it no longer holds.
+ * A start is one process where the era is known. Another one is started for the other era only in the first start of a server
+ * that fails: a server in a crash loop would otherwise cost two processes each time.
  * Invariant: whatever fails on the way, nothing that was opened is left behind, and `handlers.closed` is told of a session
  * only, never of an attempt.
  */
@@ -55,20 +57,23 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
   const { eras, clock, onlyEra } = options;
   const eraKey = options.eraKey ?? options.server;
   const startedAtMs = clock.nowMs();
-  const remembered = onlyEra ?? eras?.get(eraKey);
-  let attempt: Attempt | undefined = { variant: 'default', era: remembered };
+  const known = eras?.get(eraKey);
+  const failedStarts = eras?.failedStarts(eraKey) ?? 0;
+  const isGuess = known !== 'legacy' && isOtherTurn(failedStarts);
+  let attempt: Attempt | undefined = { variant: 'default', era: onlyEra ?? firstEra(known, failedStarts) };
   for (const tried = new Set<string>(); ; ) {
     tried.add(JSON.stringify(attempt));
     const outcome = await openOnce(options, attempt, startedAtMs);
     if (outcome instanceof Session) {
-      eras?.set(eraKey, outcome.facts.era);
+      // A guess that worked says nothing about the era that the server would have preferred: the next start asks.
+      eras?.opened(eraKey, isGuess && attempt.era === 'legacy' ? undefined : outcome.facts.era);
       return outcome;
     }
-    attempt = detour(outcome, attempt, options);
+    attempt = detour(outcome, attempt, options, failedStarts);
     if (attempt && !tried.has(JSON.stringify(attempt))) continue;
+    if (outcome.kind === 'stdio' && disagrees(outcome)) eras?.startFailed(eraKey);
     // One that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
-    const isKnown = eras?.get(eraKey) !== undefined;
-    throw isKnown ? outcome.error : judgeStart(outcome.error, options.server);
+    throw known === undefined ? judgeStart(outcome.error, options.server) : outcome.error;
   }
 }
 
@@ -83,22 +88,43 @@ interface FailedAttempt {
   readonly kind: Channel['kind'] | undefined;
 }
 
-/** What else to try, if anything. */
+/** Every third start of a server that keeps failing takes the other way: it may have been replaced, or need the old one. */
+const isOtherTurn = (failedStarts: number): boolean => failedStarts % 3 === 2;
+
+function firstEra(known: Era | undefined, failedStarts: number): Era | undefined {
+  if (!isOtherTurn(failedStarts)) return known;
+  return known === 'legacy' ? undefined : 'legacy';
+}
+
+/** What else to try in this start, if anything. */
 function detour(
-  { error, kind }: FailedAttempt,
+  failed: FailedAttempt,
   { variant, era }: Attempt,
   { mayFallBack = true, onlyEra }: OpenSessionOptions,
+  failedStarts: number,
 ): Attempt | undefined {
-  if (!isHostError(error) || onlyEra) return undefined;
-  const { reason, httpStatus, exitCode } = error.details;
-  // A shell that found no command would find none in the old way either.
-  const exited = kind === 'stdio' && reason === 'exit' && exitCode !== 126 && exitCode !== 127;
-  const refused = kind === 'streamable-http' && refusesWords(httpStatus);
-  if (exited && era === undefined) return { variant, era: 'legacy' };
-  if (refused && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
+  if (onlyEra || !disagrees(failed)) return undefined;
+  // Both eras were tried in vain before: one process for each start from then on. Only a guess that was answered is taken back.
+  const isGuessAnswered = isOtherTurn(failedStarts) && !hasExited(failed);
+  if (failed.kind === 'stdio' && failedStarts > 0 && !isGuessAnswered) return undefined;
+  if (hasExited(failed)) return era === undefined ? { variant, era: 'legacy' } : undefined;
+  if (isRefused(failed) && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
   // What was remembered may be out of date: the server was replaced.
-  const disagrees = exited || refused || error.code === 'protocol_error';
-  return era !== undefined && disagrees ? { variant: 'default', era: undefined } : undefined;
+  return era === undefined ? undefined : { variant: 'default', era: undefined };
+}
+
+/** Whether it may be the era that the server failed at. */
+const disagrees = (failed: FailedAttempt): boolean =>
+  hasExited(failed) || isRefused(failed) || (isHostError(failed.error) && failed.error.code === 'protocol_error');
+
+const isRefused = ({ error, kind }: FailedAttempt): boolean =>
+  kind === 'streamable-http' && isHostError(error) && refusesWords(error.details.httpStatus);
+
+function hasExited({ error, kind }: FailedAttempt): boolean {
+  if (kind !== 'stdio' || !isHostError(error)) return false;
+  const { reason, exitCode } = error.details;
+  // A shell that found no command would find none in the old way either.
+  return reason === 'exit' && exitCode !== 126 && exitCode !== 127;
 }
 
 async function openOnce(

@@ -218,8 +218,11 @@ export class Session {
     return method === 'tools/list' && this.#mirrors ? this.#headers.learn(list) : list;
   }
 
-  /** Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too. */
-  async probe(deadlineAtMs: number): Promise<ProbeResult> {
+  /**
+   * Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too.
+   * `gateway`: what a 502, 503 or 504 is taken for, which a proxy sends while the server behind it is away.
+   */
+  async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
     const unread = this.#peer.unread();
     this.#probes++;
     try {
@@ -227,6 +230,7 @@ export class Session {
       return 'alive';
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
+      if (gatewayStatuses.has(error.details.httpStatus)) return gateway;
       // Any answer is one, also one that cannot be read.
       if (error.details.httpStatus !== undefined || error.details.phase === 'answered') return 'alive';
       const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
@@ -328,6 +332,7 @@ export class Session {
 }
 
 const emptyPage = Buffer.from('{}');
+const gatewayStatuses: ReadonlySet<number | undefined> = new Set([502, 503, 504]);
 
 /** An object becomes text here and needs no check; text is checked, or it could close our bracket and go on. */
 function argumentsText(args: ToolArguments | undefined): JsonText | undefined {

@@ -30,5 +30,9 @@ export const META = {
 /** What was learnt about a server, so that the next start does not probe again. Keyed by whatever identifies the server. */
 export interface EraMemory {
   get(key: string): Era | undefined;
-  set(key: string, era: Era): void;
+  /** A session opened in this era; `undefined` where that does not say which era the server prefers. */
+  opened(key: string, era: Era | undefined): void;
+  /** Starts in a row that left no session, because the process exited or answered in no words of ours. */
+  failedStarts(key: string): number;
+  startFailed(key: string): void;
 }

@@ -17,7 +17,7 @@ export interface Snapshot {
   readonly reason: Reason | undefined;
   readonly nextProbeAtMs: number | undefined;
   readonly retryAtMs: number | undefined;
-  /** Taken out of use by policy: parked or ejected. */
+  /** `onExhausted: "eject"` has stopped the probing. A parked server is probed for ever, and is not ejected. */
   readonly ejected: boolean;
   readonly isProven: boolean;
   /** Callers that wait for it. */
@@ -45,7 +45,7 @@ export function snapshotOf(state: ServerState, facts: SnapshotFacts): Snapshot {
     reason: 'reason' in state ? state.reason : undefined,
     nextProbeAtMs: 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined,
     retryAtMs: state.kind === 'backing_off' ? state.retryAtMs : undefined,
-    ejected: state.kind === 'ejected' || state.kind === 'parked',
+    ejected: state.kind === 'ejected',
     isProven: (state.kind === 'ready' || state.kind === 'suspect') && state.isProven,
     waiting,
     lastError: lastError && {

@@ -326,7 +326,7 @@ describe('starts and restarts', () => {
     expect([error.code, error.details.reason, server.starts]).toEqual(['server_parked', 'ENOENT', 1]);
     expect(supervisor.snapshot()).toMatchObject({
       state: 'parked',
-      ejected: true,
+      ejected: false,
       reason: { code: 'connect_failed', message: 'no such command' },
       lastError: { code: 'connect_failed', message: 'no such command', atMs: 0 },
       nextProbeAtMs: 60_000,

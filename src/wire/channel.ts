@@ -53,6 +53,11 @@ export interface ChannelListener {
   beforeWrite?(): void;
   /** This one request will get no answer; the channel lives on. */
   failed(frame: OutboundFrame, error: HostError): void;
+  /**
+   * The answer to the request with this id is too large to be read, which ends the connection: `closed` follows. The other requests
+   * in flight are lost with the connection.
+   */
+  tooLarge?(id: number, error: HostError): void;
   /** Legacy HTTP: the server no longer knows our session, and nobody has asked anything yet that would show it. */
   sessionLost?(): void;
   /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */

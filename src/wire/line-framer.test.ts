@@ -44,6 +44,34 @@ describe('lines', () => {
   });
 });
 
+describe('W14 a line that is too long', () => {
+  const line = `HEAD${'x'.repeat(4_000)}TAIL`;
+  /** What is reported of the line, whose bytes come in chunks of this size. */
+  const edges = (chunkBytes: number, text = `ok\n${line}\nlost\n`, maxBytes = 1_000) => {
+    const seen: string[] = [];
+    const framer = new LineFramer(
+      maxBytes,
+      (bytes, start, stop) => seen.push(bytes.toString('latin1', start, stop)),
+      (_bytes, head) => {
+        seen.push(head.toString('latin1'));
+        framer.skipToEnd((tail) => seen.push(tail.toString('latin1')));
+      },
+    );
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length; at += chunkBytes) framer.push(bytes.subarray(at, at + chunkBytes));
+    framer.end();
+    return seen;
+  };
+
+  test.each([1, 7, 100, 999, 5_000])('is reported by its first and last 256 bytes, in chunks of %d bytes', (size) => {
+    expect(edges(size)).toEqual(['ok', line.slice(0, 256), line.slice(-256)]);
+  });
+
+  test('without an end is read to a bound, and then has no last bytes', () => {
+    expect(edges(100, `HEAD${'x'.repeat(10_000)}\n`)).toEqual([`HEAD${'x'.repeat(252)}`, '']);
+  });
+});
+
 describe('the bound', () => {
   test('a line of exactly the limit passes; one byte more ends the framer, once', () => {
     expect(frame([Buffer.from('12345\n')], 5)).toMatchObject({ lines: ['12345'], tooLong: [] });

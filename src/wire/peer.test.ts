@@ -6,6 +6,7 @@ import { LIMITS } from '../kernel/limits.js';
 import type { InboundRequest } from './inbound-request.js';
 import { Peer } from './peer.js';
 import type { InboundNotification, PeerHandlers } from './peer-interface.js';
+import { inboundTooLarge } from './wire-errors.js';
 
 function connect(handlers: PeerHandlers = {}) {
   const clock = new FakeClock(1_000);
@@ -514,6 +515,31 @@ test('a message above the limit is refused before anything is written, naming th
     server: 'files',
   });
   expect([channel.sent.length, peer.owed]).toEqual([0, 0]);
+});
+
+test('W14 an answer that is too large fails the request it names; the others lose their connection', async () => {
+  const { channel, ask } = connect();
+  const calls = [ask(), ask()];
+  channel.held = true;
+  calls.push(ask());
+  const failures = calls.map(failureOf);
+  const error = inboundTooLarge('files', 9_000_000);
+  channel.tooLarge(2, error);
+  // Neither a request that was not sent nor one that is not there can have this answer.
+  for (const id of [3, 99]) channel.tooLarge(id, error);
+  channel.lose(error);
+  const told = (await Promise.all(failures)).map(({ code, details }) => [code, details.phase, details.execution]);
+  expect(told).toEqual([
+    ['transport', 'written', 'uncertain'],
+    ['result_too_large', 'answered', 'uncertain'],
+    ['transport', 'queued', 'not_executed'],
+  ]);
+  const [bystander] = await Promise.all(failures);
+  expect(bystander?.details.reason).toBe('frame_too_large');
+  expect(bystander?.message).toBe(
+    "server 'files' sent a message of more than 8388608 bytes, which ended the connection",
+  );
+  expect(bystander?.hint).toMatch(/may have run/);
 });
 
 test('the more is owed, the more may leave together, up to a limit', () => {

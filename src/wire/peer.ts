@@ -226,6 +226,12 @@ export class Peer implements ChannelListener {
     this.#tell(pending, error);
   }
 
+  tooLarge(id: number, error: HostError): void {
+    const pending = this.#pending.byId.get(id);
+    // A request that was not written cannot have been answered.
+    if (pending && pending.frame.phase !== 'queued') this.failed(pending.frame, error.with({ phase: 'answered' }));
+  }
+
   sessionLost(): void {
     this.#guard(() => this.#handlers.sessionLost?.());
   }

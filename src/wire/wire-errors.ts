@@ -103,15 +103,25 @@ export const cancelledByServer = (server: string, { method, phase }: OutboundFra
     execution: 'uncertain',
   });
 
-/** The connection ended; without a frame, before the request was accepted at all. */
+/**
+ * The connection ended; without a frame, before the request was accepted at all. An answer that is too large ends the connection
+ * too: that code is for the request it answers, for all others the connection is lost.
+ */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';
-  return new HostError(error.code, error.message, {
-    ...error.details,
-    server,
-    phase,
-    execution: phase === 'queued' ? 'not_executed' : 'uncertain',
-    hint: error.hint ?? (phase === 'queued' ? 'it did not run and can be sent again' : mayHaveRun),
-    cause: error,
-  });
+  const isBystander = error.code === 'result_too_large';
+  return new HostError(
+    isBystander ? 'transport' : error.code,
+    isBystander ? `${error.message}, which ended the connection` : error.message,
+    {
+      ...error.details,
+      server,
+      phase,
+      execution: phase === 'queued' ? 'not_executed' : 'uncertain',
+      hint:
+        (isBystander ? undefined : error.hint) ??
+        (phase === 'queued' ? 'it did not run and can be sent again' : mayHaveRun),
+      cause: error,
+    },
+  );
 }

@@ -11,6 +11,7 @@ import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
@@ -59,11 +60,17 @@ export async function startHostler(mcpServers, { log } = {}) {
     const line = JSON.parse(await firstLine(child, 'hostler up'));
     if (line.ready !== true || typeof line.url !== 'string')
       throw new Error(`hostler up said: ${JSON.stringify(line)}`);
+    await learnt(line.url);
     return { url: line.url, pid: line.pid, stop, said: () => said };
   } catch (error) {
     await stop();
     throw new Error(`${error.message}\n${said}`);
   }
+}
+
+/** The suite looks at what servers offer: their clients come when that is known. Hostler itself bounds how long it learns. */
+async function learnt(url) {
+  while ((await fetch(url.replace('/mcp', '/readyz'))).status !== 200) await sleep(20);
 }
 
 /** A gateway with the fixture as `fixture` and another server beside it. */

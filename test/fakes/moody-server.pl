@@ -3,9 +3,9 @@
 #   FOLDER        holds `mood` and `log`
 #   DESCRIPTION   of the tool `read`
 #   HINT          members added to every result of a call, such as "ttlMs":60000
-# Moods: well; mute (calls are not answered); held (calls are answered once it is well again, unless its input ends before); dying (ends at each call);
+# Moods: well; mute (calls and reads are not answered); held (calls are answered once it is well again, unless its input ends before); dying (ends at each call);
 #        stillborn (ends before it speaks); silent (initialize is answered once it is no longer silent)
-# Log:   start PID, call NONCE, cancelled, each on a line of its own.
+# Log:   start PID, call NONCE, read, cancelled, each on a line of its own.
 # A cancelled request is answered by a log message, so that its silence is not taken for a hang.
 # Tools: read (read-only), write; both answer with what "say" asks for, as an error if "fails" is true.
 use strict;
@@ -49,6 +49,10 @@ while (sysread STDIN, $buffer, 1 << 16, length $buffer) {
       $body = '"result":{}';
     } elsif ($method eq 'tools/list') {
       $body = qq("result":{"tools":$tools});
+    } elsif ($method eq 'resources/read') {
+      note('read');
+      next if mood() eq 'mute';
+      $body = '"result":{"contents":[]}';
     } elsif ($method eq 'tools/call') {
       my ($nonce) = $line =~ /"nonce":"([^"]+)"/;
       my ($text) = $line =~ /"say":"([^"]+)"/;

@@ -82,6 +82,10 @@ export class ScriptedChannel implements Channel {
     this.#listener?.failed(frame, error);
   }
 
+  tooLarge(id: number, error: HostError): void {
+    this.#listener?.tooLarge?.(id, error);
+  }
+
   lose(error: HostError): void {
     this.#listener?.closed(error);
   }

@@ -62,6 +62,8 @@ beforeAll(async () => {
     onProblem,
   });
   await ingress.listen();
+  // A list does not wait for a server that starts slowly.
+  await host.whenSeen();
 });
 
 afterAll(async () => {

@@ -178,14 +178,17 @@ describe('lists', () => {
     }
   });
 
-  test('wait for the first sight of all servers', async () => {
+  test('W5 lists and unknown tools wait for the first sight of all servers, initialize and server/discover do not', async () => {
     const gateway = new FakeGateway({ s: { tools: [], capabilities: null }, ...two });
     const { promise, resolve } = deferred();
     gateway.upstreams.sight = promise;
     const list = gateway.send(legacy, 'tools/list');
     const call = gateway.send(legacy, 'tools/call', '{"name":"s__t"}');
-    const hello = gateway.send(legacy, 'initialize', '{}');
-    expect([list.ends, call.ends, hello.ends]).toEqual([0, 0, 0]);
+    expect([list.ends, call.ends]).toEqual([0, 0]);
+    for (const path of ['/mcp', '/mcp/s', '/mcp/@some']) {
+      expect(gateway.send(at(path), 'initialize', '{}').ends).toBe(1);
+      expect(gateway.send(fakeClient({ path, era: 'modern' }), 'server/discover', '{}').ends).toBe(1);
+    }
     // Of servers that were seen everything can be said.
     expect(gateway.send(at('/mcp/fs'), 'tools/list').ends).toBe(1);
     expect(gateway.send(at('/mcp/fs'), 'initialize', '{}').ends).toBe(1);
@@ -195,7 +198,6 @@ describe('lists', () => {
     resolve();
     expect(namesOf((await list.ended).json().tools)).toContain('s__t');
     expect((await call.ended).result).toBe('{"content":[]}');
-    expect((await hello.ended).ends).toBe(1);
   });
 });
 
@@ -225,14 +227,14 @@ describe('the handshake', () => {
     expect(said.instructions).toContain('\n\nweb');
   });
 
-  test('of a server that was never seen offers tools', async () => {
+  test('W5 of a server that was never seen offers all that can be carried, and its lists are empty', async () => {
     const gateway = new FakeGateway({ s: { capabilities: null } });
     const said = (await gateway.ask(at('/mcp/s'), 'initialize', '{}')).json();
-    expect(said).toEqual({
-      protocolVersion: '2025-11-25',
-      capabilities: { tools: { listChanged: true } },
-      serverInfo: hostler,
-    });
+    const { capabilities } = (await gateway.ask(legacy, 'initialize', '{}')).json();
+    expect(said).toEqual({ protocolVersion: '2025-11-25', capabilities, serverInfo: hostler });
+    for (const list of ['tools', 'prompts', 'resources'])
+      expect((await gateway.ask(at('/mcp/s'), `${list}/list`)).json()).toEqual({ [list]: [] });
+    expect((await gateway.ask(at('/mcp/s'), 'logging/setLevel', '{"level":"info"}')).result).toBe('{}');
   });
 
   test('of the modern era is a discovery', async () => {

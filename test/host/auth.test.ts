@@ -321,7 +321,11 @@ test('AC-C5 a recovery takes back what was counted, also when the call is then r
   const waiting = failureOf(call('sent before'));
   await server.http.until(() => held !== undefined);
   isDown = true;
-  for (let i = 0; i < 3; i++) await failureOf(call(`lost ${i}`));
+  for (let i = 0; i < 3; i++) {
+    // Losses in one moment would be one strike.
+    clock.advance(300);
+    await failureOf(call(`lost ${i}`));
+  }
   for (const waitMs of [1_000, 2_000]) {
     clock.advance(waitMs);
     await failureOf(call('trial'));

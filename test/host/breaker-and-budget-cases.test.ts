@@ -115,7 +115,7 @@ describe('a budget of two restarts', () => {
     const moody = await exhausted({});
     await moody.advanceUntil('parked', 100);
     expect(moody.events.filter(({ kind }) => kind === 'parked')).toHaveLength(1);
-    expect(moody.row).toMatchObject({ run: 3, active: false });
+    expect(moody.row).toMatchObject({ run: 3, active: false, ejected: false });
     moody.mood = 'well';
     await moody.host.reload('a');
     expect(await outcomeOf(moody.call())).toBe('ok');

@@ -94,7 +94,7 @@ describe('spawning', () => {
 
   test('D-14 a server that cannot start is not there afterwards', async () => {
     await open();
-    expect((await failureOf(host.spawn({ name: 'bad', command: 'no-such-command' }))).code).toBe('server_parked');
+    expect((await failureOf(host.spawn({ name: 'bad', command: 'no-such-command' }))).code).toBe('connect_failed');
     expect(host.status()).toEqual([]);
   });
 

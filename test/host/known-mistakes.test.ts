@@ -101,6 +101,8 @@ describe('D-06 what a tool says is not what a connection does', () => {
     // Known to be harmless, it was tried again; what may have changed something is not.
     expect(sent()).toBeGreaterThan(1);
     const before = sent();
+    // Another moment, or the two losses would be one strike.
+    await moody.clock.advanceAsync(300);
     const uncertain = await failureOf(moody.call('write'));
     expect([uncertain.code, (uncertain.cause as HostError).code]).toEqual(['outcome_uncertain', 'transport']);
     expect(sent()).toBe(before + 1);

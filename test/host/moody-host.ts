@@ -82,7 +82,7 @@ export class MoodyHost {
   }
 
   /** What the server wrote down, by the first word of its lines. */
-  log(word: 'start' | 'call' | 'cancelled'): string[] {
+  log(word: 'start' | 'call' | 'read' | 'cancelled'): string[] {
     const file = path.join(this.folder, 'log');
     const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
     return lines.filter((line) => line.split(' ')[0] === word).map((line) => line.slice(word.length + 1));

@@ -16,7 +16,7 @@ import { isHostError } from '../../src/kernel/errors.js';
 import type { SupervisorEvent } from '../../src/supervisor/supervisor-events.js';
 import { eventually } from '../eventually.js';
 
-/** Comes as far as the question for its tools: one that exits earlier is started twice each time, to be asked in both eras. */
+/** Comes as far as the question for its tools: one that exits earlier has a second process in its first start, for the other era. */
 const script = `
   open(my $ledger, '>>', $ENV{LEDGER}); print $ledger "start\\n"; close($ledger);
   $| = 1;
@@ -135,9 +135,9 @@ describe('a server that was parked', () => {
     const [entry] = Object.values(broken({ restart: { max: 1 } }).mcpServers ?? {}) as [Record<string, unknown>];
     await open({});
     const spawned = () => host?.spawn({ ...entry, name: 'broken' }).catch((error: unknown) => error);
-    expect(await spawned()).toMatchObject({ code: 'server_parked' });
+    expect(await spawned()).toMatchObject({ code: 'transport', details: { reason: 'exit' } });
     expect([starts(), host?.status()]).toEqual([2, []]);
-    expect(await spawned()).toMatchObject({ code: 'server_parked' });
+    expect(await spawned()).toMatchObject({ code: 'transport', details: { reason: 'exit' } });
     expect([starts(), host?.status()]).toEqual([3, []]);
   });
 });

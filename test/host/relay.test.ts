@@ -228,6 +228,32 @@ describe('with an instance for each client', () => {
     expect((await failureOf(someone.call('pid'))).code).toBe('circuit_open');
   });
 
+  test('W13 each has a breaker of its own: one that is open refuses its client alone, and shows in the status', async () => {
+    await start({
+      isolation: 'per-client',
+      trustAnnotations: false,
+      breaker: { threshold: 2, reset: '10m' },
+      timeouts: { call: '200ms' },
+    });
+    const changes: string[] = [];
+    host.on('breaker', ({ from, to }) => changes.push(`${from} ${to}`));
+    const row = () => host.status()[0];
+    for (let i = 0; i < 2; i++) await failureOf(ann().call('hang'));
+    expect((await failureOf(ann().call('pid'))).code).toBe('circuit_open');
+    expect((await failureOf(host.request('a', 'prompts/get', '{"name":"greet"}', ann().options))).code).toBe(
+      'circuit_open',
+    );
+    expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
+    expect(textOf(await host.call('a', 'pid'))).toMatch(/^[0-9]+$/);
+    expect(row()).toMatchObject({ circuit: 'open', consecutive_failures: 2, instances: 2 });
+    const upstreams: Pick<Upstreams, 'endInstance'> = host;
+    upstreams.endInstance('ann');
+    expect(row()).toMatchObject({ circuit: 'closed', consecutive_failures: 0, instances: 1 });
+    expect(changes).toEqual(['closed open', 'open closed']);
+    // The next instance of the same client begins anew.
+    expect(textOf(await ann().call('pid'))).toMatch(/^[0-9]+$/);
+  });
+
   test.each([
     ['calls', (someone: Someone) => someone.call('hang')],
     ['prompts', ({ options }: Someone) => host.request('a', 'prompts/get', '{"name":"greet"}', options)],

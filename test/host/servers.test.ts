@@ -85,7 +85,11 @@ describe('D-14 one name', () => {
     await moody.state('ready');
     expect(moody.row.restart_count).toBe(1);
     const bad = { name: 'a', command: 'no-such-command' };
-    expect(await outcomeOf(moody.host.spawn(bad, replacing))).toBe('server_parked');
+    const error = await failureOf(moody.host.spawn(bad, replacing));
+    expect(error.code).toBe('connect_failed');
+    expect(error.message).toMatch(
+      /^server 'a' could not be started; the server that had the name is back \(.*no-such-command/,
+    );
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.row).toMatchObject({ state: 'ready', restart_count: 1, ref_count: 1 });
     expect([moody.starts, alive(moody).length]).toEqual([3, 1]);
@@ -103,7 +107,7 @@ describe('D-14 one name', () => {
     if (state === 'stopped') await moody.host.stop('a');
     const { starts } = moody;
     expect(await outcomeOf(moody.host.spawn({ name: 'a', command: 'no-such-command' }, replacing))).toBe(
-      'server_parked',
+      'connect_failed',
     );
     expect([moody.row.state, moody.row.lazy, moody.starts]).toEqual([state, state === 'registered', starts]);
   });

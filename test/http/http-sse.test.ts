@@ -233,3 +233,38 @@ test('close leaves no connection', async () => {
   await until(() => server.cut === 1);
   expect(heard.ends).toHaveLength(1);
 });
+
+test('W14 an answer that is too large names its request before it ends the stream', async () => {
+  let streamed: ServerResponse | undefined;
+  const { opening } = await start((got, response) => {
+    if (got.method === 'GET') {
+      streamed = response;
+      events(response).write(endpoint('/messages'));
+      return;
+    }
+    response.writeHead(202).end();
+    const text = 'x'.repeat(9 * 1024 * 1024);
+    if (got.rpcMethod === 'big') streamed?.write(`data: {"jsonrpc":"2.0","id":${got.id},"result":"${text}"}\n\n`);
+  });
+  const channel = await opening;
+  open.push(channel);
+  const told: unknown[] = [];
+  let ended: () => void = () => {};
+  const over = new Promise<void>((resolve) => {
+    ended = resolve;
+  });
+  channel.start({
+    message: () => {},
+    failed: () => {},
+    tooLarge: (id, error) => told.push([id, error.code]),
+    closed: (error) => {
+      told.push(error.code);
+      ended();
+    },
+  });
+  const big = request('big');
+  channel.send(request('write'));
+  channel.send(big);
+  await over;
+  expect(told).toEqual([[big.id, 'result_too_large'], 'result_too_large']);
+});

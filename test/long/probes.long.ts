@@ -9,7 +9,6 @@ import { type Admission, Breaker, defaultBreakerPlan, type Ticket } from '../../
 const callers = 10_000;
 const rounds = Number(process.env.ROUNDS ?? 1_000);
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
-const deadlineMs = 60_000;
 /** Nobody queues behind the trial: whoever is refused knows it within this … */
 const refusedWithinMs = 5;
 /** … but for one in so many, to whom the machine's other users may happen. */
@@ -32,7 +31,7 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
     for (const atMs of arrivals) {
       nowMs = Math.max(nowMs, atMs);
       const beganMs = performance.now();
-      const admission: Admission = breaker.admit(nowMs, nowMs + deadlineMs);
+      const admission: Admission = breaker.admit(nowMs);
       const tookMs = performance.now() - beganMs;
       if (tookMs > refusedWithinMs) seen.slow++;
       seen.slowestMs = Math.max(seen.slowestMs, tookMs);
@@ -44,15 +43,15 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
 
   const reopen = () => {
     for (let failures = 0; failures < defaultBreakerPlan.threshold; failures++) {
-      const admission = breaker.admit(nowMs, nowMs + deadlineMs);
-      if (admission.admitted) breaker.failed(admission.ticket, nowMs);
+      const admission = breaker.admit(nowMs);
+      if (admission.admitted) breaker.failed(admission.ticket, nowMs, 'timeout');
     }
   };
 
   reopen();
   for (let round = 0; round < rounds; round++) {
     const trials = crowd();
-    if (trials.length !== 1 || trials[0]?.isProbe !== true)
+    if (trials.length !== 1 || trials[0]?.isTrial !== true)
       expect.fail(`seed ${seed}: ${trials.length} in round ${round}`);
     const [trial] = trials as [Ticket];
     seen.trials++;
@@ -60,21 +59,27 @@ test(`K1 of ${callers} callers exactly one is the trial, in each of ${rounds} ro
     (seen as Record<string, number>)[end] = ((seen as Record<string, number>)[end] ?? 0) + 1;
     nowMs += randomInt(random, 0, 1_000);
     if (end === 'success') {
-      breaker.succeeded(trial, nowMs);
+      breaker.succeeded(trial);
       expect(breaker.circuit(nowMs)).toBe('closed');
       reopen();
     } else if (end === 'failure') {
-      breaker.failed(trial, nowMs);
+      breaker.failed(trial, nowMs, 'timeout');
     } else if (end === 'nothing said') {
-      breaker.released(trial, nowMs);
+      breaker.released(trial);
       // Its place is free again at once: the next crowd comes for it.
       expect(breaker.circuit(nowMs)).toBe('half_open');
     } else {
-      const failures = breaker.failures;
-      nowMs = trial.probeUntilMs as number;
-      expect([breaker.circuit(nowMs), breaker.failures]).toEqual(['open', failures + 1]);
-      // What it says after that changes nothing.
-      breaker.succeeded(trial, nowMs);
+      // It holds the others back for a while, and is not ended by the breaker: two more are admitted, and fail.
+      const moreAtMs = breaker.opensAgainAtMs(nowMs) as number;
+      expect(breaker.admit(moreAtMs - 1).admitted).toBe(false);
+      nowMs = moreAtMs;
+      const more = Array.from({ length: 10 }, () => breaker.admit(nowMs)).flatMap((each) =>
+        each.admitted ? [each.ticket] : [],
+      );
+      expect(more).toHaveLength(2);
+      breaker.failed(more[0] as Ticket, nowMs, 'timeout');
+      // What the first one says after that changes nothing.
+      breaker.succeeded(trial);
     }
     expect(breaker.circuit(nowMs)).not.toBe('closed');
   }

@@ -22,11 +22,33 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/policy/breaker.ts',
-        find: `      this.#state = { kind: 'probing', failures: state.failures, failedProbes: state.failedProbes, ticket };\n`,
+        find: `    half.trials.add(ticket);\n`,
         replace: '',
       },
     ],
     tests: ['src/policy/breaker.test.ts', 'src/policy/gate.test.ts'],
+  },
+  {
+    name: 'each loss of one crash counts',
+    edits: [
+      {
+        file: 'src/policy/breaker.ts',
+        find: `    if (strike === 'loss' && nowMs - lostAtMs <= this.#plan.lossMs) return;\n`,
+        replace: '',
+      },
+    ],
+    tests: ['src/policy/breaker.test.ts', 'test/host/one-crash.test.ts'],
+  },
+  {
+    name: 'only a caller finds out that a server is back',
+    edits: [
+      {
+        file: 'src/host/server-circuit.ts',
+        find: `    const isWanted = checkAtMs !== undefined && !this.#isClosed;`,
+        replace: `    const isWanted = checkAtMs !== undefined && this.#isClosed;`,
+      },
+    ],
+    tests: ['src/host/server-circuit.test.ts', 'test/host/server-away.test.ts'],
   },
   {
     name: 'restart charged per call',

@@ -3,11 +3,13 @@
  * are, and how soon all is well after it. The real last stage, budget and supervisor, on a fake clock.
  * Without the breaker, which would refuse most of these calls before a retry is even considered.
  */
+
 import { describe, expect, test } from 'vitest';
 import { dispatch } from '../../src/host/dispatch.js';
 import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
 import type { ServerFacts } from '../../src/session/negotiate.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { managedSession } from '../fakes/managed-session.js';
@@ -60,6 +62,7 @@ function setUp(failsAfterMs: number) {
     serverOf: () => managed,
     targetOf: (server) => server,
     clock,
+    reconnects: new ReconnectWaits(clock, () => 0.5),
     clean: (text) => text,
     pinRefusal: () => undefined,
     onReplay: () => {},

@@ -11,11 +11,12 @@ const callMs = 1_000;
 const entry = { timeouts: { call: `${callMs / 1_000}s` } };
 
 /** A broker whose worker calls once in a while and writes down how that went. */
-async function calling(more: object = {}) {
+async function calling(more: object = {}, deadlineMs = 20_000) {
   const broker = await SimulatedBroker.open(seededRandom(7), 'files', { ...entry, ...more });
   const { managed, simulated } = broker.host.member('files');
   const { clock } = broker.host;
   const circuit = () => managed.breaker.circuit(clock.nowMs());
+  const failures = () => managed.breaker.failures;
   const state = () => managed.supervisor.snapshot().state;
   /** What may never be: a run that is over, or not there yet, judged by its calls. */
   const both: string[] = [];
@@ -30,14 +31,14 @@ async function calling(more: object = {}) {
   };
   const call = async (forMs = callMs + 200) => {
     let outcome = 'open';
-    void broker.call('write', 20_000).then((how) => {
+    void broker.call('write', deadlineMs).then((how) => {
       outcome = how;
     });
     await advance(forMs);
     return outcome;
   };
   const executed = () => [...simulated.ledger.values()].reduce((sum, times) => sum + times, 0);
-  return { broker, simulated, advance, call, circuit, state, both, executed };
+  return { broker, simulated, advance, call, circuit, failures, state, both, executed };
 }
 
 test('D-54 calls of a worker open the breaker of a server that answers nothing but signs of life, and it is not started again for that', async () => {
@@ -98,4 +99,24 @@ test('D-54 a server that dies of every call is parked, although every new run ha
   expect([await call(), state()]).toEqual(['ok', 'ready']);
   expect(both).toEqual([]);
   await broker.close();
+});
+
+test('W10 calls of a worker that hang until its own deadline open the breaker, and a deadline of 5 ms does not', async () => {
+  const hung = await calling({ timeouts: { call: '60s' } }, 6_000);
+  expect(await hung.call()).toBe('ok');
+  const run = hung.simulated.session;
+  // The server hangs for good; its supervisor would notice only after 45 s.
+  run?.wedge();
+  for (let n = 0; n < 3; n++) {
+    expect(await hung.call(12_000)).toBe('outcome_uncertain uncertain');
+    expect(hung.failures()).toBe(n + 1);
+  }
+  expect([hung.state(), hung.simulated.session]).toEqual(['ready', run]);
+  await hung.broker.close();
+
+  const impatient = await calling({ timeouts: { call: '60s' } }, 5);
+  Object.assign(impatient.simulated, { faultRate: 1, faults: ['hang'] });
+  for (let n = 0; n < 10; n++) await impatient.call(6_000);
+  expect([impatient.failures(), impatient.circuit()]).toEqual([0, 'closed']);
+  await impatient.broker.close();
 });

@@ -90,7 +90,7 @@ export class SimulatedHost {
     this.#parts.servers.declare(definition, (error) => this.wrong.push(String(error)));
     const managed = this.#parts.servers.get(name);
     this.members.set(name, { managed, simulated });
-    this.#watchProbes(name, managed);
+    this.#watchTrials(name, managed);
   }
 
   async stop(name: string): Promise<void> {
@@ -120,27 +120,26 @@ export class SimulatedHost {
     this.#parts.alive.close();
   }
 
-  /** Counts the probes of a breaker from outside. A reset forgets the one under way. */
-  #watchProbes(name: string, { breaker }: ManagedServer): void {
-    let probe: Ticket | undefined;
-    const { admit, reset } = breaker;
-    breaker.admit = (nowMs, deadlineAtMs) => {
-      const admission = admit.call(breaker, nowMs, deadlineAtMs);
-      if (!admission.admitted || !admission.ticket.isProbe) return admission;
-      if (probe && nowMs < (probe.probeUntilMs ?? 0)) this.wrong.push(`${name}: two probes at a time`);
-      probe = admission.ticket;
+  /** Counts the trials of a breaker from outside: one for 5 s, then three, then seven. All end when it opens or closes. */
+  #watchTrials(name: string, { breaker }: ManagedServer): void {
+    const trials = new Set<Ticket>();
+    let sinceMs = 0;
+    let { period } = breaker;
+    const { admit, released } = breaker;
+    breaker.admit = (nowMs) => {
+      const admission = admit.call(breaker, nowMs);
+      if (!admission.admitted || !admission.ticket.isTrial) return admission;
+      if (period !== breaker.period) trials.clear();
+      if (trials.size === 0) sinceMs = nowMs;
+      period = breaker.period;
+      trials.add(admission.ticket);
+      const trialsMax = 2 ** (Math.floor((nowMs - sinceMs) / 5_000) + 1) - 1;
+      if (trials.size > trialsMax) this.wrong.push(`${name}: ${trials.size} trials at a time`);
       return admission;
     };
-    for (const outcome of ['succeeded', 'failed', 'released'] as const) {
-      const told = breaker[outcome];
-      breaker[outcome] = (ticket, nowMs) => {
-        if (ticket === probe) probe = undefined;
-        told.call(breaker, ticket, nowMs);
-      };
-    }
-    breaker.reset = () => {
-      probe = undefined;
-      reset.call(breaker);
+    breaker.released = (ticket) => {
+      trials.delete(ticket);
+      released.call(breaker, ticket);
     };
   }
 }

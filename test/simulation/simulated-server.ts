@@ -118,6 +118,8 @@ interface Owed {
 /** What the supervisor and the last stage need of a Session, with the deadlines that its peer keeps. */
 export class SimulatedSession {
   closedBy: HostError | undefined;
+  /** When it last answered anything. */
+  heardAtMs: number;
   readonly facts = { era: 'legacy', version: '2025-11-25', capabilities: Buffer.from('{"tools":{}}') };
   readonly #server: SimulatedServer;
   readonly #onLost: (error: HostError) => void;
@@ -130,10 +132,7 @@ export class SimulatedSession {
   constructor(server: SimulatedServer, onLost: (error: HostError) => void) {
     this.#server = server;
     this.#onLost = onLost;
-  }
-
-  get heardAtMs(): number {
-    return this.#server.parts.clock.nowMs();
+    this.heardAtMs = server.parts.clock.nowMs();
   }
 
   get owed(): number {
@@ -162,7 +161,9 @@ export class SimulatedSession {
     const isSilent = this.#isWedged || this.closedBy !== undefined;
     const ms = isSilent ? deadlineAtMs - clock.nowMs() : randomInt(random, 0, 100);
     await new Promise<void>((resolve) => void timers.after(ms, resolve));
-    return isSilent || this.closedBy ? 'silent' : 'alive';
+    if (isSilent || this.closedBy) return 'silent';
+    this.#heard();
+    return 'alive';
   }
 
   /** Ends, and tells: its callers first or its owner first, which must make no difference. */
@@ -259,7 +260,7 @@ export class SimulatedSession {
           this.#soon(executeMs, () => this.#execute(nonce));
         if (fate === 'crash_sent') this.#soon(randomInt(random, 0, 40), () => this.die('exit'));
         else if (fate !== 'hang')
-          cancels.push(this.#soon(answerMs, () => settle(() => resolve(answerOf(fate, nonce)))));
+          cancels.push(this.#soon(answerMs, () => settle(() => resolve(this.#answer(fate, nonce)))));
       };
       this.#owed.add(owed);
       cancels.push(timers.after(deadlineAtMs - clock.nowMs(), () => giveUp('timeout')));
@@ -269,6 +270,15 @@ export class SimulatedSession {
       else if (random() < 0.2) cancels.push(timers.after(randomInt(random, 1, 30), send));
       else send();
     });
+  }
+
+  #answer(fate: Fate, nonce: string): Answer {
+    this.#heard();
+    return answerOf(fate, nonce);
+  }
+
+  #heard(): void {
+    this.heardAtMs = this.#server.parts.clock.nowMs();
   }
 
   #fate(): Fate {

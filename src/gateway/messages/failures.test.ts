@@ -41,6 +41,17 @@ test('whether it may be tried again is what the error says of itself', () => {
   expect(facts(new HostError('transport', 'x', { execution: 'uncertain' })).retryable).toBe(false);
 });
 
+test('W11 a client is told why the server is overloaded, and when to come back', () => {
+  const error = new HostError('overloaded', 'x', {
+    reason: 'throttled',
+    retryAfterMs: 2_000,
+    execution: 'not_executed',
+  });
+  expect(JSON.parse(String(requestFailure(error, place).data))).toEqual({
+    ...{ code: 'overloaded', retryable: true, reason: 'throttled', retryAfterMs: 2_000, server: 's', tool: 't' },
+  });
+});
+
 test('an answer without a usable code is an internal error', () => {
   const cause = new RpcRefusal(Buffer.from('{"message":"m"}'));
   const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });

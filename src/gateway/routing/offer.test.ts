@@ -14,7 +14,8 @@ describe('capabilities', () => {
     ['what they have', { a: { capabilities: '{"logging":{}}' } }, '/mcp'],
     ['having none', {}, '/mcp'],
     ['a group of one that was never seen', { a: { capabilities: null } }, '/mcp/@all'],
-  ])('of many are all that can be carried, whatever is known of them: %s', (_what, servers, path) => {
+    ['one server that was never seen', { a: { capabilities: null } }, '/mcp/a'],
+  ])('W5 of many, or of a server never seen, are all that can be carried: %s', (_what, servers, path) => {
     expect(JSON.parse(capabilitiesOf(viewOf(servers, path)))).toEqual({
       tools: { listChanged: true },
       prompts: { listChanged: true },

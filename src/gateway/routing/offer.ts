@@ -1,6 +1,7 @@
 /**
  * What an endpoint says that it can do, and how it is to be used: of one server in its own words; of many everything that can
- * be carried, since a client is told once and servers come, go and learn.
+ * be carried, since a client is told once and servers come, go and learn. The same holds for one server that was never seen:
+ * its client is not kept waiting, and a list that the server turns out not to have is empty.
  * Not here: the answers this goes into (initialize.ts, discover.ts).
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
@@ -25,15 +26,13 @@ const ofMany = JSON.stringify({
   completions: {},
   logging: {},
 });
-const unknownServer = '{"tools":{"listChanged":true}}';
+/** Of a server whose own words cannot be read. */
+const unreadable = '{"tools":{"listChanged":true}}';
 
 /** One JSON object. */
 export function capabilitiesOf(view: View): string {
-  if (view.only !== undefined) {
-    const facts = view.known(view.only)?.facts;
-    return facts ? ownCapabilities(facts) : unknownServer;
-  }
-  return view.carried ?? ofMany;
+  const facts = view.only === undefined ? undefined : view.known(view.only)?.facts;
+  return facts ? ownCapabilities(facts) : (view.carried ?? ofMany);
 }
 
 function ownCapabilities({ capabilities }: KnownFacts): string {
@@ -47,7 +46,7 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
   if (extensions && findMember(extensions, tasksExtension)) {
     edits.push(['extensions', editMembers(extensions, [[tasksExtension, undefined]])]);
   }
-  return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? unknownServer;
+  return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? unreadable;
 }
 
 /** Who answers here: one JSON object. */

@@ -139,9 +139,8 @@ export class GatewayRouter implements Router {
       case 'ping':
         return exchange.succeed('{}');
       case 'initialize':
-        return this.#afterSight(exchange, () =>
-          exchange.succeed(initializeResult(client, this.#viewOf(client), this.#facts)),
-        );
+        // Never waits for a server: a client that is not connected yet has a short timeout, and hears of lists that change.
+        return exchange.succeed(initializeResult(client, this.#viewOf(client), this.#facts));
       case 'logging/setLevel':
         return this.#setLevel(exchange);
       case 'resources/subscribe':
@@ -156,9 +155,7 @@ export class GatewayRouter implements Router {
   #modern(exchange: Exchange): void {
     switch (exchange.method) {
       case 'server/discover':
-        return this.#afterSight(exchange, () =>
-          exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts)),
-        );
+        return exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts));
       case listenMethod:
         return this.#subscriptions.listen(exchange);
       default:
@@ -185,7 +182,7 @@ export class GatewayRouter implements Router {
     exchange.succeed('{}');
   }
 
-  /** At boot what is said of the servers of an endpoint waits until each of them could be seen once. */
+  /** At boot a list waits for the servers of its endpoint that were never seen, in bounds (host/first-sight.ts). */
   #afterSight(exchange: Exchange, answer: () => void): void {
     const sight = this.#viewOf(exchange.client).sight();
     if (!sight) return answer();

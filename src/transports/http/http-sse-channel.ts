@@ -20,6 +20,7 @@ import {
   type Withdrawal,
 } from '../../wire/channel.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { oversizedEdgeBytes, oversizedHead } from '../../wire/oversized-answer.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
 import { configuredHeaders, RequestHeaders } from './headers.js';
@@ -126,7 +127,11 @@ class HttpSseChannel implements Channel {
   open(): void {
     const request = { server: this.#spec.server, dispatcher: this.#streamPool, url: this.#url, body: null } as const;
     const headers = this.#headers.stream(undefined);
-    const owner = { event: (event: SseEvent) => this.#event(event), over: (error: HostError) => this.#end(error) };
+    const owner = {
+      event: (event: SseEvent) => this.#event(event),
+      tooLarge: (head: Buffer, error: HostError) => this.#tooLarge(head, error),
+      over: (error: HostError) => this.#end(error),
+    };
     const sink = new SseStream(this.#spec.server, this.#deps, owner, this.#headers.token);
     this.#exchange = new HttpExchange({ ...request, method: 'GET', headers }, sink);
     this.#exchange.start();
@@ -237,6 +242,12 @@ class HttpSseChannel implements Channel {
     this.#decoder.decode(data, 0, data.length, (envelope) => {
       if (!this.#over) this.#listener?.message(envelope, undefined);
     });
+  }
+
+  /** The stream carries the answers of all requests, and ends with one that is too large. */
+  #tooLarge(head: Buffer, error: HostError): void {
+    const id = oversizedHead(head.subarray(0, oversizedEdgeBytes));
+    if (!this.#over && typeof id === 'number') this.#listener?.tooLarge?.(id, error);
   }
 
   #refused(frame: OutboundFrame, status: number, headers: ResponseHeaders, sent: AuthToken | undefined): void {

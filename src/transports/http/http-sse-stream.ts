@@ -13,6 +13,8 @@ import { headerText, statusError } from './status-error.js';
 
 interface StreamOwner {
   event(event: SseEvent): void;
+  /** A message with these first bytes is too large; `over` follows. */
+  tooLarge(head: Buffer, error: HostError): void;
   /** The stream is over, or never began. */
   over(error: HostError): void;
 }
@@ -46,8 +48,9 @@ export class SseStream implements ExchangeSink {
       const details = { server, reason: 'content_type', httpStatus: status, execution: 'not_executed' } as const;
       return new HostError('protocol_error', `server '${server}' answered with no event stream`, details);
     }
-    this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual) => {
+    this.#parser = new SseParser(LIMITS.frameBytes, this.#to.event, (actual, head) => {
       this.#tooLarge = inboundTooLarge(server, actual);
+      this.#to.tooLarge(head, this.#tooLarge);
     });
     return undefined;
   }

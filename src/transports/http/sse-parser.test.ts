@@ -91,6 +91,22 @@ describe('size', () => {
     });
   });
 
+  test.each([
+    ['in one chunk', [big(2_000)], 'aaa'],
+    ['in an unfinished line', [Buffer.from(`event: message\ndata: abc${'x'.repeat(2_000)}`)], 'abc'],
+    ['over several lines', [Buffer.from(`data: ab\ndata:c${'x'.repeat(2_000)}\n`)], 'ab\n'],
+    ['in no data', [Buffer.from(`other: abc${'x'.repeat(2_000)}`)], ''],
+  ])('W14 the first bytes of its data are reported: %s', (_name, chunks, expected) => {
+    const heads: string[] = [];
+    const parser = new SseParser(
+      1_000,
+      () => {},
+      (_bytes, head) => heads.push(head.toString('latin1', 0, 3)),
+    );
+    for (const chunk of chunks) parser.push(chunk);
+    expect(heads).toEqual([expected]);
+  });
+
   test('after that the parser is deaf', () => {
     expect(parse([big(2_000), Buffer.from('data: x\n\n')]).events).toEqual([]);
   });

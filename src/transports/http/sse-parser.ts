@@ -3,7 +3,8 @@
  *
  * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
  * however small the chunks are; the data of an event that lies within one chunk is not copied.
- * Invariant: at most `bytesMax` of one event are held. Past that the parser reports it once and is deaf from then on.
+ * Invariant: at most `bytesMax` of one event are held. Past that the parser reports it once, with the first bytes of its data, and
+ * is deaf from then on.
  */
 import { Gathering } from './gathering.js';
 
@@ -32,7 +33,7 @@ export interface SseEvent {
 export class SseParser {
   readonly #bytesMax: number;
   readonly #onEvent: (event: SseEvent) => void;
-  readonly #onTooLarge: (bytes: number) => void;
+  readonly #onTooLarge: (bytes: number, head: Buffer) => void;
   /** The line that has not ended yet. */
   readonly #line = new Gathering();
   /** The data of an event with several data lines. */
@@ -45,7 +46,7 @@ export class SseParser {
   #firstLine = true;
   #dead = false;
 
-  constructor(bytesMax: number, onEvent: (event: SseEvent) => void, onTooLarge: (bytes: number) => void) {
+  constructor(bytesMax: number, onEvent: (event: SseEvent) => void, onTooLarge: (bytes: number, head: Buffer) => void) {
     this.#bytesMax = bytesMax;
     this.#onEvent = onEvent;
     this.#onTooLarge = onTooLarge;
@@ -154,11 +155,18 @@ export class SseParser {
     const bytes = held + Math.max(0, this.#line.length - fieldNameBytesMax);
     if (bytes <= this.#bytesMax) return;
     this.#dead = true;
-    this.#line.take();
-    this.#lines.take();
+    const line = this.#line.take();
+    const lines = this.#lines.take();
+    const head = lines.length > 0 ? lines : (this.#data ?? withoutFieldName(line));
     this.#data = undefined;
-    this.#onTooLarge(bytes);
+    this.#onTooLarge(bytes, head);
   }
+}
+
+/** The value of a `data` line that has not ended. */
+function withoutFieldName(line: Buffer): Buffer {
+  if (line.toString('latin1', 0, 5) !== 'data:') return EMPTY;
+  return line.subarray(line[5] === SPACE ? 6 : 5);
 }
 
 /** Ids that cannot stand in a header are as good as none. */

@@ -7,7 +7,7 @@ import { type AuthToken, type RefusalKind, TokenRefused } from './auth-token.js'
 import type { ResponseHeaders } from './http-exchange.js';
 
 /** A server that asks for longer is treated as if it had asked for this. */
-const retryAfterMsMax = 3_600_000;
+const retryAfterMsMax = 5 * 60_000;
 const challengeCharsMax = 4_096;
 
 interface StatusFacts {
@@ -39,8 +39,9 @@ export function statusError(facts: StatusFacts): HostError {
       execution: 'not_executed',
     });
   }
-  if (status === 429 || status === 503) {
-    const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
+  const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
+  // A 503 that does not say when to come back is a server that fails, as behind a 502.
+  if (status === 429 || (status === 503 && retryAfterMs !== undefined)) {
     return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
       ...details,
       reason: 'http_status',

@@ -24,6 +24,8 @@ import {
 import type { Envelope } from '../../wire/envelope.js';
 import { LineFramer } from '../../wire/line-framer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import { oversizedHead, oversizedTail } from '../../wire/oversized-answer.js';
+import { inboundTooLarge } from '../../wire/wire-errors.js';
 import { childEnvironment, type Environment } from '../environment.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import type { ChildKeeper } from './child-keeper.js';
@@ -71,6 +73,8 @@ interface StdioDescription {
   readonly stderrTail: (maxBytes?: number) => string;
 }
 
+/** How long the end of a line that is too long is waited for: its last bytes may name the request that it answers. */
+const lineEndMs = 1_000;
 /** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
 const halfSentMs = 50;
 
@@ -149,7 +153,7 @@ export class StdioChannel implements Channel {
       beforeWrite: () => this.#listener?.beforeWrite?.(),
       onBroken: () => this.#stdinBroke(),
     });
-    this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes) => this.#lineTooLong(bytes));
+    this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes, head) => this.#lineTooLong(bytes, head));
     this.#stderrStream = readLent(child.stderr, (bytes) => this.#stderr.push(bytes));
     child.onExit(() => this.#exited());
   }
@@ -242,8 +246,18 @@ export class StdioChannel implements Channel {
     });
   }
 
-  #lineTooLong(bytes: number): void {
+  /** Bystanders wait for the end of the line as well: the id at its end decides which request is not one of them. */
+  #lineTooLong(bytes: number, head: Buffer): void {
     this.#end('frame_too_large');
+    const id = oversizedHead(head);
+    if (id !== 'unnamed') return this.#finishTooLarge(bytes, id === 'none' ? undefined : id);
+    this.#framer.skipToEnd((tail) => this.#finishTooLarge(bytes, oversizedTail(tail)));
+    this.#waitForExit(lineEndMs, () => this.#finishTooLarge(bytes, undefined));
+  }
+
+  #finishTooLarge(bytes: number, id: number | undefined): void {
+    if (this.#closedWith) return;
+    if (id !== undefined) this.#listener?.tooLarge?.(id, inboundTooLarge(this.#server, bytes));
     this.#finish(bytes);
     void this.#child.stop(ABUSE_PACE);
   }

@@ -1,0 +1,139 @@
+import { describe, expect, test } from 'vitest';
+import { failureOf } from '../../test/fakes/policy-call.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { seededRandom } from '../kernel/random.js';
+import { isUnconnected, ReconnectWaits, untilConnected } from './reconnect-waits.js';
+
+const unconnected = () =>
+  new HostError('connect_failed', 'no connection', { server: 'a', phase: 'queued', execution: 'not_executed' });
+const key = {};
+
+/** A server that refuses connections until told, and the requests to it. */
+function setUp(random = () => 0.5) {
+  const clock = new FakeClock();
+  const waits = new ReconnectWaits(clock, random);
+  const world = { isOpen: false, dialsAtMs: [] as number[] };
+  const dial = async () => {
+    world.dialsAtMs.push(clock.nowMs());
+    if (!world.isOpen) throw unconnected();
+    return clock.nowMs();
+  };
+  const ask = (deadlineAtMs = 60_000, signal?: AbortSignal) =>
+    untilConnected(waits, key, clock, { deadlineAtMs, signal }, dial);
+  return { clock, waits, world, ask };
+}
+
+describe('W19 a server whose connections are refused', () => {
+  test('is tried after 0-100 ms, then 100 ms doubling, at most 500 ms apart, for 5 s', async () => {
+    const { clock, waits, world, ask } = setUp();
+    const asked = failureOf(ask());
+    await clock.advanceAsync(4_999);
+    const gaps = world.dialsAtMs.slice(1).map((atMs, i) => atMs - (world.dialsAtMs[i] as number));
+    expect(gaps.slice(0, 4)).toEqual([50, 150, 300, 375]);
+    expect(Math.max(...gaps)).toBeLessThanOrEqual(500);
+    expect(world.dialsAtMs).toHaveLength(15);
+    await clock.advanceAsync(101);
+    expect((await asked).code).toBe('connect_failed');
+    expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('waits as the restarts of a server do: chance decides within the bounds', () => {
+    const waits = new ReconnectWaits(new FakeClock(), seededRandom(7));
+    const drawn = (nth: number) => Array.from({ length: 200 }, () => waits.backoffMs(nth));
+    const bounds = (nth: number) => [Math.floor(Math.min(...drawn(nth)) / 10), Math.ceil(Math.max(...drawn(nth)) / 10)];
+    expect([bounds(1), bounds(2), bounds(3), bounds(9)]).toEqual([
+      [0, 10],
+      [10, 20],
+      [20, 40],
+      [25, 50],
+    ]);
+  });
+
+  test.each([60, 1_000, 4_000])('for %d ms costs its caller the wait and nothing else', async (awayMs) => {
+    const { clock, world, ask } = setUp();
+    const asked = ask();
+    await clock.advanceAsync(awayMs);
+    world.isOpen = true;
+    await clock.advanceAsync(500);
+    expect(await asked).toBeLessThanOrEqual(awayMs + 500);
+  });
+
+  test('is dialled by one of 64 callers at a time, and all are served when it is back', async () => {
+    const { clock, waits, world, ask } = setUp();
+    const asked = Array.from({ length: 64 }, () => ask());
+    await clock.advanceAsync(1_000);
+    // Their own 64 dials, and one for each step of the backoff.
+    expect(world.dialsAtMs.length).toBe(64 + 4);
+    world.isOpen = true;
+    await clock.advanceAsync(500);
+    const servedAtMs = await Promise.all(asked);
+    expect(Math.max(...servedAtMs)).toBeLessThanOrEqual(1_500);
+    expect(world.dialsAtMs.length).toBe(64 + 4 + 64);
+    await clock.advanceAsync(100);
+    expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('releases the others although the one that tried is still being answered', async () => {
+    const clock = new FakeClock();
+    const waits = new ReconnectWaits(clock, () => 0.5);
+    const told: string[] = [];
+    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+    for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
+    await clock.advanceAsync(149);
+    expect(told).toEqual(['a 50']);
+    await clock.advanceAsync(1);
+    expect([told, waits.size]).toEqual([['a 50', 'b 150', 'c 150'], 0]);
+  });
+
+  test('is tried at once when it answers another request, by one of those that wait', () => {
+    const clock = new FakeClock();
+    const waits = new ReconnectWaits(clock, () => 0.5);
+    const told: string[] = [];
+    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+    for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(name));
+    waits.answered({});
+    expect(told).toEqual([]);
+    waits.answered(key);
+    expect(told).toEqual(['a']);
+    waits.answered(key);
+    expect([told, waits.size]).toEqual([['a', 'b', 'c'], 0]);
+  });
+});
+
+describe('W19 the wait ends', () => {
+  test('at once when its caller leaves, with nothing sent', async () => {
+    const { clock, waits, world, ask } = setUp();
+    const leaving = new AbortController();
+    const asked = failureOf(ask(60_000, leaving.signal));
+    await clock.advanceAsync(10);
+    leaving.abort();
+    expect((await asked).toJSON()).toMatchObject({ code: 'cancelled', execution: 'not_executed' });
+    expect([world.dialsAtMs, waits.size, clock.pendingTimers]).toEqual([[0], 0, 0]);
+  });
+
+  test('before the deadline of its caller, with what failed', async () => {
+    const { clock, ask } = setUp();
+    const asked = failureOf(ask(1_000));
+    await clock.advanceAsync(950);
+    expect(isUnconnected(await asked)).toBe(true);
+  });
+
+  test('before it begins where there is no time for it', async () => {
+    const { clock, world, ask } = setUp();
+    expect((await failureOf(ask(50))).code).toBe('connect_failed');
+    expect([world.dialsAtMs, clock.pendingTimers]).toEqual([[0], 0]);
+  });
+});
+
+test('W19 another failure is not waited for', async () => {
+  const { clock, waits } = setUp();
+  for (const error of [
+    new HostError('transport', 'reset', { execution: 'uncertain' }),
+    new HostError('connect_failed', 'no such command', {}),
+    new HostError('timeout', 'late', { execution: 'not_executed' }),
+  ]) {
+    const limits = { deadlineAtMs: 60_000, signal: undefined };
+    expect(await failureOf(untilConnected(waits, key, clock, limits, () => Promise.reject(error)))).toBe(error);
+  }
+});

@@ -1,0 +1,182 @@
+/**
+ * Waits between the tries of a request, and one common next try for all requests to a server whose connections are refused.
+ * A refused connection costs nothing but time: nothing was sent, so the retry budget is not charged, and the tries go on until the
+ * caller's time, or 5 s, are used up. What bounds the dials instead: of all the requests that wait for one server, one tries at a
+ * time, after the restart backoff; the others follow when it was not refused.
+ * Not here: whether a request may be sent again (replay.ts), servers that are being started (supervisor/).
+ *
+ * Invariants: each request that waits is told once; there is an entry for a server only while requests wait for it, or one of them
+ * is trying.
+ */
+import type { CancelSignal } from '../kernel/cancel-signal.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import { cancelled } from '../supervisor/refusals.js';
+import { defaultPlan, emptyLedger, type RestartPlan, restartDelayMs } from '../supervisor/restart-plan.js';
+
+/** The restart backoff, but never more than this between two tries: a server that is back is to be noticed. */
+const backoffMsMax = 500;
+const plan: RestartPlan = { ...defaultPlan, delayMsMax: backoffMsMax };
+
+/** As long as a call waits for a server that is being restarted. */
+const waitMsMax = 5_000;
+/** The wait ends so long before the caller's deadline, so that the caller is told what failed, and the breaker counts it. */
+const toldBeforeMs = 50;
+/** A connection that is refused is refused by then: a try that lasts longer has a connection. */
+const refusedWithinMs = 100;
+
+/** A request that was refused a connection, and how long it may wait for one. */
+export interface Refused {
+  readonly error: HostError;
+  /** When the first try began. */
+  readonly sinceMs: number;
+  readonly deadlineAtMs: number;
+  readonly signal: CancelSignal | undefined;
+}
+
+/** Undefined: try again now. Otherwise what the request ends with. */
+type Told = (end: HostError | undefined) => void;
+
+interface Waiter {
+  tell(end: HostError | undefined): void;
+}
+
+interface Group {
+  readonly waiters: Set<Waiter>;
+  /** Tries in a row that were refused. */
+  refusals: number;
+  /** One of the requests was told to try, and was not refused yet. */
+  isTrying: boolean;
+  cancelTimer: Cancel;
+}
+
+export class ReconnectWaits {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #groups = new Map<object, Group>();
+
+  constructor(clock: Clock, random: Random) {
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** Servers that are waited for. */
+  get size(): number {
+    return this.#groups.size;
+  }
+
+  /** The restart backoff before the `nth` repetition. */
+  backoffMs(nth: number): number {
+    return restartDelayMs({ ...emptyLedger, unchargedFailures: nth }, true, plan, this.#random);
+  }
+
+  /** `server` is whatever all requests to the server have in common. `told` may be called before this returns. */
+  refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
+    const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
+    if (signal?.aborted) return told(cancelled(error.details.server ?? ''));
+    if (untilMs <= this.#clock.nowMs()) return told(error);
+    const group = this.#groups.get(server) ?? this.#open(server);
+    if (group.isTrying) this.#refusedAgain(server, group);
+    const waiter: Waiter = {
+      tell: (end) => {
+        group.waiters.delete(waiter);
+        cancelTimer();
+        signal?.removeEventListener('abort', onAbort);
+        told(end);
+      },
+    };
+    const onAbort = () => this.#leave(server, group, waiter, cancelled(error.details.server ?? ''));
+    const cancelTimer = this.#clock.at(untilMs, () => this.#leave(server, group, waiter, error));
+    group.waiters.add(waiter);
+    signal?.addEventListener('abort', onAbort, { once: true });
+  }
+
+  /** The same as a promise, which rejects with what the request ends with. */
+  wait(server: object, refused: Refused): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.refused(server, refused, (end) => (end ? reject(end) : resolve()));
+    });
+  }
+
+  /**
+   * The server has answered a request. Not every answer means that new connections are taken: one request tries first, unless one
+   * is at it already.
+   */
+  answered(server: object): void {
+    const group = this.#groups.get(server);
+    if (!group) return;
+    if (group.isTrying) this.#release(server, group);
+    else this.#tryNext(server, group);
+  }
+
+  #open(server: object): Group {
+    const group: Group = { waiters: new Set(), refusals: 0, isTrying: false, cancelTimer: () => {} };
+    this.#groups.set(server, group);
+    this.#refusedAgain(server, group);
+    return group;
+  }
+
+  #refusedAgain(server: object, group: Group): void {
+    group.isTrying = false;
+    group.refusals++;
+    this.#arm(group, this.backoffMs(group.refusals), () => this.#tryNext(server, group));
+  }
+
+  #tryNext(server: object, group: Group): void {
+    const [first] = group.waiters;
+    group.isTrying = true;
+    this.#arm(group, refusedWithinMs, () => this.#release(server, group));
+    first?.tell(undefined);
+  }
+
+  #release(server: object, group: Group): void {
+    this.#close(server, group);
+    for (const waiter of [...group.waiters]) waiter.tell(undefined);
+  }
+
+  #leave(server: object, group: Group, waiter: Waiter, end: HostError): void {
+    waiter.tell(end);
+    if (group.waiters.size === 0 && !group.isTrying) this.#close(server, group);
+  }
+
+  #close(server: object, group: Group): void {
+    group.cancelTimer();
+    if (this.#groups.get(server) === group) this.#groups.delete(server);
+  }
+
+  #arm(group: Group, afterMs: number, run: () => void): void {
+    group.cancelTimer();
+    group.cancelTimer = this.#clock.at(this.#clock.nowMs() + afterMs, run);
+  }
+}
+
+/** No connection could be opened: not one byte was sent. */
+export const isUnconnected = (error: unknown): error is HostError & { readonly code: 'connect_failed' } =>
+  isHostError(error) && error.code === 'connect_failed' && error.details.execution === 'not_executed';
+
+export interface TryLimits {
+  readonly deadlineAtMs: number;
+  readonly signal: CancelSignal | undefined;
+}
+
+/** Does it, and does it again after a wait for as long as no connection can be opened. */
+export async function untilConnected<T>(
+  waits: ReconnectWaits,
+  server: object,
+  clock: Clock,
+  { deadlineAtMs, signal }: TryLimits,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  const sinceMs = clock.nowMs();
+  for (;;) {
+    try {
+      const result = await attempt();
+      if (waits.size > 0) waits.answered(server);
+      return result;
+    } catch (error) {
+      if (!isUnconnected(error)) throw error;
+      await waits.wait(server, { error, sinceMs, deadlineAtMs, signal });
+    }
+  }
+}

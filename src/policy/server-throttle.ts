@@ -1,0 +1,143 @@
+/**
+ * Sends nothing to a server that said it has had enough: HTTP 429, or 503 with Retry-After.
+ * The whole server is throttled, whoever calls and whatever is asked: the limit is the server's, not the caller's. Requests of our
+ * own that keep the connection (initialize, ping, cancel) do not pass here.
+ * Not here: what a status means (transports/http/status-error.ts), servers that fail (breaker.ts), tools that reject (tool-throttle.ts).
+ *
+ * Invariants: answers to requests that were in flight when the pause began do not double it; a pause is never shortened; there is
+ * at most one entry for each server, and none once the server has answered after its pause.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { doubledMs } from '../kernel/doubled.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import type { Stage } from './call.js';
+
+export interface ServerThrottlePlan {
+  /** Where the server does not say how long: this, doubling while it repeats … */
+  readonly pauseMs: number;
+  /** … to this. */
+  readonly pauseMsMax: number;
+  /** A server that asks for longer is treated as if it had asked for this. */
+  readonly askedMsMax: number;
+}
+
+export const defaultServerThrottlePlan: ServerThrottlePlan = {
+  pauseMs: 1_000,
+  pauseMsMax: 30_000,
+  askedMsMax: 5 * 60_000,
+};
+
+interface Pause {
+  untilMs: number;
+  /** Pauses in a row whose length we chose. */
+  doublings: number;
+}
+
+export class ServerThrottle {
+  readonly #clock: Clock;
+  readonly #plan: ServerThrottlePlan;
+  /** By server. Empty nearly always, so that a call costs one comparison. */
+  readonly #pauses = new Map<string, Pause>();
+
+  constructor(clock: Clock, plan: ServerThrottlePlan = defaultServerThrottlePlan) {
+    this.#clock = clock;
+    this.#plan = plan;
+  }
+
+  get size(): number {
+    return this.#pauses.size;
+  }
+
+  /** How long nothing is sent to the server; undefined when requests may be sent. */
+  leftMs(server: string): number | undefined {
+    const pause = this.#pauses.size === 0 ? undefined : this.#pauses.get(server);
+    if (!pause) return undefined;
+    const leftMs = Math.ceil(pause.untilMs - this.#clock.nowMs());
+    return leftMs > 0 ? leftMs : undefined;
+  }
+
+  /** What a request is refused with during a pause. */
+  refusal(server: string, tool?: string): HostError | undefined {
+    const leftMs = this.leftMs(server);
+    return leftMs === undefined ? undefined : throttled(server, tool, leftMs);
+  }
+
+  /** The error as its caller gets it: where the server had enough, a pause begins, and the error says how long it lasts. */
+  failed(server: string, error: unknown): unknown {
+    if (!isHostError(error) || !saysEnough(error)) return error;
+    this.#pause(server, error.details.retryAfterMs ?? 0);
+    const retryAfterMs = this.leftMs(server) ?? 0;
+    return error.with({ reason: 'throttled', retryAfterMs, hint: hintFor(retryAfterMs) });
+  }
+
+  /** An answer that comes during a pause was asked for before it, and says nothing about what comes after. */
+  succeeded(server: string): void {
+    if (this.#pauses.size > 0 && this.leftMs(server) === undefined) this.#pauses.delete(server);
+  }
+
+  /** The server is gone, or another one has taken its name. */
+  forget(server: string): void {
+    this.#pauses.delete(server);
+  }
+
+  #pause(server: string, askedMs: number): void {
+    const { pauseMs, pauseMsMax, askedMsMax } = this.#plan;
+    const nowMs = this.#clock.nowMs();
+    const pause = this.#pauses.get(server) ?? { untilMs: nowMs, doublings: 0 };
+    this.#pauses.set(server, pause);
+    if (askedMs > 0) pause.untilMs = Math.max(pause.untilMs, nowMs + Math.min(askedMs, askedMsMax));
+    else if (pause.untilMs <= nowMs) pause.untilMs = nowMs + doubledMs(pauseMs, pause.doublings++, pauseMsMax);
+  }
+}
+
+/** Before the breaker, which must not spend a trial on a call that is not sent. */
+export const refuseThrottled = (servers: ServerThrottle): Stage => ({
+  enter: (next, back) => (call) => {
+    const refusal = servers.size === 0 ? undefined : servers.refusal(call.server, call.tool);
+    if (refusal) return back(call, refusal);
+    next(call);
+  },
+});
+
+/**
+ * After the queue: a pause begins before the place of the refused call goes to the next one, and calls that waited for a place
+ * are not sent during it.
+ */
+export const noteThrottling = (servers: ServerThrottle): Stage => ({
+  enter: refuseThrottled(servers).enter,
+  leave: (back) => (call, outcome) => {
+    if (outcome instanceof Error) return back(call, servers.failed(call.server, outcome) as Error);
+    if (servers.size > 0) servers.succeeded(call.server);
+    back(call, outcome);
+  },
+});
+
+/** The same for a list, a read or another request. Where it waits before it is sent, `run` asks for a `refusal` again. */
+export async function throughThrottle<T>(servers: ServerThrottle, server: string, run: () => Promise<T>): Promise<T> {
+  const refusal = servers.refusal(server);
+  if (refusal) throw refusal;
+  try {
+    const result = await run();
+    if (!(result instanceof Error)) servers.succeeded(server);
+    return result;
+  } catch (error) {
+    throw servers.failed(server, error);
+  }
+}
+
+/** What we refuse ourselves as `overloaded` has no status of HTTP. */
+const saysEnough = ({ code, details }: HostError): boolean => code === 'overloaded' && details.httpStatus !== undefined;
+
+const hintFor = (retryAfterMs: number): string =>
+  `nothing is sent to it for ${Math.max(1, Math.ceil(retryAfterMs / 1_000))} s; call it less often`;
+
+const throttled = (server: string, tool: string | undefined, retryAfterMs: number): HostError =>
+  new HostError('overloaded', `server '${server}' asked for fewer requests`, {
+    server,
+    ...(tool === undefined ? {} : { tool }),
+    reason: 'throttled',
+    phase: 'queued',
+    execution: 'not_executed',
+    retryAfterMs,
+    hint: hintFor(retryAfterMs),
+  });

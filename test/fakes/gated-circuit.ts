@@ -1,0 +1,33 @@
+/**
+ * The breaker of a server whose connection is what a test says.
+ */
+import type { Breaker, Ticket } from '../../src/policy/breaker.js';
+import type { CheckResult, GatedCircuit } from '../../src/policy/gated-circuit.js';
+
+export class FakeCircuit implements GatedCircuit {
+  readonly breaker: Breaker;
+  isLost = false;
+  heardAtMs: number | undefined = undefined;
+  /** What checks find; undefined where no session is open. */
+  finds: Promise<CheckResult> | undefined = undefined;
+  checks = 0;
+  unansweredChecks = 0;
+  readonly suspects: Ticket[] = [];
+
+  constructor(breaker: Breaker) {
+    this.breaker = breaker;
+  }
+
+  check(): Promise<CheckResult> | undefined {
+    this.checks++;
+    return this.finds;
+  }
+
+  suspect(ticket: Ticket): void {
+    this.suspects.push(ticket);
+  }
+
+  unanswered(): void {
+    this.unansweredChecks++;
+  }
+}

@@ -1,0 +1,63 @@
+/** A real HTTP server whose port closes for a moment: what its callers notice of it. */
+import { expect, onTestFinished, test } from 'vitest';
+import { createHost } from '../../src/host/host.js';
+import { eventually } from '../eventually.js';
+import { LimitedHttpServer } from '../fakes/limited-http-server.js';
+import { failureOf, outcomeOf } from './harness.js';
+
+async function setUp() {
+  const server = await LimitedHttpServer.open();
+  const host = await createHost({ mcpServers: { a: { url: server.url, cache: 'off' } } });
+  onTestFinished(async () => {
+    await host.close();
+    await server.closePort();
+  });
+  const call = (nonce: string, deadlineMs = 5_000, signal?: AbortSignal) =>
+    host.call('a', 'write', { nonce }, { deadlineMs, signal });
+  await call('warm');
+  await eventually('its tools are known', () => host.status()[0]?.tools === 1);
+  return { server, host, call };
+}
+
+const passed = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+test.each([60, 1_000])(
+  'W19 a port that is closed for %d ms costs callers the wait, and no call runs twice',
+  async (ms) => {
+    const { server, host, call } = await setUp();
+    await server.closePort();
+    const calls = Array.from({ length: 64 }, (_, i) => outcomeOf(call(`n${i}`)));
+    const others = [
+      host.list('a', 'tools/list'),
+      host.read('a', 'x:/y'),
+      host.request('a', 'prompts/get', '{"name":"p"}'),
+    ];
+    const read = Promise.all(others.map(outcomeOf));
+    await passed(ms);
+    await server.openPort();
+    expect(new Set(await Promise.all(calls))).toEqual(new Set(['ok']));
+    expect(await read).toEqual(['ok', 'ok', 'ok']);
+    expect(server.executed.filter((nonce) => nonce !== 'warm').sort()).toEqual(
+      Array.from({ length: 64 }, (_, i) => `n${i}`).sort(),
+    );
+    expect(host.status()[0]).toMatchObject({ state: 'ready', circuit: 'closed' });
+  },
+);
+
+test('W19 a port that stays closed ends the call before its deadline, with the reason', async () => {
+  const { server, call } = await setUp();
+  await server.closePort();
+  expect((await failureOf(call('n', 500))).toJSON()).toMatchObject({ code: 'connect_failed', reason: 'ECONNREFUSED' });
+});
+
+test('W19 a caller that leaves while the port is closed is told at once', async () => {
+  const { server, call } = await setUp();
+  await server.closePort();
+  const leaving = new AbortController();
+  const outcome = failureOf(call('n', 60_000, leaving.signal));
+  leaving.abort();
+  expect((await outcome).code).toBe('cancelled');
+  await server.openPort();
+  await call('next');
+  expect(server.executed).toEqual(['warm', 'next']);
+});

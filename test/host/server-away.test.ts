@@ -1,0 +1,230 @@
+/**
+ * A server over HTTP that is away for a while is served again as soon as it is back, and by nothing but that.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createHost, type Host } from '../../src/host/host.js';
+import { eventually } from '../eventually.js';
+import { MortalHttpServer } from '../fakes/mortal-http-server.js';
+import { failureOf, outcomeOf } from './harness.js';
+import { MoodyHost } from './moody-host.js';
+
+async function openServer(): Promise<MortalHttpServer> {
+  const server = await MortalHttpServer.open();
+  onTestFinished(() => server.crash());
+  return server;
+}
+
+const rowOf = (host: Host) => host.status().find(({ name }) => name === 'a');
+
+describe('W6 a server whose port was closed', () => {
+  test('under 50 calls a second is served again soon after the port answers, long before the 30 s are over', async () => {
+    const server = await openServer();
+    const host = await createHost({ mcpServers: { a: { url: server.url } } });
+    onTestFinished(() => host.close());
+    expect(await outcomeOf(host.call('a', 'write'))).toBe('ok');
+    await server.crash();
+    const calls: Promise<unknown>[] = [];
+    let isBack = false;
+    let isServed = false;
+    let callsSinceBack = 0;
+    const call = () => {
+      if (isBack) callsSinceBack++;
+      const outcome = outcomeOf(host.call('a', 'write', {}, { deadlineMs: 10_000 })).then((code) => {
+        isServed ||= code === 'ok';
+      });
+      calls.push(outcome);
+    };
+    await eventually('the breaker is open', async () => {
+      call();
+      await sleep(20);
+      return rowOf(host)?.circuit === 'open';
+    });
+    expect(isServed).toBe(false);
+    await server.listen();
+    isBack = true;
+    await eventually(
+      'a call is answered',
+      async () => {
+        call();
+        await sleep(20);
+        return isServed;
+      },
+      20_000,
+    );
+    await Promise.all(calls);
+    expect(await outcomeOf(host.call('a', 'write'))).toBe('ok');
+    expect(rowOf(host)).toMatchObject({ circuit: 'closed', consecutive_failures: 0, state: 'ready' });
+    // Without checks of the host's own it would be the calls of 30 s.
+    expect(callsSinceBack).toBeLessThan(50 * 20);
+  });
+
+  /** A host on a clock of its own whose breaker is open after losses; `reset` is far away. */
+  async function away() {
+    const server = await openServer();
+    const moody = MoodyHost.make();
+    const breaker = { threshold: 2, reset: '10m' };
+    await moody.start({ mcpServers: { a: { url: server.url, breaker, timeouts: { call: '20s' } } } });
+    expect(await outcomeOf(moody.call())).toBe('ok');
+    await server.crash();
+    for (let i = 0; i < 2; i++) {
+      await moody.clock.advanceAsync(300);
+      await failureOf(moody.call());
+    }
+    expect(moody.row).toMatchObject({ circuit: 'open', consecutive_failures: 2, state: 'ready' });
+    server.received.length = 0;
+    return { server, moody };
+  }
+
+  test('is checked by the host after 0.5 s, and its answer makes the breaker half-open without any caller', async () => {
+    const { server, moody } = await away();
+    await server.listen();
+    await moody.clock.advanceAsync(499);
+    expect([server.received, moody.row.circuit]).toEqual([[], 'open']);
+    await moody.clock.advanceAsync(1);
+    await eventually('it is half-open', () => moody.row.circuit === 'half_open');
+    expect(server.received).toEqual(['ping']);
+    const { kind, to } = moody.events.at(-1) as { kind: string; to?: string };
+    expect([kind, to]).toEqual(['breaker', 'half_open']);
+    expect(await outcomeOf(moody.call())).toBe('ok');
+    expect(moody.row).toMatchObject({ circuit: 'closed', run: 1 });
+    // Nothing more is checked once it is closed.
+    await moody.clock.advanceAsync(20_000);
+    expect(server.count('ping')).toBe(2);
+  });
+
+  test.each([502, 503, 504])('and behind which a proxy answers %i is not back yet', async (status) => {
+    const { server, moody } = await away();
+    server.proxyStatus = status;
+    await server.listen();
+    await moody.clock.advanceAsync(500);
+    await eventually('it was checked', () => server.count('ping') === 1);
+    // The check is over, and the next one is planned.
+    await eventually('it is checked again', async () => {
+      await moody.clock.advanceAsync(100);
+      return server.count('ping') === 2;
+    });
+    expect(moody.row.circuit).toBe('open');
+    server.proxyStatus = undefined;
+    await eventually('it is half-open', async () => {
+      await moody.clock.advanceAsync(100);
+      return moody.row.circuit === 'half_open';
+    });
+  });
+
+  test.each([
+    ['stopped', (moody: MoodyHost) => moody.host.stop('a')],
+    ['reloaded', (moody: MoodyHost) => moody.host.reload('a')],
+    ['removed', (moody: MoodyHost) => moody.host.close()],
+  ])('is not checked any more once it is %s', async (_how, end) => {
+    const { server, moody } = await away();
+    await server.listen();
+    await end(moody);
+    await moody.clock.advanceAsync(60_000);
+    expect(server.count('ping')).toBe(0);
+  });
+});
+
+test('W6 after timeouts the 30 s stay, though the server answers every ping', async () => {
+  const server = await openServer();
+  const moody = MoodyHost.make();
+  await moody.start({ mcpServers: { a: { url: server.url, breaker: { threshold: 2 }, timeouts: { call: '1s' } } } });
+  await moody.host.tools('a');
+  server.answersCalls = false;
+  for (let i = 1; i <= 2; i++) {
+    const call = failureOf(moody.call());
+    await eventually('it is at the server', () => server.count('tools/call') === i);
+    await moody.clock.advanceAsync(1_000);
+    await call;
+  }
+  await moody.clock.advanceAsync(29_999);
+  expect([moody.row.circuit, server.count('ping')]).toEqual(['open', 0]);
+  await moody.clock.advanceAsync(1);
+  expect(moody.row.circuit).toBe('half_open');
+});
+
+test('W9 every call takes 8 s: the breaker closes with the first trial, and no call is cut', async () => {
+  const server = await openServer();
+  const moody = MoodyHost.make();
+  // Opened by calls that were too slow, then allowed the time they need.
+  const breaker = { threshold: 2, reset: '30s' };
+  await moody.start({ mcpServers: { a: { url: server.url, breaker, timeouts: { call: '10s' } } } });
+  await moody.host.tools('a');
+  server.answersCalls = false;
+  for (let i = 1; i <= 2; i++) {
+    const call = failureOf(moody.call());
+    await eventually('it is at the server', () => server.count('tools/call') === i);
+    await moody.clock.advanceAsync(10_000);
+    await call;
+  }
+  server.answerHeld();
+  expect(moody.row.circuit).toBe('open');
+  await moody.clock.advanceAsync(30_000);
+  const trial = outcomeOf(moody.call());
+  await eventually('the trial is at the server', () => server.count('tools/call') === 3);
+  expect(await outcomeOf(moody.call())).toBe('circuit_open');
+  await moody.clock.advanceAsync(5_000);
+  // Two more after 5 s, and none besides.
+  const more = [outcomeOf(moody.call()), outcomeOf(moody.call())];
+  await eventually('they are at the server', () => server.count('tools/call') === 5);
+  expect(await outcomeOf(moody.call())).toBe('circuit_open');
+  expect([moody.row.circuit, server.count('ping')]).toEqual(['half_open', 1]);
+  await moody.clock.advanceAsync(3_000);
+  server.answerHeld();
+  expect(await Promise.all([trial, ...more])).toEqual(['ok', 'ok', 'ok']);
+  expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 0, run: 1 });
+});
+
+test('W10 hung calls that end by their callers’ deadline open the breaker, and restart nothing', async () => {
+  const server = await openServer();
+  const moody = MoodyHost.make();
+  await moody.start({ mcpServers: { a: { url: server.url } } });
+  await moody.host.tools('a');
+  Object.assign(server, { answersCalls: false, answersPings: false });
+  for (let i = 1; i <= 5; i++) {
+    const call = failureOf(moody.call('write', {}, { deadlineMs: 20_000 }));
+    await eventually('it is at the server', () => server.count('tools/call') === i);
+    await moody.clock.advanceAsync(20_000);
+    await call;
+    await moody.clock.advanceAsync(5_000);
+    await eventually('the strike is counted', () => moody.row.consecutive_failures === i);
+    // Heard of once in a while, it is not suspected by its supervisor: the strikes are the calls' alone.
+    if (i < 5) await moody.host.list('a', 'resources/list');
+  }
+  expect(moody.row).toMatchObject({ circuit: 'open', run: 1, restart_count: 0 });
+});
+
+test('W10 twelve calls that hang at a time are one ping and one strike', async () => {
+  const server = await openServer();
+  const moody = MoodyHost.make();
+  await moody.start({ mcpServers: { a: { url: server.url } } });
+  await moody.host.tools('a');
+  Object.assign(server, { answersCalls: false, answersPings: false });
+  const calls = Array.from({ length: 12 }, () => failureOf(moody.call('write', {}, { deadlineMs: 20_000 })));
+  await eventually('they are at the server', () => server.count('tools/call') === 12);
+  await moody.clock.advanceAsync(20_000);
+  await Promise.all(calls);
+  await moody.clock.advanceAsync(5_000);
+  await eventually('the strike is counted', () => moody.row.consecutive_failures === 1);
+  expect(server.count('ping')).toBe(1);
+});
+
+test('W10 a server that answers the ping is not blamed for a hung call, nor one whose caller gave 5 ms', async () => {
+  const server = await openServer();
+  const moody = MoodyHost.make();
+  await moody.start({ mcpServers: { a: { url: server.url } } });
+  await moody.host.tools('a');
+  server.answersCalls = false;
+  const call = failureOf(moody.call('write', {}, { deadlineMs: 20_000 }));
+  await eventually('it is at the server', () => server.count('tools/call') === 1);
+  await moody.clock.advanceAsync(20_000);
+  await call;
+  await eventually('it is asked for a sign of life', () => server.count('ping') === 1);
+  server.answersPings = false;
+  const impatient = failureOf(moody.call('write', {}, { deadlineMs: 5 }));
+  await eventually('it is at the server', () => server.count('tools/call') === 2);
+  await moody.clock.advanceAsync(5);
+  await impatient;
+  await moody.clock.advanceAsync(10_000);
+  expect([moody.row.consecutive_failures, server.count('ping')]).toEqual([0, 1]);
+});

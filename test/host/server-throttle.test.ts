@@ -1,0 +1,100 @@
+/** What reaches a real HTTP server that asks for fewer requests. */
+import { expect, onTestFinished, test } from 'vitest';
+import { createHost } from '../../src/host/host.js';
+import type { HostCallOptions } from '../../src/host/host-interface.js';
+import { eventually } from '../eventually.js';
+import { LimitedHttpServer } from '../fakes/limited-http-server.js';
+import { failureOf, outcomeOf } from './harness.js';
+
+async function setUp(entry: Record<string, unknown> = {}) {
+  const server = await LimitedHttpServer.open();
+  const host = await createHost({ mcpServers: { a: { url: server.url, cache: 'off', ...entry } } });
+  onTestFinished(async () => {
+    server.answerHeld();
+    await host.close();
+    await server.closePort();
+  });
+  const call = (options: HostCallOptions = {}) => host.call('a', 'write', {}, { deadlineMs: 20_000, ...options });
+  await call();
+  await eventually('its tools are known', () => host.status()[0]?.tools === 1);
+  const calls = server.count('tools/call');
+  return { server, host, call, reached: () => server.count('tools/call') - calls };
+}
+
+test.each([
+  ['429 with Retry-After', { status: 429, retryAfter: '100' }, 100_000],
+  ['503 with Retry-After', { status: 503, retryAfter: '100' }, 100_000],
+  ['429 with Retry-After of a day', { status: 429, retryAfter: '86400' }, 300_000],
+])('W11 %s: of 200 calls in a row, 1 reaches the server', async (_name, refusal, waitMs) => {
+  const { server, host, call, reached } = await setUp();
+  server.refusal = refusal;
+  const first = await failureOf(call());
+  expect(first.toJSON()).toMatchObject({ code: 'overloaded', reason: 'throttled', httpStatus: refusal.status });
+  expect(first.details.retryAfterMs).toBe(waitMs);
+  const codes = new Set<string>();
+  for (let i = 1; i < 200; i++) {
+    const { code, details } = await failureOf(call());
+    codes.add(`${code} ${details.reason} ${details.execution}`);
+    expect(details.retryAfterMs).toBeLessThanOrEqual(waitMs);
+  }
+  expect([[...codes], reached()]).toEqual([['overloaded throttled not_executed'], 1]);
+  // The limit is the server's, and not a failure: the breaker stays closed, and lists and reads are throttled too.
+  const [row] = host.status();
+  expect([row?.state, row?.circuit, row?.consecutive_failures]).toEqual(['ready', 'closed', 0]);
+  expect(row?.throttledForMs).toBeGreaterThan(0);
+  const before = server.received.length;
+  const others = [
+    host.list('a', 'tools/list'),
+    host.read('a', 'x:/y'),
+    host.request('a', 'prompts/get', '{"name":"p"}'),
+  ];
+  expect(await Promise.all(others.map(async (other) => (await failureOf(other)).details.reason))).toEqual(
+    Array(3).fill('throttled'),
+  );
+  expect(server.received.length).toBe(before);
+  expect(host.explain('a', 'write').call).toMatchObject({ outcome: 'refused', code: 'overloaded' });
+});
+
+test('W11 of 200 calls at once, those that wait for a place when the server has had enough are not sent', async () => {
+  const { server, call, reached } = await setUp({ concurrency: 8 });
+  server.refusal = { status: 429, retryAfter: '100' };
+  server.holdsCalls = true;
+  const calls = Array.from({ length: 200 }, () => outcomeOf(call()));
+  await eventually('eight calls are at the server', () => server.held === 8);
+  server.answerHeld();
+  expect(new Set(await Promise.all(calls))).toEqual(new Set(['overloaded']));
+  expect(reached()).toBe(8);
+});
+
+test('W11 a refused read throttles calls as well, and the first answer after the pause ends it', async () => {
+  const { server, host, call, reached } = await setUp();
+  server.refusal = { status: 429, retryAfter: '1' };
+  expect((await failureOf(host.read('a', 'x:/y'))).details).toMatchObject({ reason: 'throttled', retryAfterMs: 1_000 });
+  expect((await failureOf(call())).details.reason).toBe('throttled');
+  expect(reached()).toBe(0);
+  server.refusal = undefined;
+  await eventually('the pause is over', () => host.status()[0]?.throttledForMs === undefined);
+  await call();
+  expect(reached()).toBe(1);
+});
+
+test('W11 a 503 without Retry-After is a failure of the server, as a 502 is: five open the breaker', async () => {
+  const { server, host, call, reached } = await setUp();
+  server.refusal = { status: 503 };
+  for (let i = 0; i < 5; i++)
+    expect((await failureOf(call())).toJSON()).toMatchObject({ code: 'outcome_uncertain', httpStatus: 503 });
+  expect([host.status()[0]?.circuit, host.status()[0]?.throttledForMs]).toEqual(['open', undefined]);
+  expect((await failureOf(call())).code).toBe('circuit_open');
+  expect(reached()).toBe(5);
+});
+
+test('W11 every instance of a server with isolation per-client is throttled with it', async () => {
+  const { server, call, reached } = await setUp({ isolation: 'per-client' });
+  for (const instance of ['ann', 'bob']) await call({ instance });
+  const before = reached();
+  server.refusal = { status: 429, retryAfter: '100' };
+  expect((await failureOf(call({ instance: 'ann' }))).details.reason).toBe('throttled');
+  for (const instance of ['ann', 'bob', undefined])
+    expect((await failureOf(call({ instance }))).details.reason).toBe('throttled');
+  expect(reached() - before).toBe(1);
+});
