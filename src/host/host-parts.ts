@@ -14,7 +14,7 @@ import { type PinChange, Pins } from '../policy/pins.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
-import { Connector } from '../session/connector.js';
+import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
@@ -69,13 +69,19 @@ export interface HostParts {
   readonly writeAll: () => void;
 }
 
-export function createHostParts(options: HostOptions): HostParts {
+/** A simulation makes one that opens neither processes nor sockets. */
+export type MakeConnector = (options: ConnectorOptions) => Connector;
+
+export function createHostParts(
+  options: HostOptions,
+  makeConnector: MakeConnector = (own) => new Connector(own),
+): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
   const alive = new KeepAlive();
   const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
-  const connector = new Connector({
+  const connector = makeConnector({
     client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
     clock,
     random,

@@ -38,7 +38,7 @@ import {
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
-import { createHostParts, type HostParts } from './host-parts.js';
+import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -53,8 +53,9 @@ export class Host {
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
 
-  constructor(options: HostOptions = {}) {
-    this.#parts = createHostParts(options);
+  /** `makeConnector`: for simulations only. */
+  constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
+    this.#parts = createHostParts(options, makeConnector);
     this.#learnAtBoot = options.learnAtBoot ?? false;
   }
 

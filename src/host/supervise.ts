@@ -188,7 +188,12 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   if (instance === undefined) watch = opened(name, session, notified);
   else watch = own = openedOf(instance, session);
   await learner.begin(session, limits);
-  if (session.closedBy) throw session.closedBy;
+  const { closedBy } = session;
+  if (closedBy) {
+    // A process whose pipe closed may still run: the next start waits until it is gone.
+    await session.close();
+    throw closedBy;
+  }
   isUp = true;
   own?.ready();
   return session;

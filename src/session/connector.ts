@@ -4,14 +4,14 @@
  * Invariant: after `close` nothing that was opened here is left.
  */
 
-import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import { isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
-import { connectionsDefault } from '../transports/http/http-pool.js';
+import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
@@ -27,6 +27,12 @@ import { type OpenChannel, type OpenSessionOptions, openSession } from './open-s
 import type { Session, SessionHandlers } from './session.js';
 import type { EraMemory } from './versions.js';
 
+/** Replaces processes and sockets. For simulations on a fake clock, which have neither. */
+export interface SimulatedTransports {
+  readonly stdio: (spec: StdioServerSpec) => Promise<Channel>;
+  readonly pool: NonNullable<HttpDeps['pool']>;
+}
+
 export interface ConnectorOptions {
   readonly client: ClientIdentity;
   /** Where the journal of children lies; without it a crash of the whole machine's session may leave some behind. */
@@ -41,6 +47,7 @@ export interface ConnectorOptions {
   readonly redactor?: Redactor;
   /** What becomes of the tokens of a server (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
+  readonly transports?: SimulatedTransports | undefined;
 }
 
 export interface ConnectOptions {
@@ -151,7 +158,9 @@ export class Connector {
   }
 
   #opener(spec: ServerSpec, { tokens, onChannel, concurrency = 0 }: ConnectOptions): OpenChannel {
+    const { transports } = this.#options;
     if (isStdio(spec)) {
+      if (transports) return () => transports.stdio(spec);
       const { name: server, cwd, ...rest } = spec;
       const stdio = { server, ...rest, ...(cwd === undefined ? {} : { cwd }) };
       return async () => {
@@ -163,7 +172,7 @@ export class Connector {
     // Fewer connections than calls would let calls wait here that the host believes to be on the wire.
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
-    const deps = { clock: this.clock, random: this.#random };
+    const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
     return (variant, limits): Promise<Channel> =>
       variant === 'http-sse' || spec.transport === 'http-sse'
         ? openHttpSse(http, deps, limits)

@@ -12,7 +12,6 @@ import type { Random } from '../../src/kernel/random.js';
 import { RawClient, worker } from '../broker/embedded/core-bench.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
 import { MemoryMailStore } from '../fakes/memory-mail-store.js';
-import { fakeCall } from '../fakes/policy-call.js';
 import { SimulatedHost } from './simulated-host.js';
 
 /** How a call ended for its worker: `ok`, or the code of its error and what is known of its execution. */
@@ -60,17 +59,10 @@ export class SimulatedBroker {
     const { clock } = this.host;
     this.core = new BrokerCore({ store: new MemoryMailStore(), clock, credentials: [worker('ann')] });
     const upstreams = new FakeUpstreams({ [server]: { tools: ['read', 'write'] } });
-    upstreams.onCall = ({ tool, args, options: { deadlineMs = 0, signal, principal } }) => {
+    upstreams.onCall = async ({ tool, args, options: { deadlineMs = 0, signal, principal } }) => {
       upstreams.calls.length = 0;
-      const call = fakeCall({
-        ...{ server, tool, args, signal, madeAtMs: clock.nowMs(), deadlineAtMs: clock.nowMs() + deadlineMs },
-        ...(principal ? { principal } : {}),
-      });
-      return new Promise((resolve, reject) => {
-        this.host.send(call, (outcome) =>
-          outcome instanceof Error ? reject(outcome) : resolve(outcome.bytes.toString()),
-        );
-      });
+      const { bytes } = await this.host.call(server, tool, args, { deadlineMs, signal, principal });
+      return bytes.toString();
     };
     this.service = new BrokerService({ host: upstreams, journal: this.journal, clock });
   }

@@ -3,16 +3,18 @@
  * It writes every call it executes into a ledger that outlives its runs, so that what callers were told can be checked.
  */
 
+import type { CancelSignal } from '../../src/kernel/cancel-signal.js';
 import type { Cancel } from '../../src/kernel/clock.js';
 import { type ErrorCode, HostError } from '../../src/kernel/errors.js';
 import type { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt } from '../../src/kernel/random.js';
+import type { ServerList } from '../../src/session/lists.js';
 import type { CallOptions, Session, ToolArguments } from '../../src/session/session.js';
-import type { Connect } from '../../src/supervisor/ports.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../../src/wire/json-scan.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
+import type { Timers } from './timers.js';
 
 /** How a start ends. `flap`: well at first, dead after a while. */
 export type Start = 'well' | 'transient' | 'permanent' | 'auth' | 'slow' | 'stillborn' | 'flap';
@@ -21,32 +23,14 @@ export type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 
 
 export const allFaults: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
 
+/** A tool that may run twice, and one that may not. */
+const items = ['{"name":"read","annotations":{"readOnlyHint":true}}', '{"name":"write"}'].map((raw) => ({
+  key: (JSON.parse(raw) as { name: string }).name,
+  raw: Buffer.from(raw),
+}));
+const tools: ServerList = { items, pages: 1, ttlMs: 0, cacheScope: 'private' };
+
 const written = { method: 'tools/call', phase: 'written' } as OutboundFrame;
-
-/** The simulation's own timers, counted, so that whatever else is left on the clock is the host's. */
-export class Timers {
-  pending = 0;
-  readonly #clock: FakeClock;
-
-  constructor(clock: FakeClock) {
-    this.#clock = clock;
-  }
-
-  after(ms: number, run: () => void): Cancel {
-    this.pending++;
-    let isOver = false;
-    const end = () => {
-      if (isOver) return false;
-      isOver = true;
-      this.pending--;
-      return true;
-    };
-    const cancel = this.#clock.at(this.#clock.nowMs() + ms, () => end() && run());
-    return () => {
-      if (end()) cancel();
-    };
-  }
-}
 
 export interface ServerParts {
   readonly name: string;
@@ -79,13 +63,13 @@ export class SimulatedServer {
     this.parts = parts;
   }
 
-  readonly connect: Connect<Session> = (run, signal, onLost) => {
+  readonly connect = (signal: CancelSignal, onLost: (error: HostError) => void): Promise<Session> => {
     const { random, timers, trace, name, startTimeoutMs } = this.parts;
     const start = this.starts.shift() ?? 'well';
     const ignoresAbort = random() < 0.2;
     this.live++;
     this.liveMax = Math.max(this.liveMax, this.live);
-    trace(`${name} run ${run} starts: ${start}`);
+    trace(`${name} starts: ${start}`);
     return new Promise((resolve, reject) => {
       const fail = (code: ErrorCode, reason: string) => {
         this.live--;
@@ -136,7 +120,7 @@ export class SimulatedSession {
   closedBy: HostError | undefined;
   /** When it last answered anything. */
   heardAtMs: number;
-  readonly facts = { era: 'legacy' };
+  readonly facts = { era: 'legacy', version: '2025-11-25', capabilities: Buffer.from('{"tools":{}}') };
   readonly #server: SimulatedServer;
   readonly #onLost: (error: HostError) => void;
   readonly #owed = new Set<Owed>();
@@ -168,8 +152,8 @@ export class SimulatedSession {
     this.callTool(tool, args, options).then(done, done);
   }
 
-  async list(): Promise<{ items: [] }> {
-    return { items: [] };
+  async list(): Promise<ServerList> {
+    return tools;
   }
 
   async probe(deadlineAtMs: number): Promise<'alive' | 'silent'> {

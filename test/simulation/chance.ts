@@ -1,0 +1,23 @@
+/** What a seed decides. */
+import { type Random, randomInt } from '../../src/kernel/random.js';
+
+export class Chance {
+  readonly random: Random;
+
+  constructor(random: Random) {
+    this.random = random;
+  }
+
+  /** True this often, from 0 to 1. */
+  happens(rate: number): boolean {
+    return this.random() < rate;
+  }
+
+  int(from: number, to: number): number {
+    return randomInt(this.random, from, to);
+  }
+
+  oneOf<T>(choices: readonly T[]): T {
+    return choices[this.int(0, choices.length - 1)] as T;
+  }
+}

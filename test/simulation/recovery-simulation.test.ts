@@ -1,0 +1,64 @@
+/**
+ * Seeds of the recovery simulation. `RECOVERY_SEEDS` says how many; `SEED=n` runs that one alone and prints what happened.
+ */
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { RecoverySimulation } from './recovery-simulation.js';
+
+const seeds = Number(process.env.RECOVERY_SEEDS ?? 500);
+const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
+
+const unhandled: unknown[] = [];
+const onUnhandled = (reason: unknown) => void unhandled.push(reason);
+const { stackTraceLimit } = Error;
+beforeAll(() => {
+  process.on('unhandledRejection', onUnhandled);
+  // Most of what happens here are errors, and their stacks cost more than the rest.
+  Error.stackTraceLimit = onlySeed === undefined ? 0 : stackTraceLimit;
+});
+afterAll(() => {
+  process.off('unhandledRejection', onUnhandled);
+  Error.stackTraceLimit = stackTraceLimit;
+});
+
+/** What was wrong with this seed; nothing, when empty. */
+async function simulate(seed: number): Promise<{ simulation: RecoverySimulation; wrong: readonly string[] }> {
+  const simulation = new RecoverySimulation(seed);
+  const wrong = [...(await simulation.run()), ...unhandled.splice(0).map((reason) => `unhandled: ${String(reason)}`)];
+  if (onlySeed !== undefined) console.log(simulation.world.trace.join('\n'));
+  return { simulation, wrong };
+}
+
+const hashOf = ({ world }: RecoverySimulation): string =>
+  createHash('sha256').update(world.trace.join('\n')).digest('hex');
+
+test(`W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no call runs twice, and a server that is healthy again is served again`, {
+  timeout: 3_600_000,
+}, async () => {
+  const first = onlySeed ?? 1;
+  const last = onlySeed ?? seeds;
+  const red: string[] = [];
+  let calls = 0;
+  let answered = 0;
+  let slowestMs = 0;
+  for (let seed = first; seed <= last; seed++) {
+    const { simulation, wrong } = await simulate(seed);
+    const { world, servedInMs } = simulation;
+    calls += world.asked.length;
+    answered += world.asked.filter(({ outcomes }) => outcomes[0] === 'answered').length;
+    slowestMs = Math.max(slowestMs, ...servedInMs);
+    if (wrong.length > 0) red.push(`SEED=${seed} replays this: ${wrong.slice(0, 5).join('; ')}`);
+  }
+  console.log(`seeds ${first} to ${last}: ${calls} calls, ${answered} answered; slowest recovery ${slowestMs} ms`);
+  if (red.length > 0) console.log(red.join('\n'));
+  expect(red.slice(0, 10), `${red.length} seeds are red`).toEqual([]);
+  expect(answered).toBeGreaterThan(0);
+});
+
+if (onlySeed === undefined)
+  test('W8 the same seed is the same run', async () => {
+    for (let seed = 1; seed <= 10; seed++) {
+      const [one, other] = [await simulate(seed), await simulate(seed)];
+      expect(hashOf(one.simulation), `seed ${seed}`).toBe(hashOf(other.simulation));
+    }
+  });

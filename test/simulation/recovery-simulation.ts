@@ -1,0 +1,124 @@
+/**
+ * Drives a simulated world through faults of servers and networks by a seed; then the world is mended, and every server must
+ * answer again in time (recovery-check.ts).
+ * Safety: each call has one outcome, by its deadline; no write runs twice; `not_executed` is never said of a call that ran; a
+ * server is not restarted while it works on a call younger than its own timeout; nothing is left after closing.
+ */
+import type { Chance } from './chance.js';
+import { untilServed } from './recovery-check.js';
+import { changeServer } from './server-faults.js';
+import { type Member, SimulatedWorld, slackMs } from './simulated-world.js';
+
+/** More than there are connections of a server with a high `concurrency`. */
+const wideBurst = 72;
+
+export class RecoverySimulation {
+  readonly world: SimulatedWorld;
+  /** How long after the world was healthy each server answered. */
+  readonly servedInMs: number[] = [];
+  readonly #chance: Chance;
+  readonly #cancellable = new Set<AbortController>();
+
+  constructor(seed: number) {
+    this.world = new SimulatedWorld(seed);
+    this.#chance = this.world.chance;
+  }
+
+  /** Returns what was wrong. */
+  async run(): Promise<readonly string[]> {
+    const { world } = this;
+    await world.open();
+    for (let left = this.#chance.int(20, 40); left > 0; left--) await this.#event();
+    await this.#recover();
+    await world.close();
+    this.#checkCalls();
+    return world.wrong;
+  }
+
+  async #event(): Promise<void> {
+    const { world } = this;
+    const chance = this.#chance.random();
+    const member = this.#chance.oneOf(world.members);
+    if (chance < 0.2) this.#calls(member);
+    else if (chance < 0.5) await world.advance(this.#pauseMs());
+    else if (chance < 0.8) world.note(`${member.name} fault: ${changeServer(member.upstream, this.#chance)}`);
+    else if (chance < 0.84) this.#longCall(member);
+    else if (chance < 0.87) await this.#burst(member);
+    else if (chance < 0.95) await this.#pressure(member);
+    else if (chance < 0.96) world.reload(member);
+    else this.#cancelSome();
+  }
+
+  #calls(member: Member): void {
+    for (let left = this.#chance.int(1, 3); left > 0; left--) {
+      const abort = this.#chance.happens(0.1) ? new AbortController() : undefined;
+      if (abort) this.#cancellable.add(abort);
+      const workMs = this.#chance.happens(0.2) ? this.#chance.int(0, 3_000) : 0;
+      this.world.call(member, this.#chance.oneOf([500, 5_000, 30_000, 60_000]), workMs, abort);
+    }
+  }
+
+  /** Its caller allows it the time that it needs. */
+  #longCall(member: Member): void {
+    this.world.call(member, 100_000, this.#chance.int(20_000, 90_000));
+  }
+
+  /** More calls than there are connections, each of some length; then the server may forget their session. */
+  async #burst(member: Member): Promise<void> {
+    const { upstream, concurrency, name } = member;
+    for (let left = concurrency > 64 ? wideBurst : 8; left > 0; left--)
+      this.world.call(member, 30_000, this.#chance.int(100, 1_500));
+    await this.world.advance(this.#chance.int(0, 500));
+    if (upstream.kind !== 'http' || this.#chance.happens(0.5)) return;
+    this.world.note(`${name} forgets its sessions during a burst`);
+    upstream.forgetSessions();
+  }
+
+  /** Calls that come again and again, whatever becomes of them. */
+  async #pressure(member: Member): Promise<void> {
+    const everyMs = this.#chance.oneOf([300, 1_000, 5_000, 10_000]);
+    for (let left = this.#chance.int(5, 20); left > 0; left--) {
+      this.world.call(member, 5_000, 0);
+      await this.world.advance(everyMs);
+    }
+  }
+
+  #cancelSome(): void {
+    for (const abort of this.#cancellable) {
+      this.#cancellable.delete(abort);
+      if (this.#chance.happens(0.7)) abort.abort();
+    }
+  }
+
+  #pauseMs(): number {
+    const chance = this.#chance.random();
+    if (chance < 0.5) return this.#chance.int(0, 60);
+    if (chance < 0.8) return this.#chance.int(60, 3_000);
+    return chance < 0.98 ? this.#chance.int(3_000, 60_000) : this.#chance.int(60_000, 900_000);
+  }
+
+  async #recover(): Promise<void> {
+    const { world } = this;
+    world.note('the world is mended');
+    for (const { upstream } of world.members) upstream.mend();
+    this.servedInMs.push(...(await untilServed(world)));
+    await world.settle();
+    // A server that answered once still does, also when what was under way has ended badly since.
+    if (world.wrong.length === 0) this.servedInMs.push(...(await untilServed(world)));
+    await world.settle();
+  }
+
+  #checkCalls(): void {
+    const { asked, wrong, members } = this.world;
+    const ledgers = new Map(members.map(({ name, upstream }) => [name, upstream.mcp.ledger]));
+    for (const { nonce, server, tool, outcomes, settledAtMs, deadlineAtMs, error } of asked) {
+      const runs = ledgers.get(server)?.get(nonce) ?? 0;
+      if (outcomes.length !== 1) wrong.push(`${nonce} has ${outcomes.length} outcomes`);
+      if (settledAtMs > deadlineAtMs + slackMs) wrong.push(`${nonce} ended ${settledAtMs - deadlineAtMs} ms late`);
+      if (tool === 'write' && runs > 1) wrong.push(`${nonce} ran ${runs} times`);
+      if (outcomes[0] === 'answered' && runs === 0) wrong.push(`${nonce} was answered and never ran`);
+      if (error?.details.execution === 'not_executed' && runs > 0)
+        wrong.push(`${nonce} (${tool}) ran, and its caller was told that it did not: ${outcomes[0]}`);
+    }
+  }
+}

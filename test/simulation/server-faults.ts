@@ -1,0 +1,55 @@
+/** Puts a simulated server, or the network before it, into another state: worse, or better again. */
+import type { Chance } from './chance.js';
+import { type HttpFate, httpFaults, type Opening, type SimulatedHttpServer } from './simulated-http-server.js';
+import { type SimulatedStdioServer, type Start, type StdioFate, stdioFaults } from './simulated-stdio-server.js';
+
+const httpEvents = [
+  ...(['forget', 'forget', 'forget badly', 'forget badly', 'openings'] as const),
+  ...(['close port', 'close port', 'open port', 'open port', 'silence port', 'reset'] as const),
+  ...(['faults', 'one fault', 'well', 'well', 'well'] as const),
+];
+const stdioEvents = ['die', 'die', 'wedge', 'starts', 'faults', 'one fault', 'well', 'well'] as const;
+
+const oneHttpFault: readonly HttpFate[] = ['hang', 'late', 'reset_before', 'http_429', 'http_429_wait', 'http_502'];
+const oneStdioFault: readonly StdioFate[] = ['hang', 'late', 'crash'];
+const openings: readonly Opening[] = ['well', 'rpc_error', 'rpc_error', 'http_500', 'hang', 'slow'];
+const starts: readonly Start[] = ['well', 'exits', 'exits', 'missing', 'silent', 'flap'];
+
+const faultRates = [0.1, 0.5, 1];
+/** Some longer than Hostler waits. */
+const retryAfterS = [0, 1, 10, 60, 1_000];
+
+/** Returns what it was. */
+export const changeServer = (upstream: SimulatedHttpServer | SimulatedStdioServer, chance: Chance): string =>
+  upstream.kind === 'http' ? changeHttp(upstream, chance) : changeStdio(upstream, chance);
+
+function changeHttp(upstream: SimulatedHttpServer, chance: Chance): string {
+  const kind = chance.oneOf(httpEvents);
+  if (kind === 'forget' || kind === 'forget badly') upstream.forgetSessions();
+  if (kind === 'openings' || kind === 'forget badly')
+    upstream.openings = Array.from({ length: chance.int(1, 4) }, () => chance.oneOf(openings));
+  if (kind === 'close port') upstream.port.close();
+  if (kind === 'open port') upstream.port.open();
+  if (kind === 'silence port') upstream.port.silence();
+  if (kind === 'reset') upstream.port.resetAll();
+  if (kind === 'well') upstream.faultRate = 0;
+  if (kind === 'faults' || kind === 'one fault') {
+    upstream.faultRate = kind === 'one fault' ? 1 : chance.oneOf(faultRates);
+    upstream.faults = kind === 'one fault' ? [chance.oneOf(oneHttpFault)] : httpFaults;
+    upstream.retryAfterS = chance.oneOf(retryAfterS);
+  }
+  return kind;
+}
+
+function changeStdio(upstream: SimulatedStdioServer, chance: Chance): string {
+  const kind = chance.oneOf(stdioEvents);
+  if (kind === 'die') upstream.process?.die();
+  if (kind === 'wedge') upstream.process?.wedge();
+  if (kind === 'starts') upstream.starts = Array.from({ length: chance.int(1, 8) }, () => chance.oneOf(starts));
+  if (kind === 'well') upstream.faultRate = 0;
+  if (kind === 'faults' || kind === 'one fault') {
+    upstream.faultRate = kind === 'one fault' ? 1 : chance.oneOf(faultRates);
+    upstream.faults = kind === 'one fault' ? [chance.oneOf(oneStdioFault)] : stdioFaults;
+  }
+  return kind;
+}

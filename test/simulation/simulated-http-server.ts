@@ -1,0 +1,260 @@
+/**
+ * An MCP server over HTTP that exists only on a FakeClock. It forgets sessions, opens them badly, hangs, answers late, resets
+ * connections, and hides behind a proxy that answers 429, 502 or 503, as chance has it.
+ */
+import { randomInt } from '../../src/kernel/random.js';
+import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
+import { type HttpReply, type HttpRequest, Port } from './simulated-network.js';
+
+/** What becomes of a request, and of the connection that it came on. */
+export type HttpFate =
+  | McpFate
+  | 'hang'
+  | 'late'
+  | 'reset_before'
+  | 'reset_during'
+  | 'reset_after'
+  | 'stream_ends'
+  | 'http_429'
+  | 'http_429_wait'
+  | 'http_502'
+  | 'http_503'
+  | 'http_503_wait';
+
+export const httpFaults: readonly HttpFate[] = [
+  ...(['rejects', 'refuses', 'hang', 'late', 'reset_before', 'reset_during', 'reset_after', 'stream_ends'] as const),
+  ...(['http_429', 'http_429_wait', 'http_502', 'http_503', 'http_503_wait'] as const),
+];
+
+/** How `initialize` ends. */
+export type Opening = 'well' | 'rpc_error' | 'http_500' | 'hang' | 'slow';
+
+export interface HttpTraits {
+  /** What it answers to a request in a session that it does not know. */
+  readonly forgottenStatus: 400 | 404;
+  readonly answersAs: 'json' | 'events';
+  /** Whether it keeps the event stream of a request open after the answer. */
+  readonly lingers: boolean;
+  /** Legacy: whether its event streams can be resumed. */
+  readonly isResumable: boolean;
+  /** Legacy: whether it has the standalone stream, or says 405. */
+  readonly hasServerStream: boolean;
+}
+
+const json = { 'content-type': 'application/json' };
+const events = { 'content-type': 'text/event-stream' };
+
+export class SimulatedHttpServer {
+  readonly kind = 'http';
+  readonly mcp: SimulatedMcp;
+  readonly port: Port;
+  readonly #traits: HttpTraits;
+  /** Requests meet with a fault this often. */
+  faultRate = 0;
+  faults: readonly HttpFate[] = httpFaults;
+  /** How the next `initialize` requests end; well, when empty. */
+  openings: Opening[] = [];
+  /** Seconds of Retry-After. */
+  retryAfterS = 1;
+  readonly #sessions = new Set<string>();
+  #sessionNumber = 0;
+  /** Replies that will not come, or come late. */
+  readonly #hung = new Set<HttpReply>();
+  /** Answers whose stream ended too early, by the id of its last event. */
+  readonly #unread = new Map<string, string>();
+  initializes = 0;
+
+  constructor(parts: McpParts, traits: HttpTraits) {
+    this.mcp = new SimulatedMcp(parts);
+    this.#traits = traits;
+    this.port = new Port((request, reply) => this.#handle(request, reply));
+  }
+
+  /** As after a restart behind a proxy that keeps connections. */
+  forgetSessions(): void {
+    this.#sessions.clear();
+  }
+
+  mend(): void {
+    this.port.open();
+    this.faultRate = 0;
+    this.openings = [];
+  }
+
+  /** Replies that its clients still wait for in vain, or for long. */
+  get hung(): number {
+    for (const reply of this.#hung) if (!reply.isOpen) this.#hung.delete(reply);
+    return this.#hung.size;
+  }
+
+  #handle(request: HttpRequest, reply: HttpReply): void {
+    if (request.method === 'POST') {
+      const message = JSON.parse(request.body) as McpMessage;
+      return this.mcp.take(message, (_job, free) => this.#post(message, request, reply, free));
+    }
+    const refusal = this.#refusal(request);
+    if (refusal !== undefined) return this.#refuse(reply, refusal);
+    if (request.method === 'DELETE') {
+      this.#sessions.delete(request.headers.get('mcp-session-id') ?? '');
+      return answer(reply, 200);
+    }
+    const lastEventId = request.headers.get('last-event-id');
+    if (lastEventId !== undefined) this.#resume(lastEventId, reply);
+    else if (this.#traits.hasServerStream) reply.head(200, events);
+    else answer(reply, 405);
+  }
+
+  #post(message: McpMessage, request: HttpRequest, reply: HttpReply, free: () => void): void {
+    const { era, random } = this.mcp.parts;
+    // The client is gone: half of the servers look at that before they begin.
+    if (!reply.isOpen && random() < 0.5) return free();
+    if (message.method === 'initialize' && era === 'legacy') return this.#initialize(message, reply, free);
+    // A legacy server that is asked in words of the other era has no session to look for.
+    const refusal = message.method === 'server/discover' ? undefined : this.#refusal(request);
+    if (refusal !== undefined) {
+      free();
+      return this.#refuse(reply, refusal);
+    }
+    if (message.id === undefined) {
+      free();
+      return answer(reply, 202);
+    }
+    this.#serve(message, reply, free);
+  }
+
+  #refusal({ headers }: HttpRequest): number | undefined {
+    if (this.mcp.parts.era === 'modern') return undefined;
+    const id = headers.get('mcp-session-id');
+    if (id !== undefined && this.#sessions.has(id)) return undefined;
+    return id === undefined ? 400 : this.#traits.forgottenStatus;
+  }
+
+  #refuse(reply: HttpReply, status: number): void {
+    reply.head(status, json);
+    reply.data('{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID"},"id":null}');
+    reply.end();
+  }
+
+  #initialize(message: McpMessage, reply: HttpReply, free: () => void): void {
+    const { timers, random, trace, name } = this.mcp.parts;
+    const opening = this.openings.shift() ?? 'well';
+    this.initializes++;
+    trace(`${name} initialize: ${opening}`);
+    if (opening === 'hang') {
+      this.#hung.add(reply);
+      return free();
+    }
+    if (opening === 'slow') this.#hung.add(reply);
+    timers.after(opening === 'slow' ? randomInt(random, 500, 25_000) : randomInt(random, 0, 20), () => {
+      free();
+      if (opening === 'http_500') return answer(reply, 500);
+      if (opening === 'rpc_error') {
+        reply.head(200, json);
+        reply.data(`{"jsonrpc":"2.0","id":${message.id},"error":{"code":-32603,"message":"not now"}}`);
+        return reply.end();
+      }
+      const session = `session-${++this.#sessionNumber}`;
+      this.#sessions.add(session);
+      this.#say(message, reply, 'answer', { 'mcp-session-id': session });
+    });
+  }
+
+  #serve(message: McpMessage, reply: HttpReply, free: () => void): void {
+    const { random, timers, isOneAtATime } = this.mcp.parts;
+    const fate = this.#fate();
+    // A proxy may have passed on what it answers 502 or 503 for; it does not pass on what is too much for it.
+    const isPassedOn = !fate.startsWith('http_429') && (isRead(fate) || random() < 0.5);
+    const end = () => this.#end(message, reply, fate);
+    const call = message.method === 'tools/call' ? message.params?.arguments : undefined;
+    if (fate === 'late') this.#hung.add(reply);
+    // A server that does one thing at a time and hangs would be no server any more: it is only late.
+    const lateMs = fate === 'late' || (fate === 'hang' && isOneAtATime) ? randomInt(random, 5_000, 70_000) : 0;
+    const after = () => {
+      if (lateMs === 0) {
+        free();
+        return end();
+      }
+      timers.after(lateMs, () => {
+        free();
+        end();
+      });
+    };
+    if (call && isPassedOn) this.mcp.work(call, fate !== 'refuses', () => true, after);
+    else timers.after(randomInt(random, 0, 10), after);
+  }
+
+  #end(message: McpMessage, reply: HttpReply, fate: HttpFate): void {
+    const retryAfter = { 'retry-after': String(this.retryAfterS) };
+    switch (fate) {
+      case 'hang':
+        this.#hung.add(reply);
+        return;
+      case 'reset_before':
+        return reply.reset();
+      case 'stream_ends':
+        reply.head(200, events);
+        if (this.#traits.isResumable) reply.data(`id: ${this.#keep(this.mcp.answer(message, 'answer'))}\ndata:\n\n`);
+        return reply.end();
+      case 'http_429':
+        return answer(reply, 429);
+      case 'http_429_wait':
+        return answer(reply, 429, retryAfter);
+      case 'http_502':
+        return answer(reply, 502);
+      case 'http_503':
+        return answer(reply, 503);
+      case 'http_503_wait':
+        return answer(reply, 503, retryAfter);
+      default:
+        return this.#say(message, reply, fate);
+    }
+  }
+
+  #say(
+    message: McpMessage,
+    reply: HttpReply,
+    fate: McpFate | 'late' | 'reset_during' | 'reset_after',
+    headers: Readonly<Record<string, string>> = {},
+  ): void {
+    const { answersAs, lingers } = this.#traits;
+    const text = this.mcp.answer(message, fate === 'rejects' || fate === 'refuses' ? fate : 'answer');
+    const isStream = answersAs === 'events';
+    reply.head(200, { ...(isStream ? events : json), ...headers });
+    const body = isStream ? `event: message\ndata: ${text}\n\n` : text;
+    if (fate === 'reset_during') {
+      reply.data(body.slice(0, body.length / 2));
+      return reply.reset();
+    }
+    reply.data(body);
+    if (fate === 'reset_after') return reply.reset();
+    if (isStream && lingers) this.mcp.parts.timers.after(2_000, () => reply.end());
+    else reply.end();
+  }
+
+  /** Returns the id of the event after which the answer comes. */
+  #keep(text: string): string {
+    const id = `event-${this.#unread.size}`;
+    this.#unread.set(id, text);
+    return id;
+  }
+
+  #resume(lastEventId: string, reply: HttpReply): void {
+    reply.head(200, events);
+    const text = this.#unread.get(lastEventId);
+    if (text !== undefined) reply.data(`data: ${text}\n\n`);
+    reply.end();
+  }
+
+  #fate(): HttpFate {
+    const { random } = this.mcp.parts;
+    if (random() >= this.faultRate) return 'answer';
+    return this.faults[randomInt(random, 0, this.faults.length - 1)] ?? 'answer';
+  }
+}
+
+const isRead = (fate: HttpFate): boolean => !fate.startsWith('http_') && fate !== 'hang' && fate !== 'reset_before';
+
+function answer(reply: HttpReply, status: number, headers: Readonly<Record<string, string>> = {}): void {
+  reply.head(status, headers);
+  reply.end();
+}

@@ -1,0 +1,265 @@
+/**
+ * A whole Host, as host.ts makes it, on a FakeClock: real supervisors, sessions, peers and HTTP channels over simulated pipes
+ * and sockets, with servers of all kinds behind them. Keeps what was called, how it ended, and what was wrong.
+ */
+import { Host } from '../../src/host/host.js';
+import type { HostEventOf } from '../../src/host/host-events.js';
+import type { StatusRow } from '../../src/host/status.js';
+import { type HostError, isHostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { Connector } from '../../src/session/connector.js';
+import { Chance } from './chance.js';
+import { SimulatedHttpServer } from './simulated-http-server.js';
+import { SimulatedNetwork } from './simulated-network.js';
+import { SimulatedStdioServer } from './simulated-stdio-server.js';
+import { Timers } from './timers.js';
+
+/** Deadlines that fall close together are ended by one timer. */
+export const slackMs = 20;
+
+export interface Asked {
+  readonly nonce: string;
+  readonly server: string;
+  readonly tool: 'read' | 'write';
+  readonly madeAtMs: number;
+  readonly deadlineAtMs: number;
+  readonly outcomes: string[];
+  error: HostError | undefined;
+  settledAtMs: number;
+}
+
+export interface Member {
+  readonly name: string;
+  readonly upstream: SimulatedHttpServer | SimulatedStdioServer;
+  /** Its entry in the configuration. */
+  readonly entry: Readonly<Record<string, unknown>>;
+  readonly isOneAtATime: boolean;
+  readonly callMs: number;
+  readonly concurrency: number;
+  /** A call ended by a timeout since the last one that was answered. */
+  hasTimedOut: boolean;
+  /** It was parked before this start, and not ready since. */
+  wasParked: boolean;
+  /** It is parked, and a call has tried it since. */
+  isWakeSpent: boolean;
+}
+
+export class SimulatedWorld {
+  readonly clock = new FakeClock();
+  readonly timers = new Timers(this.clock);
+  readonly chance: Chance;
+  readonly members: readonly Member[];
+  /** Every call, in order: the nonce of each is its place here. */
+  readonly asked: Asked[] = [];
+  readonly trace: string[] = [];
+  /** Sentences about what must never be. */
+  readonly wrong: string[] = [];
+  readonly #worldChance: Chance;
+  readonly #network: SimulatedNetwork;
+  readonly #host: Host;
+
+  constructor(seed: number) {
+    this.chance = new Chance(seededRandom(seed));
+    this.#worldChance = new Chance(seededRandom(seed ^ 0x3013d));
+    this.#network = new SimulatedNetwork({
+      timers: this.timers,
+      random: this.#worldChance.random,
+      portOf: (origin) => this.#httpServer(new URL(origin).hostname.split('.')[0] ?? '').port,
+    });
+    this.members = Array.from({ length: this.chance.int(1, 3) }, (_, n) => this.#makeMember(`s${n + 1}`));
+    const transports = {
+      pool: this.#network.pool,
+      stdio: ({ name }: { readonly name: string }) => this.#stdioServer(name).open(),
+    };
+    const onProblem = (error: unknown) => this.note(`problem: ${String(error)}`);
+    this.#host = new Host(
+      { clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem },
+      (options) => new Connector({ ...options, transports }),
+    );
+    // Not every event: the records of calls would cost more than the calls.
+    this.#host.on('state', (event) => this.#heard(event));
+    this.#host.on('breaker', ({ server, from, to }) => this.note(`${server} breaker ${from} → ${to}`));
+  }
+
+  async open(): Promise<void> {
+    await this.#host.open({ mcpServers: Object.fromEntries(this.members.map(({ name, entry }) => [name, entry])) });
+  }
+
+  note(line: string): void {
+    this.trace.push(`${this.clock.nowMs()} ${line}`);
+  }
+
+  advance(ms: number): Promise<void> {
+    return this.clock.advanceAsync(ms);
+  }
+
+  status(): ReadonlyMap<string, StatusRow> {
+    return new Map(this.#host.status().map((row) => [row.name, row]));
+  }
+
+  /** `workMs`: how long the server works on it. */
+  call(member: Member, timeoutMs: number, workMs: number, abort?: AbortController): Asked {
+    const nonce = `n${this.asked.length}`;
+    const { name: server } = member;
+    const tool = this.chance.happens(0.3) ? 'read' : 'write';
+    const madeAtMs = this.clock.nowMs();
+    const deadlineAtMs = madeAtMs + timeoutMs;
+    const asked: Asked = {
+      nonce,
+      server,
+      tool,
+      madeAtMs,
+      deadlineAtMs,
+      outcomes: [],
+      error: undefined,
+      settledAtMs: 0,
+    };
+    this.asked.push(asked);
+    const settle = (outcome: string) => {
+      asked.outcomes.push(outcome);
+      asked.settledAtMs = this.clock.nowMs();
+      this.note(`${server} ${tool} ${nonce}: ${outcome}`);
+    };
+    const options = { deadlineMs: timeoutMs, signal: abort?.signal };
+    this.#host.call(server, tool, `{"nonce":"${nonce}","workMs":${workMs}}`, options).then(
+      ({ bytes }) => {
+        member.hasTimedOut = false;
+        settle('answered');
+        if (!bytes.includes(`"${nonce}"`)) this.wrong.push(`${nonce} got the answer to another call`);
+      },
+      (error: unknown) => {
+        if (!isHostError(error)) {
+          this.wrong.push(`${nonce} ended with ${String(error)}`);
+          return settle('no HostError');
+        }
+        asked.error = error;
+        if (isTimeout(error)) member.hasTimedOut = true;
+        settle(`${error.code} ${error.details.execution} ${error.details.reason ?? ''}`);
+      },
+    );
+    return asked;
+  }
+
+  askedBy(nonce: string): Asked | undefined {
+    return this.asked[numberOf(nonce)];
+  }
+
+  reload({ name }: Member): void {
+    this.note(`${name} reload`);
+    this.#host.reload(name).catch((error: unknown) => this.wrong.push(`${name} reload: ${String(error)}`));
+  }
+
+  /** Time passes until the deadline of every call is over. */
+  async settle(): Promise<void> {
+    const open = () => this.asked.filter(({ outcomes }) => outcomes.length === 0);
+    const untilMs = Math.max(0, ...open().map(({ deadlineAtMs }) => deadlineAtMs)) + slackMs;
+    await this.advance(Math.max(0, untilMs - this.clock.nowMs()));
+    const left = open();
+    if (left.length > 0) this.wrong.push(`${left.length} calls have no outcome: ${left[0]?.nonce}`);
+  }
+
+  async close(): Promise<void> {
+    let isClosed = false;
+    const closing = this.#host.close().then(() => {
+      isClosed = true;
+    });
+    for (let step = 0; step < 100 && !isClosed; step++) await this.advance(100);
+    if (!isClosed) {
+      this.wrong.push('closing never ended');
+      return;
+    }
+    await closing;
+    await this.advance(0);
+    this.#checkNothingLeft();
+  }
+
+  #checkNothingLeft(): void {
+    const timers = this.clock.pendingTimers - this.timers.pending;
+    if (timers > 0) this.wrong.push(`${timers} timers are left after closing`);
+    if (this.#network.pools > 0) this.wrong.push(`${this.#network.pools} connection pools are left after closing`);
+    for (const { name, upstream } of this.members) {
+      const open = upstream.kind === 'http' ? upstream.port.exchanges : upstream.live;
+      if (open > 0) this.wrong.push(`${name}: ${open} exchanges or processes are left after closing`);
+      if (upstream.kind === 'stdio' && upstream.liveMax > 1)
+        this.wrong.push(`${name} had ${upstream.liveMax} processes at a time`);
+    }
+  }
+
+  #heard({ server, from, to }: HostEventOf<'state'>): void {
+    this.note(`${server} ${from} → ${to}`);
+    const member = this.#member(server);
+    if (to === 'closing') this.#checkNotAtWork(member);
+    if (to === 'ready') member.wasParked = member.isWakeSpent = false;
+    if (to !== 'parked') return;
+    member.isWakeSpent = member.wasParked;
+    member.wasParked = true;
+  }
+
+  /** A call that its caller still waits for must not be cut because its server answers nothing else meanwhile. */
+  #checkNotAtWork({ name, upstream, isOneAtATime, callMs }: Member): void {
+    if (!isOneAtATime) return;
+    const nowMs = this.clock.nowMs();
+    for (const { nonce, begunAtMs } of upstream.mcp.jobs) {
+      const call = nonce === undefined ? undefined : this.askedBy(nonce);
+      if (!call || begunAtMs === undefined || call.outcomes.length > 0) continue;
+      if (nowMs < Math.min(call.deadlineAtMs, begunAtMs + callMs))
+        this.wrong.push(`${name} was restarted while it worked on ${nonce}, for ${nowMs - begunAtMs} ms`);
+    }
+  }
+
+  #makeMember(name: string): Member {
+    const { chance, clock, timers } = this;
+    const isHttp = chance.happens(0.7);
+    const isOneAtATime = chance.happens(0.3);
+    const era = chance.happens(isHttp ? 0.75 : 0.5) ? 'legacy' : 'modern';
+    const trace = (line: string) => this.note(line);
+    const parts = { name, clock, timers, random: this.#worldChance.random, era, isOneAtATime, trace } as const;
+    const callS = chance.oneOf([10, 60, 120]);
+    const concurrency = chance.oneOf([1, 4, 64, 100, 100]);
+    const entry = {
+      ...(isHttp ? { url: `http://${name}.test/mcp` } : { command: 'simulated' }),
+      lazy: chance.happens(0.7),
+      keepAlive: chance.oneOf([0, '1m', '10m']),
+      breaker: { threshold: chance.oneOf([1, 3, 5]), reset: chance.oneOf(['1s', '30s']) },
+      timeouts: { start: '30s', call: `${callS}s` },
+      concurrency,
+      trustAnnotations: chance.happens(0.5),
+    };
+    const upstream = isHttp
+      ? new SimulatedHttpServer(parts, {
+          forgottenStatus: chance.happens(0.5) ? 404 : 400,
+          answersAs: chance.happens(0.5) ? 'json' : 'events',
+          lingers: chance.happens(0.2),
+          isResumable: chance.happens(0.5),
+          hasServerStream: chance.happens(0.5),
+        })
+      : new SimulatedStdioServer(parts);
+    const fresh = { hasTimedOut: false, wasParked: false, isWakeSpent: false };
+    return { name, upstream, entry, isOneAtATime, callMs: callS * 1_000, concurrency, ...fresh };
+  }
+
+  #member(name: string): Member {
+    const member = this.members.find((one) => one.name === name);
+    if (!member) throw new Error(`no server named ${name}`);
+    return member;
+  }
+
+  #httpServer(name: string): SimulatedHttpServer {
+    const { upstream } = this.#member(name);
+    if (upstream.kind !== 'http') throw new Error(`${name} is no HTTP server`);
+    return upstream;
+  }
+
+  #stdioServer(name: string): SimulatedStdioServer {
+    const { upstream } = this.#member(name);
+    if (upstream.kind !== 'stdio') throw new Error(`${name} is no stdio server`);
+    return upstream;
+  }
+}
+
+/** The place of a call among all that were asked. */
+export const numberOf = (nonce: string): number => Number(nonce.slice(1));
+
+const isTimeout = ({ code, details }: HostError): boolean =>
+  code === 'timeout' || (code === 'outcome_uncertain' && details.reason === 'timeout');
