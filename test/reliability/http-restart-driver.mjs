@@ -1,7 +1,8 @@
 /**
  * Runs alone in a PID namespace: `hostler up` in front of two real servers over streamable HTTP, both killed with SIGKILL and
  * started again on the same port while two SDK clients, one of each era, call them. Prints one JSON line.
- * Arguments: kills, seed, folder, and the ms that the servers serve between two kills (at least, at most).
+ * Arguments: kills, seed, folder, and in ms: how long a server is away at most before it is started again, how long the
+ * servers serve between two kills at least and at most.
  *
  * The servers: server-everything from npm (reads), and a ledger server on the official SDK (writes). A loop of its own asks each
  * port over TCP and HTTP; the first answer after a restart is the moment from which Hostler's delay is measured.
@@ -21,12 +22,10 @@ import { processes } from './counts.mjs';
 import { answersHttp, freePort } from './ports.mjs';
 
 const [kills, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
-const [servesMsMin, servesMsMax] = [Number(process.argv[5]), Number(process.argv[6])];
+const [downMsMax, servesMsMin, servesMsMax] = process.argv.slice(5).map(Number);
 const random = seededRandom(seed);
 /** 50 calls a second at each server. */
 const callEveryMs = 20;
-/** How long a server is down before its next process is started. */
-const downMsMax = 2_000;
 const probeEveryMs = 5;
 /** The bar: a call that begins later than this after the port answers must succeed. */
 const resumesWithinMs = 2_000;

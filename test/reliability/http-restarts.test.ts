@@ -3,15 +3,17 @@
  * The short tier compares counts; how soon service resumes is judged by the long lane, on a quiet machine.
  */
 import { expect, test } from 'vitest';
+import { countFor, isLongTier } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
 
-const kills = Number(process.env.KILLS ?? 3);
-const isLong = process.env.HTTP_RESTARTS === 'long';
+const kills = Number(process.env.KILLS ?? countFor(3, 50));
 /**
  * How long the servers serve between two kills. With the defaults of Hostler a run counts as proven after 5 s; a shorter life than
  * that, often repeated, spends the budget of restarts and parks the server, as it should.
  */
-const servesMs = isLong ? ['5500', '8000'] : ['300', '600'];
+const servesMs = isLongTier ? ['5500', '8000'] : ['200', '400'];
+/** How long a server is away at most before its next process is started. */
+const downMsMax = String(countFor(300, 2_000));
 
 interface Figures {
   readonly writes: number;
@@ -22,14 +24,14 @@ interface Figures {
 test(`W6 server-everything is killed and restarted ${kills} times under load: each time it is served again, and no write runs twice`, {
   timeout: 3_600_000,
 }, async () => {
-  const figures = await runInNamespace<Figures>('W6', './http-restart-driver.mjs', kills, ...servesMs);
+  const figures = await runInNamespace<Figures>('W6', './http-restart-driver.mjs', kills, downMsMax, ...servesMs);
   expect(figures).toMatchObject({
     ...{ kills, neverResumed: 0, unsettled: 0 },
     ...{ executedTwice: 0, answeredButNotExecuted: 0, notExecutedButExecuted: 0 },
     ...{ processesLeft: 0, problems: [] },
   });
   // Within 2 s of the port answering, each of the times, and every call that began after that succeeded.
-  if (isLong) expect(figures).toMatchObject({ resumedTooLate: 0, failedLate: 0 });
+  if (isLongTier) expect(figures).toMatchObject({ resumedTooLate: 0, failedLate: 0 });
   expect(figures.outcomes).not.toHaveProperty('everything.wrong_answer');
   expect(figures.outcomes).not.toHaveProperty('ledger.wrong_answer');
   // Something ran, and something was in the way.
