@@ -27,6 +27,7 @@ interface Check {
 
 export class ServerCircuit implements GatedCircuit {
   readonly breaker: Breaker;
+  unansweredSinceMs = Number.NEGATIVE_INFINITY;
   readonly #supervisor: Supervised;
   readonly #clock: Clock;
   #check: Check | undefined;

@@ -284,6 +284,22 @@ describe('W6 checks of the host’s own', () => {
     expect(breaker.checkAtMs).toBe(10);
   });
 
+  test.each(['timeout', 'protocol'] as const)('go on when the check before a trial ends with a %s', (strike) => {
+    const breaker = openedBy('loss');
+    breaker.checkFailed(ticketOf(breaker.admit(100)), 100, strike);
+    expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', 110]);
+    // Also when a check of the host's own had made it half-open.
+    breaker.checked(true, 110);
+    breaker.checkFailed(ticketOf(breaker.admit(110)), 110, strike);
+    expect(breaker.checkAtMs).toBe(130);
+  });
+
+  test('do not begin with the check before a trial: a server that had timed out keeps its time', () => {
+    const breaker = openedBy('timeout');
+    breaker.checkFailed(ticketOf(breaker.admit(100)), 100, 'timeout');
+    expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', undefined]);
+  });
+
   test('end with a trial that times out, and begin with one that is lost', () => {
     const breaker = openedBy('loss');
     breaker.failed(ticketOf(breaker.admit(100)), 100, 'timeout');

@@ -88,8 +88,11 @@ type State =
       readonly trials: Set<Ticket>;
       /** When the first of them was admitted. */
       readonly sinceMs: number;
+      /** It was open because connections failed. */
+      readonly isLost: boolean;
     };
 
+type Open = Extract<State, { kind: 'open' }>;
 type HalfOpen = Extract<State, { kind: 'half_open' }>;
 
 const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
@@ -153,7 +156,7 @@ export class Breaker {
     const state = this.#state;
     if (state.kind === 'closed') return this.#pass;
     if (state.kind === 'open' && nowMs < state.untilMs) return refused(state, state.untilMs - nowMs);
-    const half = state.kind === 'half_open' ? state : this.#halfOpen(state.failures, state.tries);
+    const half = state.kind === 'half_open' ? state : this.#halfOpen(state, state.tries);
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
@@ -183,10 +186,14 @@ export class Breaker {
     else this.#open(failures, noTries, nowMs, strike);
   }
 
-  /** The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. */
+  /**
+   * The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. While connections
+   * fail, a check that ends in silence is one more failed connection: a machine that is down refuses nothing, it does not answer.
+   */
   checkFailed(ticket: Ticket, nowMs: number, strike: Strike): void {
     const state = this.#state;
-    if (ticket.period === this.#period && state.kind === 'half_open') this.#openAgain(state, nowMs, strike);
+    if (ticket.period !== this.#period || state.kind !== 'half_open') return;
+    this.#openAgain(state, nowMs, state.isLost ? 'loss' : strike);
   }
 
   /** The call ended without a word about the server: cancelled, or refused by a later stage. The place of a trial is free again. */
@@ -199,7 +206,7 @@ export class Breaker {
     const state = this.#state;
     if (state.kind !== 'open' || state.checkAtMs === undefined) return;
     const tries = { ...state.tries, checks: state.tries.checks + 1 };
-    if (isAnswered) this.#halfOpen(state.failures, tries);
+    if (isAnswered) this.#halfOpen(state, tries);
     else this.#state = { ...state, tries, checkAtMs: this.#checkAtMs(tries, nowMs) };
   }
 
@@ -240,8 +247,9 @@ export class Breaker {
     return nowMs + doubledMs(this.#plan.checkMs, checks, this.#plan.checkMsMax);
   }
 
-  #halfOpen(failures: number, tries: Tries): HalfOpen {
-    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0 };
+  #halfOpen({ failures, checkAtMs }: Open, tries: Tries): HalfOpen {
+    const isLost = checkAtMs !== undefined;
+    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0, isLost };
     this.#state = state;
     this.#tell('half_open');
     return state;

@@ -236,6 +236,39 @@ describe('W10 a call that ends by its caller’s deadline', () => {
   });
 });
 
+describe('W10 calls that end by their callers’ deadlines one after the other', () => {
+  /** One call at a time, each sent a second before its deadline. */
+  async function oneASecond(count: number, hears: (nowMs: number) => number, asksFirst = false) {
+    const clock = new FakeClock();
+    const circuit = new FakeCircuit(new Breaker());
+    const send = promised(
+      staged(gate(() => circuit, clock))((call, done) => {
+        call.notes.sentAtMs = asksFirst && clock.nowMs() === 0 ? Number.POSITIVE_INFINITY : clock.nowMs();
+        clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: 'written' })));
+      }),
+    );
+    for (let i = 0; i < count; i++) {
+      circuit.heardAtMs = hears(clock.nowMs());
+      const call = failureOf(send(fakeCall({ deadlineAtMs: clock.nowMs() + 1_000 })));
+      clock.advance(1_000);
+      await call;
+    }
+    return circuit.suspects.length;
+  }
+
+  test('make the server suspect after more than 5 s of silence in all', async () => {
+    expect([await oneASecond(5, () => -1), await oneASecond(6, () => -1)]).toEqual([0, 1]);
+  });
+
+  test('count from the first for which the server did not wait for its caller', async () => {
+    expect([await oneASecond(6, () => -1, true), await oneASecond(7, () => -1, true)]).toEqual([0, 1]);
+  });
+
+  test('do not while it is heard of in between', async () => {
+    expect(await oneASecond(20, (nowMs) => Math.floor(nowMs / 5_000) * 5_000)).toBe(0);
+  });
+});
+
 test('K1 of a thousand callers at the end of the open time exactly one is the trial, in every round', async () => {
   let release: (() => void)[] = [];
   const { clock, call, sent } = await opened(

@@ -90,7 +90,18 @@ export function report(
   const nowMs = clock.nowMs();
   if (nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
   // The caller's own deadline says nothing: a caller that allows a few milliseconds could otherwise shut the server to all.
-  const quietSinceMs = Math.max(sentAtMs, circuit.heardAtMs ?? nowMs);
-  if (strike === 'timeout' && nowMs - quietSinceMs > silenceMs) circuit.suspect(ticket);
+  if (strike === 'timeout' && nowMs - quietSinceMs(circuit, sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
+}
+
+/**
+ * Since when the server has left requests unanswered and said nothing else. The first of them counts: calls that wait for a place
+ * are sent shortly before their deadlines, and each alone would be given up too soon to speak against a server that hangs.
+ */
+function quietSinceMs(circuit: GatedCircuit, sentAtMs: number, nowMs: number): number {
+  // Of a server that waits for its caller's answer.
+  if (sentAtMs === Number.POSITIVE_INFINITY) return nowMs;
+  const heardAtMs = circuit.heardAtMs ?? nowMs;
+  if (circuit.unansweredSinceMs <= heardAtMs) circuit.unansweredSinceMs = sentAtMs;
+  return Math.max(circuit.unansweredSinceMs, heardAtMs);
 }

@@ -8,6 +8,7 @@ export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;
   isLost = false;
   heardAtMs: number | undefined = undefined;
+  unansweredSinceMs = Number.NEGATIVE_INFINITY;
   /** What checks find; undefined where no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;

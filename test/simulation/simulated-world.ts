@@ -218,7 +218,7 @@ export class SimulatedWorld {
     const callS = chance.oneOf([10, 60, 120]);
     const concurrency = chance.oneOf([1, 4, 64, 100, 100]);
     const entry = {
-      ...(isHttp ? { url: `http://${name}.test/mcp` } : { command: 'simulated' }),
+      ...(isHttp ? { url: `http://${name}.test/mcp` } : { command: `simulated-${name}` }),
       lazy: chance.happens(0.7),
       keepAlive: chance.oneOf([0, '1m', '10m']),
       breaker: { threshold: chance.oneOf([1, 3, 5]), reset: chance.oneOf(['1s', '30s']) },
