@@ -165,3 +165,15 @@ test('W15 a call that timed out before it was sent is not sent again', async () 
   await clock.advanceAsync(5_000);
   expect([(await outcome).code, world.sentAtMs.length]).toEqual(['timeout', 1]);
 });
+
+test('W24 a repeated call that may have run stays uncertain when the last try was not sent', async () => {
+  const { clock, world, call } = setUp();
+  world.fails = failure('transport', { phase: 'written', execution: 'uncertain' });
+  const outcome = failureOf(call({ tool: 'read' }));
+  await clock.advanceAsync(1);
+  expect(world.sentAtMs.length).toBe(1);
+  world.fails = failure('transport', unsent);
+  await clock.advanceAsync(5_000);
+  expect(world.sentAtMs.length).toBeGreaterThan(1);
+  expect((await outcome).toJSON()).toMatchObject({ execution: 'uncertain', retryable: false });
+});

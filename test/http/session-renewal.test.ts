@@ -55,10 +55,10 @@ describe('W1 a renewal whose initialize fails', () => {
       server.isHoldingInitialize = true;
       server.forgetSessions();
       const before = server.initializes;
-      const calls = Array.from({ length: 4 }, (_, i) => failureOf(call(`lost ${i}`)));
+      const calls = Array.from({ length: 20 }, (_, i) => failureOf(call(`lost ${i}`)));
       await eventually(
         'every call waits for the renewal',
-        () => server.refused === 4 && server.initializesInFlight === 1,
+        () => server.refused === 20 && server.initializesInFlight === 1,
       );
       server.releaseHeld();
       server.isHoldingInitialize = false;
@@ -69,7 +69,7 @@ describe('W1 a renewal whose initialize fails', () => {
           execution: 'not_executed',
         });
       }
-      expect([server.initializes - before, row().circuit]).toEqual([1, 'closed']);
+      expect([server.initializes - before, row().consecutive_failures]).toEqual([1, 1]);
       // The next call waits until a second has passed since the last initialize.
       server.initialize = 'answer';
       const next = outcomeOf(call('next'));
@@ -105,12 +105,13 @@ describe('W1 a renewal whose initialize fails', () => {
     const { server, clock, call, row } = await open({ timeouts: { start: '4s' } });
     server.initialize = 'hang';
     server.forgetSessions();
-    const calls = Array.from({ length: 4 }, (_, i) => failureOf(call(`lost ${i}`, { deadlineMs: 60_000 })));
-    await eventually('every call was refused', () => server.refused === 4 && server.initializesInFlight === 1);
+    const calls = Array.from({ length: 20 }, (_, i) => failureOf(call(`lost ${i}`, { deadlineMs: 60_000 })));
+    await eventually('every call was refused', () => server.refused === 20 && server.initializesInFlight === 1);
     await clock.advanceAsync(4_100);
     for (const { code, details } of await Promise.all(calls)) {
       expect([code, details.reason, details.execution]).toEqual(['transport', 'session_not_renewed', 'not_executed']);
     }
+    expect(row().consecutive_failures).toBe(1);
     server.initialize = 'answer';
     expect(await outcomeOf(call('after'))).toBe('ok');
     expect([row().run, row().state, row().circuit, server.executed]).toEqual([
