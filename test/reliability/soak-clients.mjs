@@ -21,7 +21,9 @@ export const left = 'left';
 export class SoakClient {
   isOpen = false;
   calls = 0;
-  #agent = new Agent({ keepAlive: true, maxSockets: 32 });
+  // All clients together stay below the 511 connections that may wait to be accepted: beyond, the kernel drops what they send, and
+  // sends it again so late that the gateway has given the connection up.
+  #agent = new Agent({ keepAlive: true, maxSockets: 8 });
   #open = new Set();
   #url;
   #headers;
@@ -104,7 +106,7 @@ export class SoakClient {
     const answer = await this.#send('POST', headers, body);
     if (answer.code !== undefined) return answer;
     const message = messageOf(answer, id);
-    if (message?.error) return { ...answer, code: message.error.data?.code ?? `rpc ${message.error.code}` };
+    if (message?.error) return { ...answer, code: message.error.data?.code ?? ownCode(answer, message) };
     return { ...answer, message, code: message?.result ? 'ok' : `status ${answer.status} without an answer` };
   }
 
@@ -160,6 +162,9 @@ export class SoakClient {
     this.#open.add(open);
   }
 }
+
+/** An error without a code of Hostler's: of the gateway itself, or of the server. */
+const ownCode = ({ status }, { error }) => `status ${status}, rpc ${error.code}: ${error.message.slice(0, 80)}`;
 
 /** The answer with this id, from a JSON body or from an event stream that ended. */
 function messageOf({ headers, text }, id) {
