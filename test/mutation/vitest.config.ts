@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     // Folders whose tests can notice a mistake in the mutated ones: a mutant outside functions runs all of these.
     include: ['session', 'transports', 'host', 'policy', 'supervisor', 'wire'].map((name) => `src/${name}/**/*.test.ts`),
-    testTimeout: 30_000,
+    testTimeout: 300_000,
     pool: 'forks',
     maxWorkers: 1,
   },
