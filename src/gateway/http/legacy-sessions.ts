@@ -3,11 +3,11 @@
  *
  * Invariants:
  * - A session answers only to the principal and at the endpoint it was opened with; for all others it does not exist.
- * - When the table is full, the session unused for longest makes room. A session with an open request or stream never does.
+ * - When the table is full, the session unused for longest makes room. A session with an open request or stream does not.
  * - A session that is being opened does not make room during its grace time: its client is about to send `initialized`.
  * - A principal that holds half of the table makes room among its own sessions only. When it holds more than half and nothing
- *   else can make room, its sessions that are being opened make room for other principals: a client that opens sessions
- *   without end locks out nobody but itself.
+ *   else can make room, its sessions that are being opened, and then those in use, make room for other principals: a client that
+ *   opens sessions or streams without end locks out nobody but itself.
  * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -113,7 +113,7 @@ export class LegacySessions {
   /** Of the principal that holds more than half of the table, if there is one. */
   #oldestExcess(): LegacySession | undefined {
     for (const sessions of this.#byPrincipal.values())
-      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOpening();
+      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOfAll();
     return undefined;
   }
 

@@ -3,7 +3,7 @@
  * Not here: when a session has to end (legacy-sessions.ts).
  *
  * Invariants: a session is in exactly one of three places: opening (its `initialize` was answered and nothing was heard
- * since), unused, or in use, which is counted only. A session in `#unused` may have been taken into use since; it leaves the
+ * since), unused, or in use. A session in `#unused` may have been taken into use since; it leaves the
  * set when it is met there, and comes back with its next `touched`. Each step of that loop undoes one `touched`, so that
  * finding the oldest session costs O(1) on average.
  */
@@ -15,20 +15,24 @@ export class PrincipalSessions {
   readonly #opening = new Set<LegacySession>();
   /** By the time of their last use. */
   readonly #unused = new Set<LegacySession>();
-  /** All of this principal. */
-  count = 0;
+  /** All of this principal, by the time they were admitted. */
+  readonly #all = new Set<LegacySession>();
 
   constructor(graceMs: number) {
     this.#graceMs = graceMs;
   }
 
+  get count(): number {
+    return this.#all.size;
+  }
+
   add(session: LegacySession): void {
-    this.count++;
+    this.#all.add(session);
     this.#opening.add(session);
   }
 
   delete(session: LegacySession): void {
-    this.count--;
+    this.#all.delete(session);
     this.#opening.delete(session);
     this.#unused.delete(session);
   }
@@ -48,10 +52,11 @@ export class PrincipalSessions {
     return unused && unused.usedAtMs <= opening.usedAtMs ? unused : opening;
   }
 
-  /** The session that has been opening for longest, whatever its grace time. */
-  oldestOpening(): LegacySession | undefined {
+  /** Where none is unused: the session that has been opening for longest, whatever its grace time, else the oldest in use. */
+  oldestOfAll(): LegacySession | undefined {
     const [opening] = this.#opening;
-    return opening;
+    const [oldest] = this.#all;
+    return opening ?? oldest;
   }
 
   #oldestIdle(): LegacySession | undefined {
