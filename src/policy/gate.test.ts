@@ -235,6 +235,27 @@ describe('W10 a call that ends by its caller’s deadline', () => {
   });
 });
 
+test.each([
+  ['after more than 5 s of silence makes the server suspect', 5_001, { phase: 'written' }, 1],
+  ['after 5 s does not', 5_000, { phase: 'written' }, 0],
+  ['that was never sent does not', 30_000, { phase: 'queued' }, 0],
+  ['of which no phase is known does not', 30_000, {}, 0],
+] as const)('W10 a call that its caller cancelled %s', async (_what, afterMs, details, suspects) => {
+  const clock = new FakeClock();
+  const circuit = new FakeCircuit(new Breaker());
+  circuit.heardAtMs = 0;
+  const send = promised(
+    staged(gate(() => circuit, clock))((call, done) => {
+      call.notes.sentAtMs = clock.nowMs();
+      clock.at(afterMs, () => done(error('cancelled', details)));
+    }),
+  );
+  const call = failureOf(send(fakeCall({ deadlineAtMs: 60_000 })));
+  clock.advance(afterMs);
+  expect((await call).code).toBe('cancelled');
+  expect([circuit.suspects.length, circuit.breaker.failures]).toEqual([suspects, 0]);
+});
+
 describe('W10 calls that end by their callers’ deadlines one after the other', () => {
   /** One call at a time, each sent a second before its deadline. */
   async function oneASecond(count: number, hears: (nowMs: number) => number, asksFirst = false) {

@@ -85,14 +85,24 @@ export function report(
     return;
   }
   const strike = strikeOf(outcome);
+  const isCancelled = isCancelledAfterSending(outcome);
   // A connection that ended, whatever number of requests it ended, is a matter of the supervisor: it starts the server again.
-  if (strike === undefined || (strike !== 'timeout' && circuit.isLost)) return breaker.released(ticket);
+  if (!isCancelled && (strike === undefined || (strike !== 'timeout' && circuit.isLost)))
+    return breaker.released(ticket);
   const nowMs = clock.nowMs();
-  if (nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
-  // The caller's own deadline says nothing: a caller that allows a few milliseconds could otherwise shut the server to all.
-  if (strike === 'timeout' && nowMs - quietSinceMs(circuit, sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
+  if (strike !== undefined && nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
+  // The caller's own deadline says nothing: a caller that allows a few milliseconds could otherwise shut the server to all. Nor
+  // does a caller that cancels. Only a long silence is worth a check.
+  const isGivenUp = isCancelled || strike === 'timeout';
+  if (isGivenUp && nowMs - quietSinceMs(circuit, sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
 }
+
+/** Clients give up by cancelling, and those of the official SDKs do so just before the host's own timeout. */
+const isCancelledAfterSending = (error: Error): boolean =>
+  isHostError(error) &&
+  error.code === 'cancelled' &&
+  (error.details.phase === 'writing' || error.details.phase === 'written');
 
 /**
  * Since when the server has left requests unanswered and said nothing else. The first of them counts: calls that wait for a place

@@ -14,7 +14,7 @@ export interface GatedCircuit {
   readonly isLost: boolean;
   /** When the server last sent anything on its connection; undefined without one. */
   readonly heardAtMs: number | undefined;
-  /** When the first call was sent that ended by its caller's deadline, of those since the server was last heard. Kept by the gate. */
+  /** When the first call was sent that its caller gave up, of those since the server was last heard. Kept by the gate. */
   unansweredSinceMs: number;
   /** Asks the open session for a sign of life; undefined where there is none. Settles within 5 s. */
   check(): Promise<CheckResult> | undefined;
