@@ -9,6 +9,7 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { Breaker, type BreakerPlan, type CircuitChanged, type Ticket } from '../policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../policy/gated-circuit.js';
+import { UnheardTime } from '../policy/unheard-time.js';
 import { defaultLiveness } from '../session/liveness.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
@@ -27,9 +28,9 @@ interface Check {
 
 export class ServerCircuit implements GatedCircuit {
   readonly breaker: Breaker;
-  unansweredSinceMs = Number.NEGATIVE_INFINITY;
   readonly #supervisor: Supervised;
   readonly #clock: Clock;
+  readonly #unheard = new UnheardTime();
   #check: Check | undefined;
   #cancelTimer: Cancel | undefined;
   /** Tickets of calls that ended in silence while a check is under way. */
@@ -49,8 +50,9 @@ export class ServerCircuit implements GatedCircuit {
     return this.#supervisor.current === undefined;
   }
 
-  get heardAtMs(): number | undefined {
-    return this.#supervisor.current?.connection.heardAtMs;
+  unheardMs(sentAtMs: number, nowMs: number): number {
+    const heardAtMs = this.#supervisor.current?.connection.heardAtMs;
+    return heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, heardAtMs, nowMs);
   }
 
   check(): Promise<CheckResult> | undefined {

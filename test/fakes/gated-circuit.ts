@@ -3,17 +3,18 @@
  */
 import type { Breaker, Ticket } from '../../src/policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../../src/policy/gated-circuit.js';
+import { UnheardTime } from '../../src/policy/unheard-time.js';
 
 export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;
   isLost = false;
   heardAtMs: number | undefined = undefined;
-  unansweredSinceMs = Number.NEGATIVE_INFINITY;
   /** What checks find; undefined where no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;
   unansweredChecks = 0;
   readonly suspects: Ticket[] = [];
+  readonly #unheard = new UnheardTime();
 
   constructor(breaker: Breaker) {
     this.breaker = breaker;
@@ -22,6 +23,10 @@ export class FakeCircuit implements GatedCircuit {
   check(): Promise<CheckResult> | undefined {
     this.checks++;
     return this.finds;
+  }
+
+  unheardMs(sentAtMs: number, nowMs: number): number {
+    return this.heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, this.heardAtMs, nowMs);
   }
 
   suspect(ticket: Ticket): void {
