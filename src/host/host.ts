@@ -263,8 +263,8 @@ export class Host {
   }
 
   /**
-   * For who lists servers: resolves when these, or all, were seen once, at the latest 1 s after anybody first asked; undefined:
-   * no need to wait.
+   * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
+   * Undefined: no need to wait.
    */
   firstSight(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.firstSight.wait(servers);

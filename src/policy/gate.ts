@@ -81,7 +81,7 @@ export function report(
 ): void {
   const { breaker } = circuit;
   if (!(outcome instanceof Error)) {
-    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket);
+    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket, sentAtMs);
     return;
   }
   const strike = strikeOf(outcome);

@@ -21,6 +21,4 @@ export interface GatedCircuit {
   check(): Promise<CheckResult> | undefined;
   /** The call with this ticket ended after a silence that may be the server's fault: a check decides, and takes the ticket. */
   suspect(ticket: Ticket): void;
-  /** The check before a trial was not answered in time: a server that nobody sends anything any more would hang unnoticed. */
-  unanswered(): void;
 }

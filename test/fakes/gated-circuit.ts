@@ -12,7 +12,6 @@ export class FakeCircuit implements GatedCircuit {
   /** What checks find; undefined where no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;
-  unansweredChecks = 0;
   readonly suspects: Ticket[] = [];
   readonly #unheard = new UnheardTime();
 
@@ -31,9 +30,5 @@ export class FakeCircuit implements GatedCircuit {
 
   suspect(ticket: Ticket): void {
     this.suspects.push(ticket);
-  }
-
-  unanswered(): void {
-    this.unansweredChecks++;
   }
 }
