@@ -110,9 +110,9 @@ describe('D-01 one trial', () => {
         'half_open',
         nowMs,
       ]);
-      // The next one is alone again, for its full time.
+      // The next one is alone again, for the rest of the time of a series, or its full time where it begins one.
       expect(ticketOf(breaker.admit(nowMs))).toMatchObject({ isFirst: true });
-      expect(breaker.opensAgainAtMs(nowMs + 49)).toBe(nowMs + 50);
+      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs < 1_000 ? 150 : 1_050);
     }
   });
 
@@ -179,6 +179,25 @@ describe('W9 a trial that takes its time', () => {
     breaker.checkFailed(trial, 120, 'loss');
     expect([breaker.circuit(120), breaker.failures, breaker.opensAgainAtMs(120)]).toEqual(['open', 4, 310]);
     expect(breaker.checkAtMs).toBe(120);
+  });
+
+  test('callers that try it and leave, one after the other, hold back others for so long only', () => {
+    const breaker = opened();
+    // A caller that leaves just before others are admitted, and comes again at once.
+    let trial = ticketOf(breaker.admit(100));
+    expect(breaker.admit(120).admitted).toBe(false);
+    breaker.released(trial);
+    trial = ticketOf(breaker.admit(149));
+    expect([trial.isFirst, breaker.admit(149).admitted, trialsAt(breaker, 150).length]).toEqual([true, false, 2]);
+  });
+
+  test('is alone again when nobody has tried it for a while', () => {
+    const breaker = opened();
+    breaker.released(ticketOf(breaker.admit(100)));
+    expect(trialsAt(breaker, 200)).toHaveLength(7);
+    const other = opened();
+    other.released(ticketOf(other.admit(100)));
+    expect([trialsAt(other, 201).length, trialsAt(other, 251).length]).toEqual([1, 2]);
   });
 
   test('one that ends without a word makes room for one', () => {
@@ -394,6 +413,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       let failedTrials = 0;
       let checks = 0;
       let firstAtMs = 0;
+      let triedAtMs: number | undefined;
       /** Tickets whose outcome counts. */
       let live = new Set<Ticket>();
       const isClosed = () => untilMs === undefined && !isHalfOpen;
@@ -414,7 +434,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       };
       const halfOpen = () => {
         isHalfOpen = true;
-        untilMs = checkAtMs = undefined;
+        untilMs = checkAtMs = triedAtMs = undefined;
         live = new Set();
       };
       const mayTry = () => {
@@ -446,7 +466,8 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
           tickets.push(admission.ticket);
           agree(admission.ticket.isTrial, isHalfOpen);
           agree(admission.ticket.isFirst, isHalfOpen && live.size === 0);
-          if (live.size === 0) firstAtMs = nowMs;
+          if (live.size === 0 && (triedAtMs === undefined || nowMs > triedAtMs + 100)) firstAtMs = nowMs;
+          triedAtMs = nowMs;
           live.add(admission.ticket);
         } else if (ticket) {
           const isLive = live.has(ticket);
