@@ -287,6 +287,21 @@ describe('W6 checks of the host’s own', () => {
     expect(ticketOf(breaker.admit(10))).toMatchObject({ isTrial: true, isFirst: true });
   });
 
+  test.each([
+    ['loss', 1, 'half_open'],
+    ['loss', 0, 'open'],
+    ['timeout', 1, 'open'],
+  ] as const)(
+    'are not needed once a call that waited is answered: %s, sent %i ms after it opened',
+    (strike, sentAtMs, now) => {
+      const breaker = new Breaker({ ...plan, threshold: 1 });
+      const early = ticketOf(breaker.admit(0));
+      breaker.failed(ticketOf(breaker.admit(0)), 0, strike);
+      breaker.succeeded(early, sentAtMs);
+      expect(breaker.circuit(5)).toBe(now);
+    },
+  );
+
   test('come later each time for a server that answers them but no call', () => {
     const breaker = openedBy('loss');
     const waits: number[] = [];
@@ -391,6 +406,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       let failures = 0;
       let lostAtMs: number | undefined;
       /** Of an open breaker. */
+      let openedAtMs = 0;
       let untilMs: number | undefined;
       let checkAtMs: number | undefined;
       let isHalfOpen = false;
@@ -404,6 +420,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       const nextCheck = () => nowMs + Math.min(10 * 2 ** checks, 60);
       const open = (strike: Strike) => {
         failures++;
+        openedAtMs = nowMs;
         untilMs = nowMs + Math.min(100 * 2 ** failedTrials, 1_000);
         checkAtMs = strike === 'loss' ? nextCheck() : undefined;
         isHalfOpen = false;
@@ -455,9 +472,12 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
         } else if (ticket) {
           const isLive = live.has(ticket);
           if (what === 'succeed') {
-            breaker.succeeded(ticket);
+            const sentAtMs = nowMs - byMs;
+            const isLate = !isHalfOpen && checkAtMs !== undefined && sentAtMs > openedAtMs;
+            breaker.succeeded(ticket, sentAtMs);
             if (isLive && isHalfOpen) close();
             else if (isLive) failures = 0;
+            else if (isLate) halfOpen();
           } else if (what === 'fail') {
             breaker.failed(ticket, nowMs, strike);
             if (isLive && isHalfOpen) {

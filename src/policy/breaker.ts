@@ -77,6 +77,7 @@ type State =
       readonly kind: 'open';
       readonly failures: number;
       readonly tries: Tries;
+      readonly sinceMs: number;
       readonly untilMs: number;
       /** When the host checks the server; undefined after anything but a loss. */
       readonly checkAtMs: number | undefined;
@@ -172,9 +173,10 @@ export class Breaker {
     return { admitted: true, ticket };
   }
 
-  succeeded(ticket: Ticket): void {
+  /** `sentAtMs`: when the call that was answered was sent; left out where that is not known. */
+  succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
-    if (ticket.period !== this.#period) return;
+    if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
     // What was lost a moment ago and what is lost now may still have one cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
@@ -241,8 +243,15 @@ export class Breaker {
     const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, tries, untilMs, checkAtMs };
+    this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
     this.#tell('open');
+  }
+
+  /** A call that waited for the server to be back was sent after the breaker opened: as good as an answered check. */
+  #answeredLate(sentAtMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'open' || state.checkAtMs === undefined || sentAtMs <= state.sinceMs) return;
+    this.#halfOpen(state, state.tries);
   }
 
   /** A trial has failed. */

@@ -3,7 +3,7 @@ import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
-import { isUnconnected, ReconnectWaits, untilConnected } from './reconnect-waits.js';
+import { isUnconnected, ReconnectWaits } from './reconnect-waits.js';
 
 const unconnected = () =>
   new HostError('connect_failed', 'no connection', { server: 'a', phase: 'queued', execution: 'not_executed' });
@@ -20,7 +20,7 @@ function setUp(random = () => 0.5) {
     return clock.nowMs();
   };
   const ask = (deadlineAtMs = 60_000, signal?: AbortSignal) =>
-    untilConnected(waits, key, clock, { deadlineAtMs, signal }, dial);
+    waits.untilConnected(key, { deadlineAtMs, signal }, dial);
   return { clock, waits, world, ask };
 }
 
@@ -159,13 +159,13 @@ describe('W19 the wait ends', () => {
 });
 
 test('W19 another failure is not waited for', async () => {
-  const { clock, waits } = setUp();
+  const { waits } = setUp();
   for (const error of [
     new HostError('transport', 'reset', { execution: 'uncertain' }),
     new HostError('connect_failed', 'no such command', {}),
     new HostError('timeout', 'late', { execution: 'not_executed' }),
   ]) {
     const limits = { deadlineAtMs: 60_000, signal: undefined };
-    expect(await failureOf(untilConnected(waits, key, clock, limits, () => Promise.reject(error)))).toBe(error);
+    expect(await failureOf(waits.untilConnected(key, limits, () => Promise.reject(error)))).toBe(error);
   }
 });
