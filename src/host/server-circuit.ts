@@ -17,9 +17,6 @@ import type { Supervisor } from '../supervisor/supervisor.js';
 /** How long a server may take to answer a check. */
 const checkDeadlineMs = 5_000;
 
-/** What a circuit needs of the supervisor of its server. */
-type Supervised = Pick<Supervisor<Session>, 'current'>;
-
 interface Check {
   readonly session: Session;
   readonly result: Promise<CheckResult>;
@@ -37,7 +34,12 @@ export class ServerCircuit implements GatedCircuit {
   #suspects: Ticket[] | undefined;
   #isClosed = false;
 
-  constructor(plan: BreakerPlan, supervisor: Supervised, clock: Clock, onChange: CircuitChanged = () => {}) {
+  constructor(
+    plan: BreakerPlan,
+    supervisor: Pick<Supervisor<Session>, 'current'>,
+    clock: Clock,
+    onChange: CircuitChanged = () => {},
+  ) {
     this.#supervisor = supervisor;
     this.#clock = clock;
     this.breaker = new Breaker(plan, (from, to, failures) => {
