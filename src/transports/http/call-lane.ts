@@ -18,14 +18,16 @@ export class CallLane {
   constructor(slots: ConnectionSlots, dispatch: (call: PostCall) => void) {
     this.#slots = slots;
     this.#dispatch = dispatch;
-    slots.subscribe(() => this.#drain());
+    slots.subscribe(
+      () => this.#drain(),
+      () => this.#spare(),
+    );
   }
 
   add(call: PostCall): void {
     if (this.#holds === 0 && this.#slots.take()) return this.#dispatch(call);
     this.#waiting.add(call);
-    const [lingering] = this.#lingering;
-    lingering?.giveUp();
+    this.#slots.want();
   }
 
   /** True when the call had been waiting: then nothing of it went out, nor will. */
@@ -35,6 +37,7 @@ export class CallLane {
 
   linger(call: PostCall): void {
     this.#lingering.add(call);
+    if (this.#slots.isWanted) call.giveUp();
   }
 
   /** The connection of this call is free. */
@@ -63,6 +66,11 @@ export class CallLane {
   close(): void {
     this.#waiting.clear();
     for (const call of this.#lingering) call.giveUp();
+  }
+
+  #spare(): void {
+    const [lingering] = this.#lingering;
+    lingering?.giveUp();
   }
 
   #drain(): void {
