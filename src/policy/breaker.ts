@@ -77,6 +77,7 @@ type State =
       readonly kind: 'open';
       readonly failures: number;
       readonly tries: Tries;
+      readonly sinceMs: number;
       readonly untilMs: number;
       /** When the host checks the server; undefined after anything but a loss. */
       readonly checkAtMs: number | undefined;
@@ -86,14 +87,22 @@ type State =
       readonly failures: number;
       readonly tries: Tries;
       readonly trials: Set<Ticket>;
-      /** When the first of them was admitted. */
+      /** When the first of them was admitted, or the first of those right before them that ended without a word about the server. */
       readonly sinceMs: number;
+      /** When the last one was admitted. */
+      readonly triedAtMs: number;
+      /** It was open because connections failed. */
+      readonly isLost: boolean;
     };
 
+type Open = Extract<State, { kind: 'open' }>;
 type HalfOpen = Extract<State, { kind: 'half_open' }>;
 
 const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
+const untried = { sinceMs: 0, triedAtMs: Number.NEGATIVE_INFINITY } as const;
 const noTries: Tries = { failedTrials: 0, checks: 0 };
+/** A trial that follows the one before within so many times `trialMs` is of the same series. */
+const seriesTimes = 2;
 /** So many doublings admit more trials than there are callers. */
 const doublingsMax = 30;
 
@@ -153,18 +162,21 @@ export class Breaker {
     const state = this.#state;
     if (state.kind === 'closed') return this.#pass;
     if (state.kind === 'open' && nowMs < state.untilMs) return refused(state, state.untilMs - nowMs);
-    const half = state.kind === 'half_open' ? state : this.#halfOpen(state.failures, state.tries);
+    const half = state.kind === 'half_open' ? state : this.#halfOpen(state, state.tries);
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
-    if (isFirst) this.#state = { ...half, sinceMs: nowMs };
+    // Trial after trial that its caller gives up must not hold everybody else back for ever: the next one goes on with the series.
+    const isNewSeries = isFirst && nowMs - half.triedAtMs > seriesTimes * this.#plan.trialMs;
+    this.#state = { ...half, sinceMs: isNewSeries ? nowMs : half.sinceMs, triedAtMs: nowMs };
     half.trials.add(ticket);
     return { admitted: true, ticket };
   }
 
-  succeeded(ticket: Ticket): void {
+  /** `sentAtMs`: when the call that was answered was sent; left out where that is not known. */
+  succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
-    if (ticket.period !== this.#period) return;
+    if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
     // What was lost a moment ago and what is lost now may still have one cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
@@ -183,10 +195,14 @@ export class Breaker {
     else this.#open(failures, noTries, nowMs, strike);
   }
 
-  /** The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. */
+  /**
+   * The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. While connections
+   * fail, a check that ends in silence is one more failed connection: a machine that is down refuses nothing, it does not answer.
+   */
   checkFailed(ticket: Ticket, nowMs: number, strike: Strike): void {
     const state = this.#state;
-    if (ticket.period === this.#period && state.kind === 'half_open') this.#openAgain(state, nowMs, strike);
+    if (ticket.period !== this.#period || state.kind !== 'half_open') return;
+    this.#openAgain(state, nowMs, state.isLost ? 'loss' : strike);
   }
 
   /** The call ended without a word about the server: cancelled, or refused by a later stage. The place of a trial is free again. */
@@ -199,7 +215,7 @@ export class Breaker {
     const state = this.#state;
     if (state.kind !== 'open' || state.checkAtMs === undefined) return;
     const tries = { ...state.tries, checks: state.tries.checks + 1 };
-    if (isAnswered) this.#halfOpen(state.failures, tries);
+    if (isAnswered) this.#halfOpen(state, tries);
     else this.#state = { ...state, tries, checkAtMs: this.#checkAtMs(tries, nowMs) };
   }
 
@@ -227,8 +243,15 @@ export class Breaker {
     const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, tries, untilMs, checkAtMs };
+    this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
     this.#tell('open');
+  }
+
+  /** A call that waited for the server to be back was sent after the breaker opened: as good as an answered check. */
+  #answeredLate(sentAtMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'open' || state.checkAtMs === undefined || sentAtMs <= state.sinceMs) return;
+    this.#halfOpen(state, state.tries);
   }
 
   /** A trial has failed. */
@@ -240,8 +263,9 @@ export class Breaker {
     return nowMs + doubledMs(this.#plan.checkMs, checks, this.#plan.checkMsMax);
   }
 
-  #halfOpen(failures: number, tries: Tries): HalfOpen {
-    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0 };
+  #halfOpen({ failures, checkAtMs }: Open, tries: Tries): HalfOpen {
+    const isLost = checkAtMs !== undefined;
+    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), ...untried, isLost };
     this.#state = state;
     this.#tell('half_open');
     return state;

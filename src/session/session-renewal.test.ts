@@ -21,7 +21,7 @@ function setup() {
       return new Promise((resolve, reject) => opens.push({ resolve, reject }));
     },
     closedBy: () => state.closedBy,
-    isSlow: () => log.push('slow'),
+    onSlow: () => log.push('slow'),
     renewed: () => log.push('renewed'),
   });
   const within = (deadlineMs = 60_000, signal?: AbortSignal) =>

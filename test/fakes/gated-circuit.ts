@@ -3,6 +3,7 @@
  */
 import type { Breaker, Ticket } from '../../src/policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../../src/policy/gated-circuit.js';
+import { UnheardTime } from '../../src/policy/unheard-time.js';
 
 export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;
@@ -11,8 +12,8 @@ export class FakeCircuit implements GatedCircuit {
   /** What checks find; undefined where no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;
-  unansweredChecks = 0;
   readonly suspects: Ticket[] = [];
+  readonly #unheard = new UnheardTime();
 
   constructor(breaker: Breaker) {
     this.breaker = breaker;
@@ -23,11 +24,11 @@ export class FakeCircuit implements GatedCircuit {
     return this.finds;
   }
 
-  suspect(ticket: Ticket): void {
-    this.suspects.push(ticket);
+  unheardMs(sentAtMs: number, nowMs: number): number {
+    return this.heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, this.heardAtMs, nowMs);
   }
 
-  unanswered(): void {
-    this.unansweredChecks++;
+  suspect(ticket: Ticket): void {
+    this.suspects.push(ticket);
   }
 }

@@ -18,7 +18,9 @@ export default {
   tempDirName: process.env.MUTANTS_DIR,
   concurrency: 2,
   coverageAnalysis: 'perTest',
-  // A mutant may loop for ever; a unit test has no reason to take long.
-  timeoutMS: 10_000,
+  // A mutant may loop for ever. Generous: a mutant that is only slow on a busy machine must not count as noticed.
+  timeoutMS: 30_000,
+  timeoutFactor: 4,
+  dryRunTimeoutMinutes: 20,
   ignorePatterns: ['dist', 'docs', 'bench', 'test/conformance/tools', 'test/mutation/tools'],
 };

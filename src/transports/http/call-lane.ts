@@ -2,7 +2,7 @@
  * Which requests are on the wire and which wait for a connection, in order.
  * A hold keeps requests back while a session is opened: a call must not overtake the messages that open it. Each hold belongs
  * to the code that took it, which releases it whatever happens.
- * Invariant: no request waits while there is a free slot and nobody holds the lane.
+ * Invariant: no request waits while there is a free slot and no hold.
  */
 import type { ConnectionSlots } from './connection-slots.js';
 import type { PostCall } from './post-call.js';
