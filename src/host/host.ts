@@ -197,6 +197,7 @@ export class Host {
     const managed = this.#parts.servers.get(server);
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
+    this.#parts.serverThrottle.forget(server);
     this.#parts.forget(server);
     await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
   }

@@ -127,8 +127,8 @@ export class Requester {
         return await reconnects.untilConnected(managed, limits, send).finally(() => paid?.());
       } catch (error) {
         if (!isHostError(error) || isUnconnected(error)) throw error;
-        // Whoever was asked took too long.
-        if (asked.isAsked && error.code === 'timeout') return error;
+        // Whoever was asked took too long, or left.
+        if (asked.isAsked && (error.code === 'timeout' || error.code === 'cancelled')) return error;
         const deadlineLeftMs = limits.deadlineAtMs - clock.nowMs();
         const isSafe = mayReplay({ error, traits: unknownTraits, attempt, callerAttempt: 0, deadlineLeftMs });
         // A retry is paid for until its outcome is known.

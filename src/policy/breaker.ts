@@ -77,6 +77,7 @@ type State =
       readonly kind: 'open';
       readonly failures: number;
       readonly tries: Tries;
+      readonly sinceMs: number;
       readonly untilMs: number;
       /** When the host checks the server; undefined after anything but a loss. */
       readonly checkAtMs: number | undefined;
@@ -86,8 +87,10 @@ type State =
       readonly failures: number;
       readonly tries: Tries;
       readonly trials: Set<Ticket>;
-      /** When the first of them was admitted. */
+      /** When the first of them was admitted, or the first of those right before them that ended without a word about the server. */
       readonly sinceMs: number;
+      /** When the last one was admitted. */
+      readonly triedAtMs: number;
       /** It was open because connections failed. */
       readonly isLost: boolean;
     };
@@ -96,7 +99,10 @@ type Open = Extract<State, { kind: 'open' }>;
 type HalfOpen = Extract<State, { kind: 'half_open' }>;
 
 const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
+const untried = { sinceMs: 0, triedAtMs: Number.NEGATIVE_INFINITY } as const;
 const noTries: Tries = { failedTrials: 0, checks: 0 };
+/** A trial that follows the one before within so many times `trialMs` is of the same series. */
+const seriesTimes = 2;
 /** So many doublings admit more trials than there are callers. */
 const doublingsMax = 30;
 
@@ -160,14 +166,17 @@ export class Breaker {
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
-    if (isFirst) this.#state = { ...half, sinceMs: nowMs };
+    // Trial after trial that its caller gives up must not hold everybody else back for ever: the next one goes on with the series.
+    const isNewSeries = isFirst && nowMs - half.triedAtMs > seriesTimes * this.#plan.trialMs;
+    this.#state = { ...half, sinceMs: isNewSeries ? nowMs : half.sinceMs, triedAtMs: nowMs };
     half.trials.add(ticket);
     return { admitted: true, ticket };
   }
 
-  succeeded(ticket: Ticket): void {
+  /** `sentAtMs`: when the call that was answered was sent; left out where that is not known. */
+  succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
-    if (ticket.period !== this.#period) return;
+    if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
     // What was lost a moment ago and what is lost now may still have one cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
@@ -234,8 +243,15 @@ export class Breaker {
     const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, tries, untilMs, checkAtMs };
+    this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
     this.#tell('open');
+  }
+
+  /** A call that waited for the server to be back was sent after the breaker opened: as good as an answered check. */
+  #answeredLate(sentAtMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'open' || state.checkAtMs === undefined || sentAtMs <= state.sinceMs) return;
+    this.#halfOpen(state, state.tries);
   }
 
   /** A trial has failed. */
@@ -249,7 +265,7 @@ export class Breaker {
 
   #halfOpen({ failures, checkAtMs }: Open, tries: Tries): HalfOpen {
     const isLost = checkAtMs !== undefined;
-    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0, isLost };
+    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), ...untried, isLost };
     this.#state = state;
     this.#tell('half_open');
     return state;

@@ -80,10 +80,14 @@ export class ReconnectWaits {
   /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
   refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
-    if (signal?.aborted) return told(cancelled(error.details.server ?? ''));
-    if (untilMs <= this.#clock.nowMs()) return told(error);
-    const group = this.#groups.get(server) ?? this.#open(server);
-    if (group.isTrying) this.#refusedAgain(server, group);
+    // Whoever was refused, and whether it goes on waiting or not: the try of a group failed, and the others must not follow it.
+    const waiting = this.#groups.get(server);
+    if (waiting?.isTrying) this.#refusedAgain(server, waiting);
+    if (signal?.aborted || untilMs <= this.#clock.nowMs()) {
+      if (waiting?.waiters.size === 0) this.#close(server, waiting);
+      return told(signal?.aborted ? cancelled(error.details.server ?? '') : error);
+    }
+    const group = waiting ?? this.#open(server);
     const waiter: Waiter = {
       tell: (end) => {
         group.waiters.delete(waiter);

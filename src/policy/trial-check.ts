@@ -51,7 +51,6 @@ export function checkTrial(
   void checking.then((result) => {
     const isPassed = result === 'alive' || result === 'unasked';
     if (!isPassed) breaker.checkFailed(ticket, clock.nowMs(), result);
-    if (result === 'timeout') circuit.unanswered();
     if (isWaiting) end(isPassed ? undefined : refusal());
   });
   const refusal = (): HostError => {

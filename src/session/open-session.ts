@@ -160,13 +160,16 @@ async function openOnce(
   }
 }
 
+const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
+
 /**
  * A start that ran into its time limit says so, rather than naming the question that happened to be open; and what ended
  * the whole channel, which knows the server's last words, says more than what ended one request.
  */
 function startError(error: unknown, peer: Peer | undefined, { server, startTimeoutMs }: OpenSessionOptions): unknown {
   if (!isHostError(error)) return error;
-  if (error.details.reason === 'exit') return peer?.closedBy ?? error;
+  // On a busy machine the broken pipe of a server that exits is seen before its exit.
+  if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
   if (error.code !== 'timeout') return error;
   return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
     server,

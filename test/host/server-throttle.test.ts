@@ -99,3 +99,13 @@ test('W11 every instance of a server with isolation per-client is throttled with
     expect((await failureOf(call({ instance }))).details.reason).toBe('throttled');
   expect(reached() - before).toBe(1);
 });
+
+test('W11 a reload ends the pause, as it forgives everything else', async () => {
+  const { server, host, call } = await setUp();
+  server.refusal = { status: 429, retryAfter: '300' };
+  expect((await failureOf(call())).details.reason).toBe('throttled');
+  server.refusal = undefined;
+  expect((await failureOf(call())).details.reason).toBe('throttled');
+  await host.reload('a');
+  expect([await outcomeOf(call()), host.status()[0]?.throttledForMs]).toEqual(['ok', undefined]);
+});

@@ -4,7 +4,9 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     // Folders whose tests can notice a mistake in the mutated ones: a mutant outside functions runs all of these.
-    include: ['session', 'transports', 'host', 'policy', 'supervisor', 'wire'].map((name) => `src/${name}/**/*.test.ts`),
+    include: ['session', 'transports', 'host', 'policy', 'supervisor', 'wire'].map(
+      (name) => `src/${name}/**/*.test.ts`,
+    ),
     testTimeout: 300_000,
     pool: 'forks',
     maxWorkers: 1,

@@ -190,4 +190,76 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ['test/host/host.test.ts'],
   },
+  {
+    name: 'calls held back for ever after a failed session renewal',
+    edits: [
+      {
+        file: 'src/transports/http/streamable-http-channel.ts',
+        find: `        for (const call of this.#lane.waiting) call.fail(error);
+        release();`,
+        replace: `        for (const call of this.#lane.waiting) call.fail(error);`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'initialize waits for a connection among the calls',
+    edits: [
+      {
+        file: 'src/transports/http/streamable-http-channel.ts',
+        find: `    return call.isControl ? this.#controlLane : this.#lane;`,
+        replace: `    return call.isControl && call.frame.method !== 'initialize' ? this.#controlLane : this.#lane;`,
+      },
+      {
+        file: 'src/transports/http/call-lane.ts',
+        find: `    if (this.#holds === 0 && this.#slots.take()) return`,
+        replace: `    if ((this.#holds === 0 || call.frame.method === 'initialize') && this.#slots.take()) return`,
+      },
+      {
+        file: 'src/session/connector.ts',
+        find: `    const connections = Math.max(connectionsDefault, concurrency);`,
+        replace: `    const connections = Math.min(connectionsDefault, concurrency + connectionsDefault);`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'a 400 in a forgotten session taken as it is',
+    edits: [
+      {
+        file: 'src/transports/http/streamable-http-channel.ts',
+        find: `        const isDoubtful = status === 400 && inSession;`,
+        replace: `        const isDoubtful = status === 400 && inSession && this.#closed;`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'only a caller finds out that a lost server is back',
+    edits: [
+      {
+        file: 'src/policy/breaker.ts',
+        find: `    const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;`,
+        replace: `    const checkAtMs = strike === 'loss' && nowMs < 0 ? this.#checkAtMs(tries, nowMs) : undefined;`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'a server at work killed for missed signs of life',
+    edits: [
+      {
+        file: 'src/session/session.ts',
+        find: `      underway: () => this.#peer.owed - this.#probes,`,
+        replace: `      underway: () => 0,`,
+      },
+      {
+        file: 'src/wire/peer.ts',
+        find: `    this.#attribution.sent(pending);`,
+        replace: `    this.#attribution.sent(pending);
+    this.onGivenUp?.(0);`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
 ];

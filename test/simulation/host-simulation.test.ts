@@ -12,7 +12,7 @@ import { type Member, SimulatedHost } from './simulated-host.js';
 import { allFaults, type Fate, type Start } from './simulated-server.js';
 import { watchUnhandled } from './unhandled.js';
 
-const seeds = Number(process.env.SEEDS ?? 1_500);
+const seeds = Number(process.env.SEEDS ?? 1_000);
 const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
 
 /** Deadlines that fall close together are ended by one timer. */
@@ -57,7 +57,7 @@ class Simulation {
   /** Returns what was wrong. */
   async run(): Promise<readonly string[]> {
     const { host } = this;
-    for (let left = this.#int(200, 240); left > 0; left--) await this.#event();
+    for (let left = this.#int(100, 120); left > 0; left--) await this.#event();
     for (const { simulated } of host.members.values()) simulated.mend();
     await host.clock.advanceAsync(60_000 + slackMs);
     this.#checkSettled('after the faults');

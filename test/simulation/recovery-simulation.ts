@@ -7,10 +7,11 @@
 import type { Chance } from './chance.js';
 import { untilServed } from './recovery-check.js';
 import { changeServer } from './server-faults.js';
-import { type Member, SimulatedWorld, slackMs } from './simulated-world.js';
+import { type Asked, type Member, SimulatedWorld, slackMs } from './simulated-world.js';
 
 /** More than there are connections of a server with a high `concurrency`. */
 const wideBurst = 72;
+const burstMs = 30_000;
 
 export class RecoverySimulation {
   readonly world: SimulatedWorld;
@@ -65,13 +66,17 @@ export class RecoverySimulation {
 
   /** More calls than there are connections, each of some length; then the server may forget their session. */
   async #burst(member: Member): Promise<void> {
-    const { upstream, concurrency, name } = member;
-    for (let left = concurrency > 64 ? wideBurst : 8; left > 0; left--)
-      this.world.call(member, 30_000, this.#chance.int(100, 1_500));
+    const { upstream, name } = member;
+    this.#burstOf(member);
     await this.world.advance(this.#chance.int(0, 500));
     if (upstream.kind !== 'http' || this.#chance.happens(0.5)) return;
     this.world.note(`${name} forgets its sessions during a burst`);
     upstream.forgetSessions();
+  }
+
+  #burstOf(member: Member): Asked[] {
+    const count = member.concurrency > 64 ? wideBurst : 8;
+    return Array.from({ length: count }, () => this.world.call(member, burstMs, this.#chance.int(100, 1_500)));
   }
 
   /** Calls that come again and again, whatever becomes of them. */
@@ -106,6 +111,23 @@ export class RecoverySimulation {
     // A server that answered once still does, also when what was under way has ended badly since.
     if (world.wrong.length === 0) this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
+    if (world.wrong.length === 0 && this.#chance.happens(0.3)) await this.#forgetInHealth();
+  }
+
+  /** A server that is well but forgets its sessions under full load costs no call: what it refuses is sent again. */
+  async #forgetInHealth(): Promise<void> {
+    const { world } = this;
+    const quick = world.members.filter(({ upstream, isOneAtATime }) => upstream.kind === 'http' && !isOneAtATime);
+    const member = quick.find(({ concurrency }) => concurrency > 64) ?? quick[0];
+    if (member?.upstream.kind !== 'http' || member.upstream.mcp.parts.era === 'modern') return;
+    const calls = this.#burstOf(member);
+    await world.advance(this.#chance.int(0, 1_000));
+    world.note(`${member.name} forgets its sessions in health`);
+    member.upstream.forgetSessions();
+    calls.push(world.call(member, burstMs, 0));
+    await world.settle();
+    for (const { nonce, outcomes } of calls)
+      if (outcomes[0] !== 'answered') world.wrong.push(`${nonce} was lost with a session: ${outcomes[0]}`);
   }
 
   #checkCalls(): void {

@@ -34,8 +34,8 @@ export interface Job {
   /** Of a tool call. */
   readonly nonce: string | undefined;
   readonly takenAtMs: number;
-  /** Undefined while it waits for its turn. */
-  begunAtMs: number | undefined;
+  /** False while it waits for its turn. */
+  isBegun: boolean;
 }
 
 /** How a request ends, apart from what its transport does to it. */
@@ -60,10 +60,10 @@ export class SimulatedMcp {
   /** Does what `run` says when it is its turn. `run` calls `free` once, when the next may begin. */
   take(message: McpMessage, run: (job: Job, free: () => void) => void): void {
     const { clock, isOneAtATime } = this.parts;
-    const job: Job = { nonce: message.params?.arguments?.nonce, takenAtMs: clock.nowMs(), begunAtMs: undefined };
+    const job: Job = { nonce: message.params?.arguments?.nonce, takenAtMs: clock.nowMs(), isBegun: false };
     this.jobs.add(job);
     const begin = () => {
-      job.begunAtMs = clock.nowMs();
+      job.isBegun = true;
       run(job, () => {
         // Of a process that is gone.
         if (!this.jobs.delete(job)) return;

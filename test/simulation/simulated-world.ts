@@ -200,11 +200,11 @@ export class SimulatedWorld {
   #checkNotAtWork({ name, upstream, isOneAtATime, callMs }: Member): void {
     if (!isOneAtATime) return;
     const nowMs = this.clock.nowMs();
-    for (const { nonce, begunAtMs } of upstream.mcp.jobs) {
+    for (const { nonce, takenAtMs, isBegun } of upstream.mcp.jobs) {
       const call = nonce === undefined ? undefined : this.askedBy(nonce);
-      if (!call || begunAtMs === undefined || call.outcomes.length > 0) continue;
-      if (nowMs < Math.min(call.deadlineAtMs, begunAtMs + callMs))
-        this.wrong.push(`${name} was restarted while it worked on ${nonce}, for ${nowMs - begunAtMs} ms`);
+      if (!call || call.outcomes.length > 0 || nowMs >= Math.min(call.deadlineAtMs, takenAtMs + callMs)) continue;
+      const what = isBegun ? 'it worked on' : 'what it worked on kept back';
+      this.wrong.push(`${name} was restarted while ${what} ${nonce}, for ${nowMs - takenAtMs} ms`);
     }
   }
 

@@ -3,11 +3,11 @@
  *
  * Invariants:
  * - A session answers only to the principal and at the endpoint it was opened with; for all others it does not exist.
- * - When the table is full, the least recently used session is evicted. A session with an open request or stream never is.
+ * - When the table is full, the least recently used session is evicted. A session with an open request or stream is not.
  * - A session that is being opened is not evicted during its grace time: its client is about to send `initialized`.
  * - For a principal that holds half of the table, only one of its own sessions is evicted. When it holds more than half and no
- *   other session can be evicted, the sessions that it is opening are evicted for other principals. So a client that opens
- *   sessions without end locks out only itself.
+ *   other session can be evicted, its opening sessions, and then those in use, are evicted for other principals. So a client that
+ *   opens sessions or streams without end locks out only itself.
  * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -110,10 +110,10 @@ export class LegacySessions {
     return oldest;
   }
 
-  /** The oldest session that a principal with more than half of the table is opening, if there is such a principal. */
+  /** The session to evict of a principal that holds more than half of the table, if there is such a principal. */
   #oldestExcess(): LegacySession | undefined {
     for (const sessions of this.#byPrincipal.values())
-      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOpening();
+      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOfAll();
     return undefined;
   }
 
