@@ -11,7 +11,6 @@ import type { Cancel, Clock } from '../kernel/clock.js';
 import { Breaker, type BreakerPlan, type CircuitChanged, type Ticket } from '../policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../policy/gated-circuit.js';
 import { UnheardTime } from '../policy/unheard-time.js';
-import { defaultLiveness } from '../session/liveness.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 
@@ -26,7 +25,7 @@ interface Check {
 
 export class ServerCircuit implements GatedCircuit {
   readonly breaker: Breaker;
-  readonly #supervisor: Supervised;
+  readonly #supervisor: Pick<Supervisor<Session>, 'current'>;
   readonly #clock: Clock;
   readonly #unheard = new UnheardTime();
   #check: Check | undefined;
