@@ -174,7 +174,7 @@ test('X19 W17 sessions that are opened and never used lock out only their own pr
   expect([ids('a', 'b', 'c'), table.size]).toEqual([['b', 'c'], 4]);
 });
 
-test('X19 W17 sessions that are all in use lock out nobody but their own principal', () => {
+test('X19 W17 sessions that are all in use lock out only their own principal', () => {
   const { table, open, use, ids } = setUp(4);
   const eve = { ...ann, id: 'eve' };
   for (let i = 0; i < 4; i++) use(open(`e${i}`, true, eve).session);
