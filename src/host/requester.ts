@@ -127,7 +127,7 @@ export class Requester {
         return await reconnects.untilConnected(managed, limits, send).finally(() => paid?.());
       } catch (error) {
         if (!isHostError(error) || isUnconnected(error)) throw error;
-        // Whoever was asked took too long, or left.
+        // The caller that was asked took too long, or left.
         if (asked.isAsked && (error.code === 'timeout' || error.code === 'cancelled')) return error;
         const deadlineLeftMs = limits.deadlineAtMs - clock.nowMs();
         const isSafe = mayReplay({ error, traits: unknownTraits, attempt, callerAttempt: 0, deadlineLeftMs });

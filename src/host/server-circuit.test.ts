@@ -156,7 +156,7 @@ describe('W9 the check that goes before a trial', () => {
     }
   });
 
-  test('is shared by all who want one of the same session, and not by the next session', async () => {
+  test('is shared by all requests for a check of the same session, and not with the next session', async () => {
     const { clock, circuit, answers, asked, session, supervisor } = setUp();
     answers('at the deadline');
     const checks = [circuit.check(), circuit.check()];

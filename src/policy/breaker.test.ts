@@ -191,7 +191,7 @@ describe('W9 a trial that takes its time', () => {
     expect([trial.isFirst, breaker.admit(149).admitted, trialsAt(breaker, 150).length]).toEqual([true, false, 2]);
   });
 
-  test('is alone again when nobody has tried it for a while', () => {
+  test('is alone again when no call has tried it for a while', () => {
     const breaker = opened();
     breaker.released(ticketOf(breaker.admit(100)));
     expect(trialsAt(breaker, 200)).toHaveLength(7);

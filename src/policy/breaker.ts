@@ -39,7 +39,7 @@ export const defaultBreakerPlan: BreakerPlan = {
 
 export type Circuit = 'closed' | 'open' | 'half_open';
 
-/** What speaks against a server: its connection was lost or refused, it did not answer in time, or its words cannot be read. */
+/** What counts against a server: a lost or refused connection, no answer in time, or a message that cannot be parsed. */
 export type Strike = 'loss' | 'timeout' | 'protocol';
 
 /** Goes with an admitted call; hand it back once, with the outcome. */
@@ -103,7 +103,7 @@ const untried = { sinceMs: 0, triedAtMs: Number.NEGATIVE_INFINITY } as const;
 const noTries: Tries = { failedTrials: 0, checks: 0 };
 /** A trial that follows the one before within so many times `trialMs` is of the same series. */
 const seriesTimes = 2;
-/** So many doublings admit more trials than there are callers. */
+/** After this many doublings more trials are admitted than there can be callers. */
 const doublingsMax = 30;
 
 const passOf = (period: number): Admission => ({
@@ -177,7 +177,7 @@ export class Breaker {
   succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
     if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
-    // What was lost a moment ago and what is lost now may still have one cause.
+    // `lostAtMs` stays: a loss before this success and one right after it may have the same cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
   }
@@ -205,7 +205,7 @@ export class Breaker {
     this.#openAgain(state, nowMs, state.isLost ? 'loss' : strike);
   }
 
-  /** The call ended without a word about the server: cancelled, or refused by a later stage. The place of a trial is free again. */
+  /** The end of the call says nothing about the server: cancelled, or refused by a later stage. Frees the place of a trial. */
   released(ticket: Ticket): void {
     if (this.#state.kind === 'half_open') this.#state.trials.delete(ticket);
   }
@@ -227,7 +227,7 @@ export class Breaker {
   #close(): void {
     const wasClosed = this.#state.kind === 'closed';
     this.#state = closed;
-    // Calls that wait for the run which is being opened were admitted before it: what they find out counts.
+    // No new period: calls that were admitted before the new run was open are sent to it, so their outcome counts.
     if (wasClosed) return;
     this.#beginPeriod();
     this.#tell('closed');
@@ -273,14 +273,15 @@ export class Breaker {
 
   /** One trial, alone at first; two more after a while, then four more, doubling for as long as none of them has ended. */
   #hasRoom({ trials, sinceMs }: HalfOpen, nowMs: number): boolean {
-    return trials.size < trialsMax(this.#holds(sinceMs, nowMs));
+    return trials.size < trialsMax(this.#intervals(sinceMs, nowMs));
   }
 
   #moreAtMs({ sinceMs }: HalfOpen, nowMs: number): number {
-    return sinceMs + (this.#holds(sinceMs, nowMs) + 1) * this.#plan.trialMs;
+    return sinceMs + (this.#intervals(sinceMs, nowMs) + 1) * this.#plan.trialMs;
   }
 
-  #holds(sinceMs: number, nowMs: number): number {
+  /** Complete intervals of `trialMs` since the first trial. */
+  #intervals(sinceMs: number, nowMs: number): number {
     return Math.floor((nowMs - sinceMs) / this.#plan.trialMs);
   }
 
@@ -292,8 +293,8 @@ export class Breaker {
   }
 }
 
-/** How many trials may be under way once the first has run for so many holds. */
-const trialsMax = (holds: number): number => 2 ** (Math.min(holds, doublingsMax) + 1) - 1;
+/** How many trials may be under way once the first has run for this many intervals of `trialMs`. */
+const trialsMax = (intervals: number): number => 2 ** (Math.min(intervals, doublingsMax) + 1) - 1;
 
 const refused = ({ kind, failures }: State, leftMs: number): Admission => ({
   admitted: false,

@@ -118,7 +118,7 @@ describe('W19 a server whose connections are refused', () => {
     expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('is tried at once when it answers another request, by one of those that wait', () => {
+  test('is tried at once, by one waiting request, when it answers another request', () => {
     const clock = new FakeClock();
     const waits = new ReconnectWaits(clock, () => 0.5);
     const told: string[] = [];

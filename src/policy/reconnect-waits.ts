@@ -80,7 +80,7 @@ export class ReconnectWaits {
   /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
   refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
-    // Whoever was refused, and whether it goes on waiting or not: the try of a group failed, and the others must not follow it.
+    // The try of the group failed, even if this request does not wait any longer: the others must not follow it.
     const waiting = this.#groups.get(server);
     if (waiting?.isTrying) this.#refusedAgain(server, waiting);
     if (signal?.aborted || untilMs <= this.#clock.nowMs()) {

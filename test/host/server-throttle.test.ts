@@ -55,7 +55,7 @@ test.each([
   expect(host.explain('a', 'write').call).toMatchObject({ outcome: 'refused', code: 'overloaded' });
 });
 
-test('W11 of 200 calls at once, those that wait for a place when the server has had enough are not sent', async () => {
+test('W11 of 200 calls at once, calls that still wait for a place when the server answers 429 are not sent', async () => {
   const { server, call, reached } = await setUp({ concurrency: 8 });
   server.refusal = { status: 429, retryAfter: '100' };
   server.holdsCalls = true;

@@ -141,7 +141,7 @@ test('a hung child is checked before the next call, which ends with a code; the 
   expect(states(moody)).toEqual(['connecting', 'ready', 'suspect', 'closing', 'backing_off', 'connecting', 'ready']);
 });
 
-test('W7 a hung child is replaced 15 s after its call has timed out, although nobody calls', async () => {
+test('W7 a hung child is replaced 15 s after its call has timed out, although no client calls', async () => {
   const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
   await moody.call();
   stop(moody);

@@ -163,7 +163,7 @@ test('X19 a principal that opens session after session ends its own, not those o
   expect([ids('honest', 'opening'), table.size]).toEqual([['honest', 'opening'], 4]);
 });
 
-test('X19 W17 sessions that are opened and never used lock out nobody but their own principal', () => {
+test('X19 W17 sessions that are opened and never used lock out only their own principal', () => {
   const { table, open, ids } = setUp(4);
   const eve = { ...ann, id: 'eve' };
   const admitted = Array.from({ length: 20 }, (_, i) => open(`e${i}`, false, eve).isAdmitted);
@@ -174,7 +174,7 @@ test('X19 W17 sessions that are opened and never used lock out nobody but their 
   expect([ids('a', 'b', 'c'), table.size]).toEqual([['b', 'c'], 4]);
 });
 
-test('X19 W17 sessions that are all in use lock out nobody but their own principal', () => {
+test('X19 W17 sessions that are all in use lock out only their own principal', () => {
   const { table, open, use, ids } = setUp(4);
   const eve = { ...ann, id: 'eve' };
   for (let i = 0; i < 4; i++) use(open(`e${i}`, true, eve).session);
