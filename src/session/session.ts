@@ -141,6 +141,11 @@ export class Session {
     return this.#headers.dropped;
   }
 
+  /** See `Connection`. */
+  get isAtWork(): boolean {
+    return this.#peer.isAtWork;
+  }
+
   /** Requests that the server still owes an answer to. */
   get owed(): number {
     return this.#peer.owed;

@@ -9,6 +9,8 @@ import type { FailureKind } from './server-state.js';
 export interface Connection {
   /** Why it is over, once it is. */
   readonly closedBy: HostError | undefined;
+  /** The server works on a request that is younger than its own timeout: silence meanwhile is no sign of a fault. */
+  readonly isAtWork?: boolean;
   /** Resolves when every request under way has its outcome, at the latest after `withinMs`. Undefined: none is under way. */
   drain?(withinMs: number): Promise<void> | undefined;
   /** Must settle, however the server behaves, and only when nothing of it is left: the next run waits for that. */

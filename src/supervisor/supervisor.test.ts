@@ -503,6 +503,19 @@ describe('a suspect', () => {
     expect([server.liveMax, supervisor.snapshot().waiting]).toEqual([1, 0]);
   });
 
+  test.each([
+    ['says no', async () => false],
+    ['says nothing', () => new Promise<boolean>(() => {})],
+  ])('W7 that %s while it works on a call is kept', async (_how, verify) => {
+    const { acquire, clock, server, supervisor } = await suspect(verify);
+    const waiting = acquire();
+    // A request that could not be sent for a while has reached the server after it was doubted.
+    if (server.connection) server.connection.isAtWork = true;
+    await clock.advanceAsync(5_200);
+    expect((await waiting).run).toBe(1);
+    expect(supervisor.snapshot()).toMatchObject({ state: 'ready', run: 1, restarts: 0 });
+  });
+
   test('that answers a call meanwhile is cleared, whatever the check says later', async () => {
     let say: (isAlive: boolean) => void = () => {};
     const verify = () => new Promise<boolean>((resolve) => (say = resolve));

@@ -366,7 +366,7 @@ export class Supervisor<C extends Connection> {
     const { verify, verifyMs = 5_000 } = this.#options;
     this.#check ??= new HealthCheck(this.#clock, verify, verifyMs);
     this.#check.begin(connection, (isAlive) =>
-      isAlive ? this.answered(run) : this.lost(run, unresponsive(this.name)),
+      isAlive || connection.isAtWork ? this.answered(run) : this.lost(run, unresponsive(this.name)),
     );
   }
 

@@ -22,6 +22,7 @@ export interface Attempt {
 
 export class FakeConnection implements Connection {
   closedBy: HostError | undefined;
+  isAtWork = false;
   readonly run: number;
   readonly #onLost: (error: HostError) => void;
   readonly #close: () => Promise<void>;

@@ -90,7 +90,9 @@ export class SimulatedHttpServer {
   #handle(request: HttpRequest, reply: HttpReply): void {
     if (request.method === 'POST') {
       const message = JSON.parse(request.body) as McpMessage;
-      return this.mcp.take(message, (_job, free) => this.#post(message, request, reply, free));
+      // A client that closes its session gives up what it waits for in the same instant.
+      const isAwaited = () => reply.isOpen || reply.abortedAtMs === this.mcp.parts.clock.nowMs();
+      return this.mcp.take(message, isAwaited, (free) => this.#post(message, request, reply, free));
     }
     const refusal = this.#refusal(request);
     if (refusal !== undefined) return this.#refuse(reply, refusal);

@@ -31,11 +31,13 @@ interface ToolCall {
 }
 
 export interface Job {
-  /** Of a tool call. */
+  /** Undefined for a request that is no tool call. */
   readonly nonce: string | undefined;
   readonly takenAtMs: number;
   /** False while it waits for its turn. */
   isBegun: boolean;
+  /** Whether the connection is there, or was until this instant, on which the answer is expected. */
+  readonly isAwaited: () => boolean;
 }
 
 /** How a request ends, apart from what its transport does to it. */
@@ -52,20 +54,22 @@ export class SimulatedMcp {
   readonly jobs = new Set<Job>();
   readonly #waiting: (() => void)[] = [];
   #isBusy = false;
+  #cut: { readonly atMs: number; readonly jobs: readonly Job[] } | undefined;
 
   constructor(parts: McpParts) {
     this.parts = parts;
   }
 
   /** Does what `run` says when it is its turn. `run` calls `free` once, when the next may begin. */
-  take(message: McpMessage, run: (job: Job, free: () => void) => void): void {
+  take(message: McpMessage, isAwaited: () => boolean, run: (free: () => void) => void): void {
     const { clock, isOneAtATime } = this.parts;
-    const job: Job = { nonce: message.params?.arguments?.nonce, takenAtMs: clock.nowMs(), isBegun: false };
+    const nonce = message.params?.arguments?.nonce;
+    const job: Job = { nonce, takenAtMs: clock.nowMs(), isBegun: false, isAwaited };
     this.jobs.add(job);
     const begin = () => {
       job.isBegun = true;
-      run(job, () => {
-        // Of a process that is gone.
+      run(() => {
+        // The process that took it is gone.
         if (!this.jobs.delete(job)) return;
         if (isOneAtATime) this.#next();
       });
@@ -77,8 +81,14 @@ export class SimulatedMcp {
     }
   }
 
-  /** The process is gone, and with it all that it was about to do. */
-  forgetJobs(): void {
+  /** What the host has cut, or is about to cut, in this instant. */
+  get cutJobs(): readonly Job[] {
+    return this.#cut?.atMs === this.parts.clock.nowMs() ? this.#cut.jobs : [...this.jobs];
+  }
+
+  /** The process is gone, and with it all that it was about to do. `isKilled`: by the host, and not by itself. */
+  forgetJobs(isKilled: boolean): void {
+    if (isKilled) this.#cut = { atMs: this.parts.clock.nowMs(), jobs: [...this.jobs] };
     this.jobs.clear();
     this.#waiting.length = 0;
     this.#isBusy = false;

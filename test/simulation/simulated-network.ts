@@ -18,10 +18,12 @@ export interface HttpRequest {
   readonly body: string;
 }
 
-/** The server's end of one exchange. Nothing that is said after its end reaches anybody. */
+/** The server's end of one exchange. After the exchange has ended, its methods do nothing. */
 export interface HttpReply {
   /** False when the client has gone, the connection was reset, or the reply is complete. */
   readonly isOpen: boolean;
+  /** When the client gave it up. */
+  readonly abortedAtMs: number | undefined;
   head(status: number, headers?: Readonly<Record<string, string>>): void;
   data(text: string): void;
   end(): void;
@@ -168,7 +170,7 @@ class SimulatedPool {
     if (this.#isDestroyed) return;
     this.#isDestroyed = true;
     this.#onDestroyed();
-    for (const exchange of [...this.#busy, ...this.#queue.splice(0)]) exchange.fail(networkError('UND_ERR_DESTROYED'));
+    for (const exchange of [...this.#busy, ...this.#queue.splice(0)]) exchange.abort(networkError('UND_ERR_DESTROYED'));
   }
 
   close(): Promise<void> {
@@ -210,6 +212,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   #isOver = false;
   #hasHead = false;
   #reason: Error | null = null;
+  abortedAtMs: number | undefined;
 
   constructor(pool: SimulatedPool, options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler) {
     this.#pool = pool;
@@ -290,6 +293,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   abort(reason: Error): void {
     if (this.#isOver) return;
     this.#reason = reason;
+    this.abortedAtMs = this.#pool.parts.timers.nowMs();
     this.fail(reason);
   }
 

@@ -116,7 +116,7 @@ class SimulatedProcess implements Channel {
   /** The process ends by itself. */
   die(): void {
     if (!this.#isRunning) return;
-    this.#end();
+    this.#end(false);
     this.#tell('exit');
   }
 
@@ -141,7 +141,7 @@ class SimulatedProcess implements Channel {
 
   async #close(): Promise<void> {
     const { timers, random, name, trace } = this.#server.mcp.parts;
-    this.#end();
+    this.#end(true);
     this.#tell('closed');
     const ms = random() < 0.3 ? randomInt(random, 1, 5_000) : 0;
     if (ms > 0) await new Promise<void>((resolve) => void timers.after(ms, resolve));
@@ -149,12 +149,12 @@ class SimulatedProcess implements Channel {
     trace(`${name} process is gone`);
   }
 
-  #end(): void {
+  #end(isKilled: boolean): void {
     if (!this.#isRunning) return;
     this.#isRunning = false;
     this.#cancelDeath?.();
     if (this.#isDoomed) this.#server.doomed--;
-    this.#server.mcp.forgetJobs();
+    this.#server.mcp.forgetJobs(isKilled);
   }
 
   #tell(reason: 'exit' | 'closed'): void {
@@ -169,7 +169,11 @@ class SimulatedProcess implements Channel {
   #read(message: McpMessage): void {
     if (message.id === undefined) return;
     const { mcp } = this.#server;
-    mcp.take(message, (_job, free) => this.#serve(message, free));
+    mcp.take(
+      message,
+      () => true,
+      (free) => this.#serve(message, free),
+    );
   }
 
   #serve(message: McpMessage, free: () => void): void {

@@ -200,8 +200,8 @@ export class SimulatedWorld {
   #checkNotAtWork({ name, upstream, isOneAtATime, callMs }: Member): void {
     if (!isOneAtATime) return;
     const nowMs = this.clock.nowMs();
-    for (const { nonce, takenAtMs, isBegun } of upstream.mcp.jobs) {
-      const call = nonce === undefined ? undefined : this.askedBy(nonce);
+    for (const { nonce, takenAtMs, isBegun, isAwaited } of upstream.mcp.cutJobs) {
+      const call = nonce === undefined || !isAwaited() ? undefined : this.askedBy(nonce);
       if (!call || call.outcomes.length > 0 || nowMs >= Math.min(call.deadlineAtMs, takenAtMs + callMs)) continue;
       const what = isBegun ? 'it worked on' : 'what it worked on kept back';
       this.wrong.push(`${name} was restarted while ${what} ${nonce}, for ${nowMs - takenAtMs} ms`);

@@ -10,6 +10,10 @@ export class Timers {
     this.#clock = clock;
   }
 
+  nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
   after(ms: number, run: () => void): Cancel {
     this.pending++;
     let isOver = false;
