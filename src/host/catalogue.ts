@@ -21,7 +21,7 @@ import { jointKey, principalKey } from '../policy/joint-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
-import { type ReconnectWaits, untilConnected } from '../policy/reconnect-waits.js';
+import type { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
 import { resultOf } from '../session/answers.js';
@@ -243,9 +243,7 @@ export class Catalogue {
       return this.#askOnce(connection, question, limits);
     };
     const answered = await throughThrottle(serverThrottle, server, () =>
-      admitted(managed, managed, clock, question, limits, () =>
-        untilConnected(reconnects, managed, clock, limits, attempt),
-      ),
+      admitted(managed, managed, clock, question, limits, () => reconnects.untilConnected(managed, limits, attempt)),
     );
     // Nobody is shown a list before it was judged, and from there on all happens in one tick.
     const preparing = learn && this.#parts.pins.prepare(server, answered.items);

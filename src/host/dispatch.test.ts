@@ -132,7 +132,7 @@ describe('W19 a call that is sent again on a connection that stays', () => {
     expect(world.sentAtMs).toEqual([0, 10, 15]);
   });
 
-  test('is told of its caller that leaves, at once', async () => {
+  test('ends at once when its caller leaves', async () => {
     const { clock, world, call } = setUp();
     world.fails = failure('transport', unsent);
     const leaving = new AbortController();

@@ -5,7 +5,7 @@
  * asked anything because of it.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import { type Clock, sleep } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -77,9 +77,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
   declare private readonly way: Way;
   /** In the tick of the attempt. */
   declare nowMs: number;
-  /** How often a call that was sent, or may have been, was sent again. */
+  /** Failed attempts, those that were refused a connection not counted. */
   declare private attempts: number;
-  /** When the first try began that was refused a connection; below 0 where none was. */
+  /** When the first attempt that was refused a connection began; -1 without one. */
   declare private refusedSinceMs: number;
   declare private mayHaveRun: boolean;
   /** The server has asked its caller something: to ask again would be another matter. */
@@ -177,7 +177,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
       ask &&
       ((request) => {
         this.wasAsked = true;
-        // A server that waits for its caller's word has nothing to say.
+        // From now on the server may be silent because it waits for the caller's answer.
         this.call.notes.sentAtMs = Number.POSITIVE_INFINITY;
         ask(request);
       });
@@ -235,7 +235,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     // A caller whose own time ran out is no sign of a server that cannot keep up.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
-    const reason = this.mayTell(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
+    const reason = this.isUnanswered(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
     this.paid = reason && retries.take();
     if (!reason || !this.paid) return this.fail(error);
     this.mayHaveRun ||= error.details.execution !== 'not_executed';
@@ -243,7 +243,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     this.attemptLater(attempt + 1, deadlineLeftMs);
   }
 
-  /** No connection could be opened. Nobody pays for that: one of all the calls that wait for the server tries at a time. */
+  /** No connection could be opened. The retry budget is not charged: of all the calls that wait, one dials at a time. */
   private unconnected(error: HostError): void {
     const { call, way, server } = this;
     const { deadlineAtMs, signal } = call;
@@ -256,10 +256,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
     });
   }
 
-  /** What it was told, or goes on with, was for the attempt before. */
-  private mayTell({ details }: HostError): boolean {
-    const isTold = this.wasAsked || this.call.relay?.members !== undefined;
-    return !isTold || details.execution === 'not_executed';
+  /** Whether the failed attempt used no answer of the caller: an answer that the server may have acted on is not given twice. */
+  private isUnanswered({ details }: HostError): boolean {
+    const hasAnswer = this.wasAsked || this.call.relay?.members !== undefined;
+    return !hasAnswer || details.execution === 'not_executed';
   }
 
   private reasonFor(error: HostError, attempt: number, deadlineLeftMs: number): ReplayReason | undefined {
@@ -267,13 +267,11 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return replayReason({ error, traits: this.traits(), attempt, callerAttempt, deadlineLeftMs });
   }
 
-  /** A server that is being restarted makes it wait by itself. */
   private attemptLater(nth: number, deadlineLeftMs: number): void {
+    // While the server is being restarted, the attempt itself waits for it: a backoff would only add to that.
     if (!this.target.supervisor.ready()) return this.attempt();
-    const { clock, reconnects } = this.way;
-    const delayMs = Math.min(reconnects.backoffMs(nth), deadlineLeftMs / 2);
-    // A caller that leaves meanwhile is told by the attempt, which sends nothing for it.
-    void sleep(clock, delayMs, this.call.signal).then(() => this.attempt());
+    // If the caller leaves meanwhile, the attempt reports that and sends nothing.
+    void this.way.reconnects.backOff(nth, deadlineLeftMs, this.call.signal).then(() => this.attempt());
   }
 
   private fail(error: HostError): void {

@@ -50,6 +50,7 @@ export interface HostParts {
   readonly budgets: CallBudgets;
   readonly cache: ResponseCache;
   readonly throttle: ToolThrottle;
+  readonly serverThrottle: ServerThrottle;
   readonly pins: Pins;
   readonly histories: HistoryKeeper | undefined;
   readonly catalogue: Catalogue;
@@ -204,7 +205,7 @@ export function createHostParts(
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
-    ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget },
+    ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget, serverThrottle },
     writeAll: () => state?.flush(),
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),

@@ -197,6 +197,7 @@ export class Host {
     const managed = this.#parts.servers.get(server);
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
+    this.#parts.serverThrottle.forget(server);
     this.#parts.forget(server);
     await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
   }
@@ -263,8 +264,8 @@ export class Host {
   }
 
   /**
-   * For who lists servers: resolves when these, or all, were seen once, at the latest 1 s after anybody first asked; undefined:
-   * no need to wait.
+   * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
+   * Undefined: no need to wait.
    */
   firstSight(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.firstSight.wait(servers);

@@ -1,8 +1,8 @@
 /**
  * Servers with `isolation: "per-client"`: for each client that asks, an instance of its own, started when it is first used
  * and gone when nobody uses it, when its client goes, or when the server itself does.
- * Not here: what is decided about a call (policy/, by the server as a whole but for its breaker), keeping an instance running
- * (supervisor/).
+ * Not here: what is decided about a call (policy/, for all instances of a server alike, except for the breaker), keeping an
+ * instance running (supervisor/).
  *
  * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say; what
  * has ended is awaited before the host is closed.
@@ -160,7 +160,7 @@ export class Instances {
 
   #observe(key: string, event: SupervisorEvent): void {
     if (event.kind !== 'state' || !this.#byKey.has(key)) return;
-    // As for the server that everybody shares: each run is judged by its own calls.
+    // As for a shared server, each run is judged by its own calls.
     if (!isUp(event.from) || !isUp(event.to)) this.#byKey.get(key)?.forgetCircuit();
     if (event.to === 'ready') this.#uses.opened(key);
     else if (event.to !== 'suspect') this.#uses.closed(key);

@@ -68,7 +68,7 @@ export class ManagedServer {
     return this.circuit.breaker;
   }
 
-  /** For itself, or for an instance of it that has a supervisor of its own. */
+  /** Makes the circuit of this server, or of an instance with a supervisor of its own. */
   circuitFor(supervisor: Supervisor<Session>): ServerCircuit {
     this.#circuits ??= new WorstCircuit(this.#onCircuit ?? (() => {}));
     const circuits = this.#circuits;
@@ -79,7 +79,7 @@ export class ManagedServer {
     return circuit;
   }
 
-  /** What its breakers say, those of instances included, if any was ever asked. */
+  /** The worst state of its breakers, those of instances included. */
   circuitNow(nowMs: number): CircuitNow {
     return this.#circuits?.now(this.#circuit?.breaker, nowMs) ?? closedNow;
   }

@@ -6,7 +6,7 @@
  * Invariants: what has a way of its own past guards and pins is not sent this way; a request is sent again only when not a
  * byte of it reached the server.
  */
-import { type Clock, sleep } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -15,7 +15,7 @@ import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ToolTraits } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import type { SlotLimits } from '../policy/list-slot.js';
-import { isUnconnected, type ReconnectWaits, untilConnected } from '../policy/reconnect-waits.js';
+import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
 import { mayReplay } from '../policy/replay.js';
 import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
 import type { CallOptions } from '../session/session.js';
@@ -124,19 +124,18 @@ export class Requester {
     let paid: (() => void) | undefined;
     for (let attempt = 0; ; attempt++) {
       try {
-        return await untilConnected(reconnects, managed, clock, limits, send).finally(() => paid?.());
+        return await reconnects.untilConnected(managed, limits, send).finally(() => paid?.());
       } catch (error) {
         if (!isHostError(error) || isUnconnected(error)) throw error;
-        // Whoever was asked took too long.
-        if (asked.isAsked && error.code === 'timeout') return error;
+        // The caller that was asked took too long, or left.
+        if (asked.isAsked && (error.code === 'timeout' || error.code === 'cancelled')) return error;
         const deadlineLeftMs = limits.deadlineAtMs - clock.nowMs();
         const isSafe = mayReplay({ error, traits: unknownTraits, attempt, callerAttempt: 0, deadlineLeftMs });
         // A retry is paid for until its outcome is known.
         paid = isSafe && !asked.isAsked ? managed.retries.take() : undefined;
         if (!paid) throw error;
-        // A server that is being restarted makes it wait by itself.
-        if (target.supervisor.ready())
-          await sleep(clock, Math.min(reconnects.backoffMs(attempt + 1), deadlineLeftMs / 2), limits.signal);
+        // While the server is being restarted, the attempt itself waits for it: a backoff would only add to that.
+        if (target.supervisor.ready()) await reconnects.backOff(attempt + 1, deadlineLeftMs, limits.signal);
       }
     }
   }

@@ -17,7 +17,6 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
   let answer: ProbeResult | 'never' | 'at the deadline' = 'alive';
   const session = {
     heardAtMs: 0,
-    owed: 0,
     probe: (deadlineAtMs: number, gateway: string) => {
       expect([deadlineAtMs - clock.nowMs(), gateway]).toEqual([5_000, 'silent']);
       asked.push(clock.nowMs());
@@ -27,13 +26,7 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
     },
   };
   const current: Acquired<Session> = { connection: session as unknown as Session, run: 7, sinceMs: 0 };
-  /** Runs that the supervisor was asked to look at. */
-  const missed: number[] = [];
-  const supervisor = {
-    current: current as Acquired<Session> | undefined,
-    missed: (run: number) => void missed.push(run),
-    acquire: () => Promise.reject(new Error('not ready')),
-  };
+  const supervisor: { current: Acquired<Session> | undefined } = { current };
   const circuit = new ServerCircuit({ ...defaultBreakerPlan, ...plan }, supervisor, clock, onChange);
   const { breaker } = circuit;
   const ticket = () => {
@@ -46,7 +39,7 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
     answer = next;
   };
   const now = () => breaker.circuit(clock.nowMs());
-  return { clock, changes, asked, missed, session, supervisor, circuit, breaker, ticket, fail, answers, now };
+  return { clock, changes, asked, session, supervisor, circuit, breaker, ticket, fail, answers, now };
 }
 
 describe('W6 while it is open because connections failed', () => {
@@ -140,7 +133,7 @@ describe('W6 while it is open because connections failed', () => {
   });
 });
 
-describe('a check', () => {
+describe('W9 the check that goes before a trial', () => {
   test('says what speaks against the server: a loss at once, a timeout at the deadline', async () => {
     const { clock, circuit, answers } = setUp();
     answers('silent');
@@ -163,7 +156,7 @@ describe('a check', () => {
     }
   });
 
-  test('is shared by all who want one of the same session, and not by the next session', async () => {
+  test('is shared by all requests for a check of the same session, and not with the next session', async () => {
     const { clock, circuit, answers, asked, session, supervisor } = setUp();
     answers('at the deadline');
     const checks = [circuit.check(), circuit.check()];
@@ -220,27 +213,5 @@ describe('W10 a call that ended in silence', () => {
     supervisor.current = undefined;
     circuit.suspect(ticket());
     expect([circuit.isLost, asked]).toEqual([true, []]);
-  });
-});
-
-describe('W9 a check before a trial that is not answered', () => {
-  test.each([
-    ['hands a server that hangs to its supervisor', 30_000, 0, [7]],
-    ['leaves a server alone that was heard of lately', 29_999, 0, []],
-    ['leaves a server alone that owes an answer, which is watched already', 30_000, 1, []],
-  ])('%s', (_what, quietMs, owed, runs) => {
-    const { clock, circuit, session, missed } = setUp();
-    clock.advance(quietMs);
-    session.owed = owed;
-    circuit.unanswered();
-    expect(missed).toEqual(runs);
-  });
-
-  test('of a server without a session is nothing', () => {
-    const { clock, circuit, supervisor, missed } = setUp();
-    clock.advance(60_000);
-    supervisor.current = undefined;
-    circuit.unanswered();
-    expect(missed).toEqual([]);
   });
 });

@@ -4,20 +4,18 @@
  * Not here: every decision about the state (policy/breaker.ts), the check of a server that the supervisor suspects.
  *
  * Invariants: one check at a time, which settles within its deadline whatever the session does; a timer only while the breaker
- * is open after losses; a server that owes an answer, or was heard of lately, is never restarted because of a check.
+ * is open after losses; nothing here restarts a server. A check that is given up starts the watch of the session, as any request
+ * does (session/liveness.ts): a server that hangs for good is noticed there, although no call is sent to it any more.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { Breaker, type BreakerPlan, type CircuitChanged, type Ticket } from '../policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../policy/gated-circuit.js';
-import { defaultLiveness } from '../session/liveness.js';
+import { UnheardTime } from '../policy/unheard-time.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 
 /** How long a server may take to answer a check. */
 const checkDeadlineMs = 5_000;
-
-/** What a circuit needs of the supervisor of its server. */
-type Supervised = Pick<Supervisor<Session>, 'current' | 'missed' | 'acquire'>;
 
 interface Check {
   readonly session: Session;
@@ -27,16 +25,21 @@ interface Check {
 
 export class ServerCircuit implements GatedCircuit {
   readonly breaker: Breaker;
-  unansweredSinceMs = Number.NEGATIVE_INFINITY;
-  readonly #supervisor: Supervised;
+  readonly #supervisor: Pick<Supervisor<Session>, 'current'>;
   readonly #clock: Clock;
+  readonly #unheard = new UnheardTime();
   #check: Check | undefined;
   #cancelTimer: Cancel | undefined;
   /** Tickets of calls that ended in silence while a check is under way. */
   #suspects: Ticket[] | undefined;
   #isClosed = false;
 
-  constructor(plan: BreakerPlan, supervisor: Supervised, clock: Clock, onChange: CircuitChanged = () => {}) {
+  constructor(
+    plan: BreakerPlan,
+    supervisor: Pick<Supervisor<Session>, 'current'>,
+    clock: Clock,
+    onChange: CircuitChanged = () => {},
+  ) {
     this.#supervisor = supervisor;
     this.#clock = clock;
     this.breaker = new Breaker(plan, (from, to, failures) => {
@@ -49,8 +52,9 @@ export class ServerCircuit implements GatedCircuit {
     return this.#supervisor.current === undefined;
   }
 
-  get heardAtMs(): number | undefined {
-    return this.#supervisor.current?.connection.heardAtMs;
+  unheardMs(sentAtMs: number, nowMs: number): number {
+    const heardAtMs = this.#supervisor.current?.connection.heardAtMs;
+    return heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, heardAtMs, nowMs);
   }
 
   check(): Promise<CheckResult> | undefined {
@@ -77,19 +81,6 @@ export class ServerCircuit implements GatedCircuit {
       for (const each of suspects) this.breaker.released(each);
       if (newest && !isPassed) this.breaker.failed(newest, this.#clock.nowMs(), result);
     });
-  }
-
-  /**
-   * The supervisor notices a silent server by what it owes. With the breaker open nothing is sent, so nothing is owed: a server
-   * that hangs for good is handed to the supervisor here, which asks once more and then starts it again.
-   */
-  unanswered(): void {
-    const { current } = this.#supervisor;
-    const nowMs = this.#clock.nowMs();
-    if (!current || current.connection.owed > 0) return;
-    if (nowMs - current.connection.heardAtMs < defaultLiveness.quietMs) return;
-    this.#supervisor.missed(current.run);
-    this.#supervisor.acquire(nowMs + checkDeadlineMs).catch(() => {});
   }
 
   /** Ends it for good: no timer is left, and none is set again. */

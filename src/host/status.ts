@@ -51,7 +51,7 @@ export interface StatusRow {
   readonly circuit: Circuit;
   /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
   readonly throttledForMs: number | undefined;
-  /** It is not even probed: `onExhausted: "eject"` has taken it out of use until a reload. */
+  /** No longer probed: `onExhausted: "eject"` has taken it out of use until a reload. */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
   /** From now; undefined when nothing is planned. */

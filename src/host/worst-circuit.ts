@@ -1,6 +1,6 @@
 /**
- * One word for the breakers of one server: its own, and those of the instances that clients have of it. The server counts as
- * open while any of them is, so that no trouble of one client is hidden behind the others.
+ * One state for all breakers of a server: its own, and those of its instances. The server counts as open while any of them is
+ * open, so that the trouble of one client is not hidden by the others.
  * Invariant: only breakers that are not closed are kept.
  */
 import type { Breaker, Circuit, CircuitChanged } from '../policy/breaker.js';
@@ -23,43 +23,38 @@ const nowOf = (breaker: Breaker, nowMs: number): CircuitNow => ({
   opensAgainAtMs: breaker.opensAgainAtMs(nowMs),
 });
 
-interface Told {
-  readonly circuit: Circuit;
-  readonly failures: number;
-}
-
-const wellTold: Told = { circuit: 'closed', failures: 0 };
+type Reported = Pick<CircuitNow, 'circuit' | 'failures'>;
 
 export class WorstCircuit {
   readonly #onChange: CircuitChanged;
-  /** What each breaker that is not closed has last told. */
-  readonly #told = new Map<Breaker, Told>();
+  /** What each breaker that is not closed has last reported. */
+  readonly #reported = new Map<Breaker, Reported>();
 
   constructor(onChange: CircuitChanged) {
     this.#onChange = onChange;
   }
 
   changed(breaker: Breaker, circuit: Circuit, failures: number): void {
-    const before = this.#worstTold();
-    if (circuit === 'closed') this.#told.delete(breaker);
-    else this.#told.set(breaker, { circuit, failures });
-    const after = this.#worstTold();
+    const before = this.#worstReported();
+    if (circuit === 'closed') this.#reported.delete(breaker);
+    else this.#reported.set(breaker, { circuit, failures });
+    const after = this.#worstReported();
     if (after.circuit !== before.circuit) this.#onChange(before.circuit, after.circuit, after.failures);
   }
 
-  /** `own`: the one that counts while all are closed; undefined before it was first asked. */
+  /** `own`: the breaker of the shared server, whose failures are shown while all are closed; undefined before its first call. */
   now(own: Breaker | undefined, nowMs: number): CircuitNow {
     let worst = own ? nowOf(own, nowMs) : closedNow;
-    for (const breaker of this.#told.keys()) {
+    for (const breaker of this.#reported.keys()) {
       const each = nowOf(breaker, nowMs);
       if (severity[each.circuit] > severity[worst.circuit]) worst = each;
     }
     return worst;
   }
 
-  #worstTold(): Told {
-    let worst = wellTold;
-    for (const told of this.#told.values()) if (severity[told.circuit] > severity[worst.circuit]) worst = told;
+  #worstReported(): Reported {
+    let worst: Reported = closedNow;
+    for (const each of this.#reported.values()) if (severity[each.circuit] > severity[worst.circuit]) worst = each;
     return worst;
   }
 }

@@ -12,7 +12,7 @@ export interface Clock {
   /** Monotonic milliseconds. Says nothing about the time of day. */
   nowMs(): number;
   /**
-   * Milliseconds since boot, the time that the machine slept included. Absent where `nowMs` includes that time itself: then a
+   * Milliseconds since boot, including the time that the machine slept. Absent where `nowMs` itself includes that time: there a
    * sleep shows in timers that fire late.
    */
   sinceBootMs?(): number;

@@ -1,7 +1,7 @@
 /**
  * Notices that the machine slept: while it does, the monotonic clock stands still and the clock since boot goes on, so their
- * difference grows. Wall time is not looked at, because it is also set by people and by NTP.
- * Not here: what a sleep means (supervisor/correlated-failures.ts). It has no timer: it knows when it is asked.
+ * difference grows. Wall time is not used, because people and NTP also set it.
+ * Not here: what a sleep means (supervisor/correlated-failures.ts). There is no timer: the clocks are compared when it is asked.
  */
 import type { Clock } from './clock.js';
 
@@ -14,7 +14,7 @@ export class SleepWatch {
     this.#asleepMs = this.#read();
   }
 
-  /** How long the machine slept since this was last asked, give or take what the clocks cannot tell: up to 1 s. */
+  /** How long the machine slept since the last call, exact to about 1 s. */
   sleptMs(): number {
     const before = this.#asleepMs;
     this.#asleepMs = this.#read();

@@ -110,9 +110,9 @@ describe('D-01 one trial', () => {
         'half_open',
         nowMs,
       ]);
-      // The next one is alone again, for its full time.
+      // The next one is alone again, for the rest of the time of a series, or its full time where it begins one.
       expect(ticketOf(breaker.admit(nowMs))).toMatchObject({ isFirst: true });
-      expect(breaker.opensAgainAtMs(nowMs + 49)).toBe(nowMs + 50);
+      expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs < 1_000 ? 150 : 1_050);
     }
   });
 
@@ -179,6 +179,25 @@ describe('W9 a trial that takes its time', () => {
     breaker.checkFailed(trial, 120, 'loss');
     expect([breaker.circuit(120), breaker.failures, breaker.opensAgainAtMs(120)]).toEqual(['open', 4, 310]);
     expect(breaker.checkAtMs).toBe(120);
+  });
+
+  test('callers that try it and leave, one after the other, hold back others for so long only', () => {
+    const breaker = opened();
+    // A caller that leaves just before others are admitted, and comes again at once.
+    let trial = ticketOf(breaker.admit(100));
+    expect(breaker.admit(120).admitted).toBe(false);
+    breaker.released(trial);
+    trial = ticketOf(breaker.admit(149));
+    expect([trial.isFirst, breaker.admit(149).admitted, trialsAt(breaker, 150).length]).toEqual([true, false, 2]);
+  });
+
+  test('is alone again when no call has tried it for a while', () => {
+    const breaker = opened();
+    breaker.released(ticketOf(breaker.admit(100)));
+    expect(trialsAt(breaker, 200)).toHaveLength(7);
+    const other = opened();
+    other.released(ticketOf(other.admit(100)));
+    expect([trialsAt(other, 201).length, trialsAt(other, 251).length]).toEqual([1, 2]);
   });
 
   test('one that ends without a word makes room for one', () => {
@@ -267,6 +286,21 @@ describe('W6 checks of the host’s own', () => {
     expect(changes.at(-1)).toEqual(['open', 'half_open', 1]);
     expect(ticketOf(breaker.admit(10))).toMatchObject({ isTrial: true, isFirst: true });
   });
+
+  test.each([
+    ['loss', 1, 'half_open'],
+    ['loss', 0, 'open'],
+    ['timeout', 1, 'open'],
+  ] as const)(
+    'are not needed once a call that waited is answered: %s, sent %i ms after it opened',
+    (strike, sentAtMs, now) => {
+      const breaker = new Breaker({ ...plan, threshold: 1 });
+      const early = ticketOf(breaker.admit(0));
+      breaker.failed(ticketOf(breaker.admit(0)), 0, strike);
+      breaker.succeeded(early, sentAtMs);
+      expect(breaker.circuit(5)).toBe(now);
+    },
+  );
 
   test('come later each time for a server that answers them but no call', () => {
     const breaker = openedBy('loss');
@@ -372,18 +406,21 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       let failures = 0;
       let lostAtMs: number | undefined;
       /** Of an open breaker. */
+      let openedAtMs = 0;
       let untilMs: number | undefined;
       let checkAtMs: number | undefined;
       let isHalfOpen = false;
       let failedTrials = 0;
       let checks = 0;
       let firstAtMs = 0;
+      let triedAtMs: number | undefined;
       /** Tickets whose outcome counts. */
       let live = new Set<Ticket>();
       const isClosed = () => untilMs === undefined && !isHalfOpen;
       const nextCheck = () => nowMs + Math.min(10 * 2 ** checks, 60);
       const open = (strike: Strike) => {
         failures++;
+        openedAtMs = nowMs;
         untilMs = nowMs + Math.min(100 * 2 ** failedTrials, 1_000);
         checkAtMs = strike === 'loss' ? nextCheck() : undefined;
         isHalfOpen = false;
@@ -397,7 +434,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
       };
       const halfOpen = () => {
         isHalfOpen = true;
-        untilMs = checkAtMs = undefined;
+        untilMs = checkAtMs = triedAtMs = undefined;
         live = new Set();
       };
       const mayTry = () => {
@@ -429,14 +466,18 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
           tickets.push(admission.ticket);
           agree(admission.ticket.isTrial, isHalfOpen);
           agree(admission.ticket.isFirst, isHalfOpen && live.size === 0);
-          if (live.size === 0) firstAtMs = nowMs;
+          if (live.size === 0 && (triedAtMs === undefined || nowMs > triedAtMs + 100)) firstAtMs = nowMs;
+          triedAtMs = nowMs;
           live.add(admission.ticket);
         } else if (ticket) {
           const isLive = live.has(ticket);
           if (what === 'succeed') {
-            breaker.succeeded(ticket);
+            const sentAtMs = nowMs - byMs;
+            const isLate = !isHalfOpen && checkAtMs !== undefined && sentAtMs > openedAtMs;
+            breaker.succeeded(ticket, sentAtMs);
             if (isLive && isHalfOpen) close();
             else if (isLive) failures = 0;
+            else if (isLate) halfOpen();
           } else if (what === 'fail') {
             breaker.failed(ticket, nowMs, strike);
             if (isLive && isHalfOpen) {

@@ -39,7 +39,7 @@ export const defaultBreakerPlan: BreakerPlan = {
 
 export type Circuit = 'closed' | 'open' | 'half_open';
 
-/** What speaks against a server: its connection was lost or refused, it did not answer in time, or its words cannot be read. */
+/** What counts against a server: a lost or refused connection, no answer in time, or a message that cannot be parsed. */
 export type Strike = 'loss' | 'timeout' | 'protocol';
 
 /** Goes with an admitted call; hand it back once, with the outcome. */
@@ -77,6 +77,7 @@ type State =
       readonly kind: 'open';
       readonly failures: number;
       readonly tries: Tries;
+      readonly sinceMs: number;
       readonly untilMs: number;
       /** When the host checks the server; undefined after anything but a loss. */
       readonly checkAtMs: number | undefined;
@@ -86,8 +87,10 @@ type State =
       readonly failures: number;
       readonly tries: Tries;
       readonly trials: Set<Ticket>;
-      /** When the first of them was admitted. */
+      /** When the first of them was admitted, or the first of those right before them that ended without a word about the server. */
       readonly sinceMs: number;
+      /** When the last one was admitted. */
+      readonly triedAtMs: number;
       /** It was open because connections failed. */
       readonly isLost: boolean;
     };
@@ -96,8 +99,11 @@ type Open = Extract<State, { kind: 'open' }>;
 type HalfOpen = Extract<State, { kind: 'half_open' }>;
 
 const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
+const untried = { sinceMs: 0, triedAtMs: Number.NEGATIVE_INFINITY } as const;
 const noTries: Tries = { failedTrials: 0, checks: 0 };
-/** So many doublings admit more trials than there are callers. */
+/** A trial that follows the one before within so many times `trialMs` is of the same series. */
+const seriesTimes = 2;
+/** After this many doublings more trials are admitted than there can be callers. */
 const doublingsMax = 30;
 
 const passOf = (period: number): Admission => ({
@@ -160,15 +166,18 @@ export class Breaker {
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
-    if (isFirst) this.#state = { ...half, sinceMs: nowMs };
+    // Trial after trial that its caller gives up must not hold everybody else back for ever: the next one goes on with the series.
+    const isNewSeries = isFirst && nowMs - half.triedAtMs > seriesTimes * this.#plan.trialMs;
+    this.#state = { ...half, sinceMs: isNewSeries ? nowMs : half.sinceMs, triedAtMs: nowMs };
     half.trials.add(ticket);
     return { admitted: true, ticket };
   }
 
-  succeeded(ticket: Ticket): void {
+  /** `sentAtMs`: when the call that was answered was sent; left out where that is not known. */
+  succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
-    if (ticket.period !== this.#period) return;
-    // What was lost a moment ago and what is lost now may still have one cause.
+    if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
+    // `lostAtMs` stays: a loss before this success and one right after it may have the same cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
   }
@@ -196,7 +205,7 @@ export class Breaker {
     this.#openAgain(state, nowMs, state.isLost ? 'loss' : strike);
   }
 
-  /** The call ended without a word about the server: cancelled, or refused by a later stage. The place of a trial is free again. */
+  /** The end of the call says nothing about the server: cancelled, or refused by a later stage. Frees the place of a trial. */
   released(ticket: Ticket): void {
     if (this.#state.kind === 'half_open') this.#state.trials.delete(ticket);
   }
@@ -218,7 +227,7 @@ export class Breaker {
   #close(): void {
     const wasClosed = this.#state.kind === 'closed';
     this.#state = closed;
-    // Calls that wait for the run which is being opened were admitted before it: what they find out counts.
+    // No new period: calls that were admitted before the new run was open are sent to it, so their outcome counts.
     if (wasClosed) return;
     this.#beginPeriod();
     this.#tell('closed');
@@ -234,8 +243,15 @@ export class Breaker {
     const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
-    this.#state = { kind: 'open', failures, tries, untilMs, checkAtMs };
+    this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
     this.#tell('open');
+  }
+
+  /** A call that waited for the server to be back was sent after the breaker opened: as good as an answered check. */
+  #answeredLate(sentAtMs: number): void {
+    const state = this.#state;
+    if (state.kind !== 'open' || state.checkAtMs === undefined || sentAtMs <= state.sinceMs) return;
+    this.#halfOpen(state, state.tries);
   }
 
   /** A trial has failed. */
@@ -249,7 +265,7 @@ export class Breaker {
 
   #halfOpen({ failures, checkAtMs }: Open, tries: Tries): HalfOpen {
     const isLost = checkAtMs !== undefined;
-    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), sinceMs: 0, isLost };
+    const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), ...untried, isLost };
     this.#state = state;
     this.#tell('half_open');
     return state;
@@ -257,14 +273,15 @@ export class Breaker {
 
   /** One trial, alone at first; two more after a while, then four more, doubling for as long as none of them has ended. */
   #hasRoom({ trials, sinceMs }: HalfOpen, nowMs: number): boolean {
-    return trials.size < trialsMax(this.#holds(sinceMs, nowMs));
+    return trials.size < trialsMax(this.#intervals(sinceMs, nowMs));
   }
 
   #moreAtMs({ sinceMs }: HalfOpen, nowMs: number): number {
-    return sinceMs + (this.#holds(sinceMs, nowMs) + 1) * this.#plan.trialMs;
+    return sinceMs + (this.#intervals(sinceMs, nowMs) + 1) * this.#plan.trialMs;
   }
 
-  #holds(sinceMs: number, nowMs: number): number {
+  /** Complete intervals of `trialMs` since the first trial. */
+  #intervals(sinceMs: number, nowMs: number): number {
     return Math.floor((nowMs - sinceMs) / this.#plan.trialMs);
   }
 
@@ -276,8 +293,8 @@ export class Breaker {
   }
 }
 
-/** How many trials may be under way once the first has run for so many holds. */
-const trialsMax = (holds: number): number => 2 ** (Math.min(holds, doublingsMax) + 1) - 1;
+/** How many trials may be under way once the first has run for this many intervals of `trialMs`. */
+const trialsMax = (intervals: number): number => 2 ** (Math.min(intervals, doublingsMax) + 1) - 1;
 
 const refused = ({ kind, failures }: State, leftMs: number): Admission => ({
   admitted: false,

@@ -61,7 +61,7 @@ export class StageNotes {
   /** gate.ts: the breaker that admitted it, with its connection. */
   declare circuit: GatedCircuit | undefined;
   declare ticket: Ticket | undefined;
-  /** gate.ts, written by the last stage: when it was last sent; later than any time once its caller was asked something. */
+  /** gate.ts, written by the last stage: when it was last sent; infinite once the server has asked its caller something. */
   declare sentAtMs: number;
   /** concurrency.ts: where it has its place. */
   declare slots: { give(): void } | undefined;

@@ -19,7 +19,7 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
   protocol_error: 'protocol',
 };
 
-/** Silence after which a caller's own deadline is worth a check of the server. */
+/** Silence after which a call that its caller gave up is worth a check of the server. */
 const silenceMs = 5_000;
 
 /**
@@ -81,27 +81,22 @@ export function report(
 ): void {
   const { breaker } = circuit;
   if (!(outcome instanceof Error)) {
-    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket);
+    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket, sentAtMs);
     return;
   }
   const strike = strikeOf(outcome);
+  const isLeft = wasLeft(outcome);
   // A connection that ended, whatever number of requests it ended, is a matter of the supervisor: it starts the server again.
-  if (strike === undefined || (strike !== 'timeout' && circuit.isLost)) return breaker.released(ticket);
+  if (strike === undefined ? !isLeft : strike !== 'timeout' && circuit.isLost) return breaker.released(ticket);
   const nowMs = clock.nowMs();
-  if (nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
-  // The caller's own deadline says nothing: a caller that allows a few milliseconds could otherwise shut the server to all.
-  if (strike === 'timeout' && nowMs - quietSinceMs(circuit, sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
+  if (strike !== undefined && nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
+  // A caller that gives up says nothing: one that allows a few milliseconds could otherwise shut the server to all. The silence of
+  // the server is worth a check, and that decides.
+  const isGivenUp = isLeft || strike === 'timeout';
+  if (isGivenUp && circuit.unheardMs(sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
 }
 
-/**
- * Since when the server has left requests unanswered and said nothing else. The first of them counts: calls that wait for a place
- * are sent shortly before their deadlines, and each alone would be given up too soon to speak against a server that hangs.
- */
-function quietSinceMs(circuit: GatedCircuit, sentAtMs: number, nowMs: number): number {
-  // Of a server that waits for its caller's answer.
-  if (sentAtMs === Number.POSITIVE_INFINITY) return nowMs;
-  const heardAtMs = circuit.heardAtMs ?? nowMs;
-  if (circuit.unansweredSinceMs <= heardAtMs) circuit.unansweredSinceMs = sentAtMs;
-  return Math.max(circuit.unansweredSinceMs, heardAtMs);
-}
+/** The caller cancelled what was sent: this is how the deadline of a client reaches the gateway. */
+const wasLeft = (error: Error): boolean =>
+  isHostError(error) && error.code === 'cancelled' && error.details.execution !== 'not_executed';

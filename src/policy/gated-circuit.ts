@@ -12,14 +12,13 @@ export interface GatedCircuit {
   readonly breaker: Breaker;
   /** No connection is open. */
   readonly isLost: boolean;
-  /** When the server last sent anything on its connection; undefined without one. */
-  readonly heardAtMs: number | undefined;
-  /** When the first call was sent that ended by its caller's deadline, of those since the server was last heard. Kept by the gate. */
-  unansweredSinceMs: number;
+  /**
+   * A call that was sent at `sentAtMs` was given up by its caller: how long such calls have waited since anything was heard from
+   * the server. 0 without a connection.
+   */
+  unheardMs(sentAtMs: number, nowMs: number): number;
   /** Asks the open session for a sign of life; undefined where there is none. Settles within 5 s. */
   check(): Promise<CheckResult> | undefined;
   /** The call with this ticket ended after a silence that may be the server's fault: a check decides, and takes the ticket. */
   suspect(ticket: Ticket): void;
-  /** The check before a trial was not answered in time: a server that nobody sends anything any more would hang unnoticed. */
-  unanswered(): void;
 }

@@ -1,7 +1,7 @@
 /**
  * Asks the server's breaker before a list is read, as the gate does for calls (gate.ts).
  * A list that works says nothing about calls that do not: it closes a breaker only when it was sent as a trial. One that fails
- * speaks against the server as a call would.
+ * counts against the server as a call does.
  */
 import type { Clock } from '../kernel/clock.js';
 import { circuitOpen } from './circuit-open.js';

@@ -3,7 +3,7 @@ import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
-import { isUnconnected, ReconnectWaits, untilConnected } from './reconnect-waits.js';
+import { isUnconnected, ReconnectWaits } from './reconnect-waits.js';
 
 const unconnected = () =>
   new HostError('connect_failed', 'no connection', { server: 'a', phase: 'queued', execution: 'not_executed' });
@@ -20,7 +20,7 @@ function setUp(random = () => 0.5) {
     return clock.nowMs();
   };
   const ask = (deadlineAtMs = 60_000, signal?: AbortSignal) =>
-    untilConnected(waits, key, clock, { deadlineAtMs, signal }, dial);
+    waits.untilConnected(key, { deadlineAtMs, signal }, dial);
   return { clock, waits, world, ask };
 }
 
@@ -86,7 +86,39 @@ describe('W19 a server whose connections are refused', () => {
     expect([told, waits.size]).toEqual([['a 50', 'b 150', 'c 150'], 0]);
   });
 
-  test('is tried at once when it answers another request, by one of those that wait', () => {
+  test.each(['is out of time', 'was cancelled'])('is not dialled by all when the one that tried %s', async (how) => {
+    const clock = new FakeClock();
+    const waits = new ReconnectWaits(clock, () => 0.5);
+    const told: string[] = [];
+    const leaving = new AbortController();
+    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+    const first = { ...refused, deadlineAtMs: 101, signal: leaving.signal };
+    waits.refused(key, first, () => told.push(`first ${clock.nowMs()}`));
+    for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
+    await clock.advanceAsync(50);
+    // Its dial took a moment, and was refused.
+    await clock.advanceAsync(5);
+    if (how === 'was cancelled') leaving.abort();
+    waits.refused(key, how === 'is out of time' ? { ...first, deadlineAtMs: 105 } : first, (end) =>
+      told.push(String(end?.code)),
+    );
+    const code = how === 'was cancelled' ? 'cancelled' : 'connect_failed';
+    expect(told).toEqual(['first 50', code]);
+    await clock.advanceAsync(200);
+    expect(told).toEqual(['first 50', code, 'a 205']);
+  });
+
+  test('is forgotten when the last request that waited for it has no time left', async () => {
+    const clock = new FakeClock();
+    const waits = new ReconnectWaits(clock, () => 0.5);
+    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+    waits.refused(key, refused, () => {});
+    await clock.advanceAsync(50);
+    waits.refused(key, { ...refused, deadlineAtMs: 60 }, () => {});
+    expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+  });
+
+  test('is tried at once, by one waiting request, when it answers another request', () => {
     const clock = new FakeClock();
     const waits = new ReconnectWaits(clock, () => 0.5);
     const told: string[] = [];
@@ -127,13 +159,13 @@ describe('W19 the wait ends', () => {
 });
 
 test('W19 another failure is not waited for', async () => {
-  const { clock, waits } = setUp();
+  const { waits } = setUp();
   for (const error of [
     new HostError('transport', 'reset', { execution: 'uncertain' }),
     new HostError('connect_failed', 'no such command', {}),
     new HostError('timeout', 'late', { execution: 'not_executed' }),
   ]) {
     const limits = { deadlineAtMs: 60_000, signal: undefined };
-    expect(await failureOf(untilConnected(waits, key, clock, limits, () => Promise.reject(error)))).toBe(error);
+    expect(await failureOf(waits.untilConnected(key, limits, () => Promise.reject(error)))).toBe(error);
   }
 });

@@ -1,19 +1,20 @@
 /**
  * Waits between the tries of a request, and one common next try for all requests to a server whose connections are refused.
- * A refused connection costs nothing but time: nothing was sent, so the retry budget is not charged, and the tries go on until the
- * caller's time, or 5 s, are used up. What bounds the dials instead: of all the requests that wait for one server, one tries at a
- * time, after the restart backoff; the others follow when it was not refused.
+ * A refused connection costs nothing but time: nothing was sent, so the retry budget is not charged, and the tries go on for 5 s or
+ * until the caller's deadline. Dials are bounded in another way: of all the requests that wait for one server, one tries at a time,
+ * after the restart backoff; the others follow when it was not refused.
  * Not here: whether a request may be sent again (replay.ts), servers that are being started (supervisor/).
  *
- * Invariants: each request that waits is told once; there is an entry for a server only while requests wait for it, or one of them
- * is trying.
+ * Invariants: each request that waits is told once to try again or to end; there is an entry for a server only while requests wait
+ * for it, or one of them is trying.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Cancel, Clock } from '../kernel/clock.js';
+import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { cancelled } from '../supervisor/refusals.js';
 import { defaultPlan, emptyLedger, type RestartPlan, restartDelayMs } from '../supervisor/restart-plan.js';
+import type { SlotLimits } from './list-slot.js';
 
 /** The restart backoff, but never more than this between two tries: a server that is back is to be noticed. */
 const backoffMsMax = 500;
@@ -21,9 +22,9 @@ const plan: RestartPlan = { ...defaultPlan, delayMsMax: backoffMsMax };
 
 /** As long as a call waits for a server that is being restarted. */
 const waitMsMax = 5_000;
-/** The wait ends so long before the caller's deadline, so that the caller is told what failed, and the breaker counts it. */
+/** The wait ends this long before the caller's deadline, so that the caller learns what failed, and the breaker counts it. */
 const toldBeforeMs = 50;
-/** A connection that is refused is refused by then: a try that lasts longer has a connection. */
+/** A refusal comes sooner than this: a try that lasts longer has a connection. */
 const refusedWithinMs = 100;
 
 /** A request that was refused a connection, and how long it may wait for one. */
@@ -71,13 +72,22 @@ export class ReconnectWaits {
     return restartDelayMs({ ...emptyLedger, unchargedFailures: nth }, true, plan, this.#random);
   }
 
-  /** `server` is whatever all requests to the server have in common. `told` may be called before this returns. */
+  /** Waits for that backoff, but not for more than half of the time that is left. Ends early when the caller leaves. */
+  backOff(nth: number, deadlineLeftMs: number, signal: CancelSignal | undefined): Promise<void> {
+    return sleep(this.#clock, Math.min(this.backoffMs(nth), deadlineLeftMs / 2), signal);
+  }
+
+  /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
   refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
-    if (signal?.aborted) return told(cancelled(error.details.server ?? ''));
-    if (untilMs <= this.#clock.nowMs()) return told(error);
-    const group = this.#groups.get(server) ?? this.#open(server);
-    if (group.isTrying) this.#refusedAgain(server, group);
+    // The try of the group failed, even if this request does not wait any longer: the others must not follow it.
+    const waiting = this.#groups.get(server);
+    if (waiting?.isTrying) this.#refusedAgain(server, waiting);
+    if (signal?.aborted || untilMs <= this.#clock.nowMs()) {
+      if (waiting?.waiters.size === 0) this.#close(server, waiting);
+      return told(signal?.aborted ? cancelled(error.details.server ?? '') : error);
+    }
+    const group = waiting ?? this.#open(server);
     const waiter: Waiter = {
       tell: (end) => {
         group.waiters.delete(waiter);
@@ -92,16 +102,27 @@ export class ReconnectWaits {
     signal?.addEventListener('abort', onAbort, { once: true });
   }
 
-  /** The same as a promise, which rejects with what the request ends with. */
-  wait(server: object, refused: Refused): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.refused(server, refused, (end) => (end ? reject(end) : resolve()));
-    });
+  /** Runs `attempt`, and repeats it after a wait while no connection can be opened. */
+  async untilConnected<T>(server: object, { deadlineAtMs, signal }: SlotLimits, attempt: () => Promise<T>): Promise<T> {
+    const sinceMs = this.#clock.nowMs();
+    for (;;) {
+      try {
+        const result = await attempt();
+        if (this.size > 0) this.answered(server);
+        return result;
+      } catch (error) {
+        if (!isUnconnected(error)) throw error;
+        await new Promise<void>((resolve, reject) => {
+          const refused = { error, sinceMs, deadlineAtMs, signal };
+          this.refused(server, refused, (end) => (end ? reject(end) : resolve()));
+        });
+      }
+    }
   }
 
   /**
-   * The server has answered a request. Not every answer means that new connections are taken: one request tries first, unless one
-   * is at it already.
+   * The server has answered a request. An answer on an open connection does not show that new connections are accepted: one request
+   * tries first, unless one is trying already.
    */
   answered(server: object): void {
     const group = this.#groups.get(server);
@@ -154,29 +175,3 @@ export class ReconnectWaits {
 /** No connection could be opened: not one byte was sent. */
 export const isUnconnected = (error: unknown): error is HostError & { readonly code: 'connect_failed' } =>
   isHostError(error) && error.code === 'connect_failed' && error.details.execution === 'not_executed';
-
-export interface TryLimits {
-  readonly deadlineAtMs: number;
-  readonly signal: CancelSignal | undefined;
-}
-
-/** Does it, and does it again after a wait for as long as no connection can be opened. */
-export async function untilConnected<T>(
-  waits: ReconnectWaits,
-  server: object,
-  clock: Clock,
-  { deadlineAtMs, signal }: TryLimits,
-  attempt: () => Promise<T>,
-): Promise<T> {
-  const sinceMs = clock.nowMs();
-  for (;;) {
-    try {
-      const result = await attempt();
-      if (waits.size > 0) waits.answered(server);
-      return result;
-    } catch (error) {
-      if (!isUnconnected(error)) throw error;
-      await waits.wait(server, { error, sinceMs, deadlineAtMs, signal });
-    }
-  }
-}

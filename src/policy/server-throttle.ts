@@ -1,7 +1,7 @@
 /**
- * Sends nothing to a server that said it has had enough: HTTP 429, or 503 with Retry-After.
- * The whole server is throttled, whoever calls and whatever is asked: the limit is the server's, not the caller's. Requests of our
- * own that keep the connection (initialize, ping, cancel) do not pass here.
+ * Sends nothing to a server for a while after it asked for fewer requests: HTTP 429, or 503 with Retry-After.
+ * The whole server is throttled, for all callers and all requests: the limit is the server's, not the caller's. Control traffic
+ * (initialize, ping, cancel) does not pass here.
  * Not here: what a status means (transports/http/status-error.ts), servers that fail (breaker.ts), tools that reject (tool-throttle.ts).
  *
  * Invariants: answers to requests that were in flight when the pause began do not double it; a pause is never shortened; there is
@@ -29,7 +29,7 @@ export const defaultServerThrottlePlan: ServerThrottlePlan = {
 
 interface Pause {
   untilMs: number;
-  /** Pauses in a row whose length we chose. */
+  /** Pauses in a row for which the server named no length. */
   doublings: number;
 }
 
@@ -62,9 +62,9 @@ export class ServerThrottle {
     return leftMs === undefined ? undefined : throttled(server, tool, leftMs);
   }
 
-  /** The error as its caller gets it: where the server had enough, a pause begins, and the error says how long it lasts. */
+  /** Returns the error for the caller. If the server asked for fewer requests, a pause begins, and the error says how long it is. */
   failed(server: string, error: unknown): unknown {
-    if (!isHostError(error) || !saysEnough(error)) return error;
+    if (!isHostError(error) || !asksForFewer(error)) return error;
     this.#pause(server, error.details.retryAfterMs ?? 0);
     const retryAfterMs = this.leftMs(server) ?? 0;
     return error.with({ reason: 'throttled', retryAfterMs, hint: hintFor(retryAfterMs) });
@@ -112,7 +112,7 @@ export const noteThrottling = (servers: ServerThrottle): Stage => ({
   },
 });
 
-/** The same for a list, a read or another request. Where it waits before it is sent, `run` asks for a `refusal` again. */
+/** The same for a list, a read or another request. If the request waits before it is sent, `run` must ask for `refusal` again. */
 export async function throughThrottle<T>(servers: ServerThrottle, server: string, run: () => Promise<T>): Promise<T> {
   const refusal = servers.refusal(server);
   if (refusal) throw refusal;
@@ -125,8 +125,9 @@ export async function throughThrottle<T>(servers: ServerThrottle, server: string
   }
 }
 
-/** What we refuse ourselves as `overloaded` has no status of HTTP. */
-const saysEnough = ({ code, details }: HostError): boolean => code === 'overloaded' && details.httpStatus !== undefined;
+/** Our own refusals with `overloaded` have no HTTP status. */
+const asksForFewer = ({ code, details }: HostError): boolean =>
+  code === 'overloaded' && details.httpStatus !== undefined;
 
 const hintFor = (retryAfterMs: number): string =>
   `nothing is sent to it for ${Math.max(1, Math.ceil(retryAfterMs / 1_000))} s; call it less often`;

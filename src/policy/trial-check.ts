@@ -4,8 +4,8 @@
  * Where no session is open, opening it is the check, and the call does that by itself.
  *
  * Invariants: the caller is told once, at the latest by its own deadline; the ticket is handed back here unless the call is sent.
- * A caller that leaves makes room for the next trial, which joins the check; the check goes on and its result counts, or a server
- * whose callers are all impatient would never be found silent.
+ * When the caller leaves, the next trial takes its place and joins the check. The check goes on and its result counts: otherwise
+ * a server whose callers all leave early would never be found silent.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -22,7 +22,7 @@ export interface TrialRequest {
   readonly signal: CancelSignal | undefined;
 }
 
-/** `done` without a refusal: send it. In this tick where nothing is checked. */
+/** Calls `done` without a refusal when the request may be sent; in this tick if there is nothing to check. */
 export function checkTrial(
   circuit: GatedCircuit,
   ticket: Ticket,
@@ -51,7 +51,6 @@ export function checkTrial(
   void checking.then((result) => {
     const isPassed = result === 'alive' || result === 'unasked';
     if (!isPassed) breaker.checkFailed(ticket, clock.nowMs(), result);
-    if (result === 'timeout') circuit.unanswered();
     if (isWaiting) end(isPassed ? undefined : refusal());
   });
   const refusal = (): HostError => {

@@ -169,7 +169,7 @@ export class Connector {
         return channel;
       };
     }
-    // Fewer connections than calls would let calls wait here that the host believes to be on the wire.
+    // With fewer connections than `concurrency`, calls would wait here that the host counts as running.
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
     const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };

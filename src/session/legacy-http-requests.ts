@@ -1,6 +1,6 @@
 /**
- * Sends requests in a legacy HTTP session, which the server may forget: a request that the server refused for its session is
- * sent once more in a new one, and a request that is made while there is no session waits for one.
+ * Sends requests in a legacy HTTP session, which the server may forget. A request that was refused because of that is sent once
+ * more in a new session, and a request that is made while there is no session waits for one.
  * Not here: opening the new session (session-renewal.ts), asking whether the old one is known (session-check.ts).
  *
  * Invariant: a request is sent again only when the server refused it before doing anything, and once only.
@@ -21,8 +21,8 @@ export interface LegacyHttpParts {
   readonly clock: Clock;
   /** Opens a new session on the same channel. */
   readonly open: () => Promise<void>;
-  /** Opening it takes long: nothing can be sent meanwhile. */
-  readonly isSlow: () => void;
+  /** Called when opening a session takes long; nothing else can be sent meanwhile. */
+  readonly onSlow: () => void;
   readonly renewed: () => void;
 }
 
@@ -32,12 +32,12 @@ export class LegacyHttpRequests {
   readonly #renewal: SessionRenewal;
   readonly #check: SessionCheck;
 
-  constructor({ server, peer, clock, open, isSlow, renewed }: LegacyHttpParts) {
+  constructor({ server, peer, clock, open, onSlow, renewed }: LegacyHttpParts) {
     this.#peer = peer;
     this.#clock = clock;
     this.#check = new SessionCheck(clock, (deadlineAtMs) => peer.request('ping', undefined, { deadlineAtMs }));
     this.#renewal = new SessionRenewal({
-      ...{ server, clock, open, isSlow, renewed },
+      ...{ server, clock, open, onSlow, renewed },
       reset: () => peer.channel.resetSession?.(),
       closedBy: () => peer.closedBy && lost(server, peer.closedBy),
     });
@@ -58,7 +58,7 @@ export class LegacyHttpRequests {
     });
   }
 
-  /** The server refused the stream on which it speaks unasked. Without a session its announcements would not reach us. */
+  /** The server refused the standalone stream. If the session is gone, it is renewed now, or notifications would be missed. */
   doubted(): void {
     const { count } = this.#renewal;
     this.#isGone(count)
@@ -66,7 +66,7 @@ export class LegacyHttpRequests {
       .catch(() => {});
   }
 
-  /** The id of this request is not the one that stands as progress token in its params. */
+  /** The request gets a new id here, so it is also found by the progress token that its params already contain. */
   async #sendInNewSession(
     method: string,
     params: JsonText | undefined,
@@ -79,9 +79,9 @@ export class LegacyHttpRequests {
     return this.#peer.request(method, params, { ...options, progressToken }).catch(answerOf);
   }
 
-  /** False as well when the caller does not wait for the check: then it hears what the server said. */
+  /** Also false when the caller leaves before the check has ended: it then gets what the server said. */
   #isRefusedForSession(error: unknown, { deadlineAtMs, signal }: RequestOptions, seen: number): Promise<boolean> {
-    // A session that was lost while the answer was on its way is no refusal.
+    // A request whose session was lost while the answer was on its way may have run.
     const isRefused = isHostError(error) && error.details.execution === 'not_executed';
     if (isRefused && error.details.reason === 'session_expired') return Promise.resolve(true);
     if (!isRefused || !(error instanceof BadRequest)) return Promise.resolve(false);
@@ -96,14 +96,14 @@ export class LegacyHttpRequests {
     });
   }
 
-  /** Whether the server knows the session of `seen` no more. */
+  /** Whether the server has forgotten the session of `seen`. */
   #isGone(seen: number): Promise<boolean> {
     if (!this.#renewal.isHeld || seen !== this.#renewal.count) return Promise.resolve(true);
     return this.#check.isGone(seen);
   }
 }
 
-/** A 400 that stands. The server may have given a JSON-RPC error with it, which is an answer like any other. */
+/** The session is known, so the 400 is the answer. A JSON-RPC error in its body is passed on like any other answer. */
 function answerOf(error: unknown): Answer {
   if (error instanceof BadRequest && error.answer) return { kind: 'error', ...error.answer };
   throw error;

@@ -7,7 +7,7 @@ import { createEraMemory } from './era-memory.js';
 import { openSession } from './open-session.js';
 import type { EraMemory } from './versions.js';
 
-type Reply = Record<string, unknown> | 'silence' | 'exit' | { httpStatus: number };
+type Reply = Record<string, unknown> | 'silence' | 'exit' | 'broken pipe' | { httpStatus: number };
 
 const discovered = { supportedVersions: ['2026-07-28'], capabilities: { tools: { x: 1 } }, instructions: 'be kind' };
 const initialized = {
@@ -51,7 +51,10 @@ function start(
         if (reply === undefined || reply === 'silence') return;
         queueMicrotask(() => {
           if (reply === 'exit') channel.lose(new HostError('transport', 'exited', { reason: 'exit', exitCode: 1 }));
-          else if ('httpStatus' in reply) {
+          else if (reply === 'broken pipe') {
+            channel.fail(frame, new HostError('transport', 'closed its input', { reason: 'stdin_closed' }));
+            channel.lose(new HostError('transport', 'closed its input; said: no key', { reason: 'stdin_closed' }));
+          } else if ('httpStatus' in reply) {
             channel.fail(frame, new HostError('protocol_error', 'http', { httpStatus: reply.httpStatus as number }));
           } else channel.say({ jsonrpc: '2.0', id, ...('error' in reply ? reply : { result: reply }) });
         });
@@ -164,6 +167,11 @@ describe('on a pipe', () => {
     const { session, channels } = start({ 'server/discover': 'exit', initialize: 'exit' }, { kind: 'stdio' });
     await expect(session).rejects.toMatchObject({ code: 'transport', details: { reason: 'exit', exitCode: 1 } });
     expect(channels.map((channel) => channel.closes)).toEqual([1, 1]);
+  });
+
+  test('a server whose pipe breaks before its exit is seen is refused with its last words', async () => {
+    const { session } = start({ 'server/discover': 'broken pipe' }, { kind: 'stdio' });
+    await expect(session).rejects.toMatchObject({ message: 'closed its input; said: no key' });
   });
 
   test('also when it answers the question before it exits', async () => {

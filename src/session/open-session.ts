@@ -2,8 +2,8 @@
  * From nothing to a session: opens the channel, finds the era, and takes the detours the field needs — a server that exits
  * at an unknown first question is started once more in the old way, an HTTP server that refuses both eras is tried over
  * HTTP+SSE, and what was remembered of a server is forgotten when it no longer holds.
- * A start is one process where the era is known. Another one is started for the other era only in the first start of a server
- * that fails: a server in a crash loop would otherwise cost two processes each time.
+ * A start is one process where the era is known. Only the first failed start of a server may use a second process, for the
+ * other era: a server in a crash loop would otherwise cost two processes each time.
  * Invariant: whatever fails on the way, nothing that was opened is left behind, and `handlers.closed` is told of a session
  * only, never of an attempt.
  */
@@ -60,13 +60,13 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
   const startedAtMs = clock.nowMs();
   const known = eras?.get(eraKey);
   const failedStarts = eras?.failedStarts(eraKey) ?? 0;
-  const isGuess = known !== 'legacy' && isOtherTurn(failedStarts);
+  const isGuess = known !== 'legacy' && triesOtherEra(failedStarts);
   let attempt: Attempt | undefined = { variant: 'default', era: onlyEra ?? firstEra(known, failedStarts) };
   for (const tried = new Set<string>(); ; ) {
     tried.add(JSON.stringify(attempt));
     const outcome = await openOnce(options, attempt, startedAtMs);
     if (outcome instanceof Session) {
-      // A guess that worked says nothing about the era that the server would have preferred: the next start asks.
+      // A session in a guessed era does not show which era the server prefers: the next start asks.
       eras?.opened(eraKey, isGuess && attempt.era === 'legacy' ? undefined : outcome.facts.era);
       return outcome;
     }
@@ -89,11 +89,11 @@ interface FailedAttempt {
   readonly kind: Channel['kind'] | undefined;
 }
 
-/** Every third start of a server that keeps failing takes the other way: it may have been replaced, or need the old one. */
-const isOtherTurn = (failedStarts: number): boolean => failedStarts % 3 === 2;
+/** Every third start of a server that keeps failing tries the other era: the server may have been replaced. */
+const triesOtherEra = (failedStarts: number): boolean => failedStarts % 3 === 2;
 
 function firstEra(known: Era | undefined, failedStarts: number): Era | undefined {
-  if (!isOtherTurn(failedStarts)) return known;
+  if (!triesOtherEra(failedStarts)) return known;
   return known === 'legacy' ? undefined : 'legacy';
 }
 
@@ -105,8 +105,8 @@ function detour(
   failedStarts: number,
 ): Attempt | undefined {
   if (onlyEra || !disagrees(failed)) return undefined;
-  // Both eras were tried in vain before: one process for each start from then on. Only a guess that was answered is taken back.
-  const isGuessAnswered = isOtherTurn(failedStarts) && !hasExited(failed);
+  // After the first failed start each start is one process, unless the server answers a guessed era with an error.
+  const isGuessAnswered = triesOtherEra(failedStarts) && !hasExited(failed);
   if (failed.kind === 'stdio' && failedStarts > 0 && !isGuessAnswered) return undefined;
   if (hasExited(failed)) return era === undefined ? { variant, era: 'legacy' } : undefined;
   if (isRefused(failed) && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
@@ -114,7 +114,7 @@ function detour(
   return era === undefined ? undefined : { variant: 'default', era: undefined };
 }
 
-/** Whether it may be the era that the server failed at. */
+/** Whether the era may be the cause of the failure. */
 const disagrees = (failed: FailedAttempt): boolean =>
   hasExited(failed) || isRefused(failed) || (isHostError(failed.error) && failed.error.code === 'protocol_error');
 
@@ -160,13 +160,16 @@ async function openOnce(
   }
 }
 
+const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
+
 /**
  * A start that ran into its time limit says so, rather than naming the question that happened to be open; and what ended
  * the whole channel, which knows the server's last words, says more than what ended one request.
  */
 function startError(error: unknown, peer: Peer | undefined, { server, startTimeoutMs }: OpenSessionOptions): unknown {
   if (!isHostError(error)) return error;
-  if (error.details.reason === 'exit') return peer?.closedBy ?? error;
+  // On a busy machine the broken pipe of a server that exits is seen before its exit.
+  if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
   if (error.code !== 'timeout') return error;
   return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
     server,

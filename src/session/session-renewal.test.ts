@@ -21,7 +21,7 @@ function setup() {
       return new Promise((resolve, reject) => opens.push({ resolve, reject }));
     },
     closedBy: () => state.closedBy,
-    isSlow: () => log.push('slow'),
+    onSlow: () => log.push('slow'),
     renewed: () => log.push('renewed'),
   });
   const within = (deadlineMs = 60_000, signal?: AbortSignal) =>
@@ -149,7 +149,7 @@ describe('W1 a session that is renewed', () => {
     expect(log.filter((entry) => entry === 'slow')).toHaveLength(1);
   });
 
-  test('and whose connection is lost meanwhile tells the requests of the connection', async () => {
+  test('fails the waiting requests with the lost connection when that is lost meanwhile', async () => {
     const { opens, state, within } = setup();
     const request = within();
     state.closedBy = new HostError('transport', 'gone', { reason: 'stalled', execution: 'not_executed' });

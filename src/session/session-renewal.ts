@@ -1,11 +1,11 @@
 /**
  * The life of a legacy HTTP session: held → lost → renewing → held, or back to lost when no session came of it.
- * Not here: which requests are then sent once more (session.ts), opening a session (negotiate.ts), keeping requests back in the
- * channel (streamable-http-channel.ts).
+ * Not here: which requests are then sent once more (legacy-http-requests.ts), opening a session (negotiate.ts), keeping requests
+ * back in the channel (streamable-http-channel.ts).
  *
  * Invariants:
- * - At most one `initialize` is in flight, and at most one a second is sent. One that was not sent, because no connection could
- *   be opened, holds the next one up for a tenth of a second only.
+ * - At most one `initialize` is in flight, and at most one a second is sent. When no connection could be opened, and so none was
+ *   sent, the next one waits for only 100 ms.
  * - The channel is told how each renewal ended, whatever ended it. Requests that waited for a renewal that failed all fail with
  *   one error in one tick.
  * - No request waits longer than its own deadline, while the renewal goes on for the others.
@@ -25,7 +25,7 @@ export interface RenewalParts {
   /** Why nothing more can be sent at all, once that is so. */
   readonly closedBy: () => HostError | undefined;
   /** `initialize` has not been answered for 10 s. */
-  readonly isSlow: () => void;
+  readonly onSlow: () => void;
   /** Nothing that was agreed in the old session holds; what is sent from here on belongs to the new one. */
   readonly renewed: () => void;
 }
@@ -70,7 +70,7 @@ export class SessionRenewal {
     if (this.#life.kind === 'renewing') return this.#life.done;
     if (this.#life.kind === 'held' && seen !== this.#count) return Promise.resolve();
     const done = this.#open();
-    // Everyone who waits hears of a failure; a renewal that nobody waits for fails quietly.
+    // Each request that waits gets the error. Without any, the rejection must not count as unhandled.
     done.catch(() => {});
     this.#life = { kind: 'renewing', done };
     return done;
@@ -102,7 +102,7 @@ export class SessionRenewal {
   }
 
   async #open(): Promise<void> {
-    const { clock, reset, open, isSlow, renewed } = this.#parts;
+    const { clock, reset, open, onSlow, renewed } = this.#parts;
     const channel = reset();
     let cancelSlow = () => {};
     try {
@@ -110,7 +110,7 @@ export class SessionRenewal {
       if (waitMs > 0) await sleep(clock, waitMs);
       const startedAtMs = clock.nowMs();
       this.#nextAtMs = startedAtMs + intervalMs;
-      cancelSlow = clock.at(startedAtMs + slowMs, isSlow);
+      cancelSlow = clock.at(startedAtMs + slowMs, onSlow);
       await open();
     } catch (cause) {
       if (isHostError(cause) && cause.code === 'connect_failed') this.#nextAtMs = clock.nowMs() + unsentIntervalMs;
@@ -144,7 +144,7 @@ export class SessionRenewal {
       ...unsent,
       server,
       reason: 'session_not_renewed',
-      // The next attempt is that of the next call: this one is not repeated.
+      // The next call opens the next session. `retryAfterMs` keeps this call from being replayed.
       retryAfterMs: intervalMs,
       hint: 'try again shortly; if it lasts, look at how the server answers initialize',
       cause,

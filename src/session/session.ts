@@ -55,7 +55,7 @@ export interface LivenessHandlers {
   renewed?(): void;
 }
 
-/** Of what a peer tells, the session takes care of the session of HTTP itself. */
+/** Without the events that the session itself handles. */
 export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'>, LivenessHandlers {}
 
 export interface SessionParts {
@@ -94,7 +94,7 @@ export class Session {
   /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
   readonly #mirrors: boolean;
   #facts: ServerFacts;
-  /** Questions for a sign of life that are under way. */
+  /** Probes (`probe`) under way. */
   #probes = 0;
 
   constructor(parts: SessionParts) {
@@ -112,7 +112,7 @@ export class Session {
         open: async () => {
           this.#facts = await parts.renew();
         },
-        isSlow: () => this.#checkOrEnd(),
+        onSlow: () => this.#checkOrEnd(),
         renewed: () => parts.handlers?.renewed?.(),
       });
     }
@@ -233,7 +233,7 @@ export class Session {
 
   /**
    * Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too.
-   * `gateway`: what a 502, 503 or 504 is taken for, which a proxy sends while the server behind it is away.
+   * `gateway`: the result for 502, 503 and 504, which a proxy sends while the server behind it is away.
    */
   async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
     const unread = this.#peer.unread();
@@ -259,7 +259,7 @@ export class Session {
     }
   }
 
-  /** The server refused the stream of a legacy HTTP session on which it speaks unasked. */
+  /** The server refused the standalone stream of a legacy HTTP session. */
   sessionDoubted(): void {
     this.#legacyHttp?.doubted();
   }
@@ -268,7 +268,7 @@ export class Session {
   stalled(activity: number): void {
     // A server that works on a call may be silent for as long as the call may take.
     if (this.#peer.isAtWork) return;
-    // The server answered the check, and still nothing is sent: the fault is in this channel, and another will do.
+    // The server answered the check, and still nothing is sent: the fault is in this channel, so it is replaced.
     if (activity === this.#stalledActivity) return void this.#peer.abandon(this.#stuck());
     this.#stalledActivity = activity;
     this.#checkOrEnd();
@@ -328,7 +328,7 @@ export class Session {
       : this.#peer.request(method, params, own);
   }
 
-  /** No request can be sent: the server is doubted, asked for a sign of life at once, and given up if it gives none. */
+  /** No request can be sent: the server becomes suspect and is probed at once. Without an answer the connection is ended. */
   #checkOrEnd(): void {
     const { clock, handlers } = this.#parts;
     if (this.#peer.isAtWork) return;

@@ -154,7 +154,7 @@ describe('W5 a channel that sends nothing any more', () => {
     expect(await waiting).toBe('transport not_executed');
   });
 
-  test('is found out by callers that do not wait for 10 s, too', async () => {
+  test('is noticed also when each caller gives up before 10 s have passed', async () => {
     const { clock, calls, call, told } = await open();
     calls.mode = 'unsent';
     for (let i = 0; i < 12; i++) {

@@ -32,7 +32,7 @@ export interface EraMemory {
   get(key: string): Era | undefined;
   /** A session opened in this era; `undefined` where that does not say which era the server prefers. */
   opened(key: string, era: Era | undefined): void;
-  /** Starts in a row that left no session, because the process exited or answered in no words of ours. */
+  /** Starts in a row that failed because the process exited or gave no valid answer. */
   failedStarts(key: string): number;
   startFailed(key: string): void;
 }

@@ -1,9 +1,9 @@
 /**
  * Notices when servers fall together, or when the process did not run for a while. Then the fault is most likely the host's
  * (network gone, machine asleep, memory out), and no server should spend its restart budget on it.
- * Not here: what a frozen budget means for a server (server-state.ts), telling anybody (supervisor.ts). A pause shows in a timer
- * of a server that fires late, a sleep of the machine also in the clocks (sleep-watch.ts), which are compared when a timer fires
- * and when a server fails. So no timer of its own is needed.
+ * Not here: what a frozen budget means for a server (server-state.ts), the event (supervisor.ts). A pause shows in a server's timer
+ * that fires late. A sleep of the machine also shows in the clocks (sleep-watch.ts), which are compared when a timer fires and
+ * when a server fails. So no timer of its own is needed.
  *
  * Invariant: a server counts once, and again only after it was proven in between. So servers that are simply broken, be
  * they ever so many, cannot keep the budgets frozen and be restarted for ever.
@@ -37,7 +37,7 @@ export interface Freeze {
   readonly forMs: number;
   /** On the host's clock. */
   readonly untilMs: number;
-  /** Names of those that fell together, or of the one whose timer or failure showed the pause. */
+  /** Names of the servers that failed together, or of the server whose timer or failure showed the pause. */
   readonly servers: readonly string[];
 }
 

@@ -20,7 +20,7 @@ import { NOTIFICATION, RPC } from './rpc-codes.js';
 export interface DeadlineExtension {
   readonly byMs: number;
   readonly untilMs: number;
-  /** How long the server itself may take, also where its caller allows less; the deadline of the request when absent. */
+  /** How long the server may take, even if its caller allows less. Absent: until the deadline of the request. */
   readonly allowedUntilMs?: number;
 }
 

@@ -8,7 +8,7 @@ import { oversizedEdgeBytes } from './oversized-answer.js';
 
 const NEWLINE = 0x0a;
 const slabBytes = 64 * 1024;
-/** Of a line that is too long, so many times the limit is read in search of its end. */
+/** An oversized line is read up to this many times the limit to find its end. */
 const skippedTimesMax = 8;
 
 export class LineFramer {

@@ -1,10 +1,10 @@
 /**
- * Which request a message answers that is too large to be held: read from its first bytes, or from its last ones.
+ * Finds the request that an oversized message answers, from the first or the last bytes of the message.
  * Libraries differ in where they put the id: before the result (Python, Go) or after it (the TypeScript SDK).
  * Not here: finding the first and last bytes (line-framer.ts), what becomes of the request (peer.ts).
  */
 
-/** So many bytes at either end are looked at. */
+/** Bytes that are read at either end. */
 export const oversizedEdgeBytes = 256;
 
 /** `unnamed`: an answer that may still name its request at its end. `none`: no answer to any request. */
@@ -17,7 +17,7 @@ const namedHead = new RegExp(
   String.raw`^\uFEFF?\s*\{\s*(?:${version}\s*,\s*)?${id}\s*,\s*(?:${version}\s*,\s*)?${payload}`,
 );
 const unnamedHead = new RegExp(String.raw`^\uFEFF?\s*\{\s*(?:${version}\s*,\s*)?${payload}`);
-// The last brace closes the message itself, and a string would end in a quote: an id right before it is no other's.
+// The last brace closes the message itself, and a string would end in a quote: an id right before it belongs to the message.
 const namedTail = new RegExp(String.raw`,\s*${id}\s*(?:,\s*${version}\s*)?\}\s*$`);
 
 export function oversizedHead(head: Buffer): OversizedHead {
@@ -27,7 +27,7 @@ export function oversizedHead(head: Buffer): OversizedHead {
   return unnamedHead.test(text) ? 'unnamed' : 'none';
 }
 
-/** Of a message whose head is `unnamed`. */
+/** The id at the end of a message whose head is `unnamed`. */
 export function oversizedTail(tail: Buffer): number | undefined {
   const found = namedTail.exec(tail.toString('utf8'))?.[1];
   return found === undefined ? undefined : Number(found);

@@ -23,7 +23,7 @@ import { memberText } from './json-members.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { PendingRequests } from './pending-requests.js';
 import { refusalOf } from './request-refusal.js';
-import { isSessionRequest, NOTIFICATION } from './rpc-codes.js';
+import { NOTIFICATION } from './rpc-codes.js';
 import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
 
 type Done = (outcome: Answer | HostError) => void;
@@ -43,7 +43,7 @@ export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
   /** Told each time the last answer that was owed is in, or given up. */
   onClear: (() => void) | undefined;
-  /** Told of each request that ends without an answer, with the time until which the server may still be working on it. */
+  /** Called for each request that is given up, with the time until which the server may still be working on it. */
   onGivenUp: ((allowedUntilMs: number) => void) | undefined;
   readonly #server: string;
   readonly #channel: Channel;
@@ -102,20 +102,12 @@ export class Peer implements ChannelListener {
 
   /** Of what is owed, the requests that the server cannot have read as a whole. */
   unread(): OutboundFrame[] {
-    const frames: OutboundFrame[] = [];
-    this.#pending.byId.forEach(({ frame }) => {
-      if (frame.phase === 'queued' || frame.phase === 'writing') frames.push(frame);
-    });
-    return frames;
+    return this.#pending.unread();
   }
 
-  /** Whether the server was sent a request that it may be working on; one that opens or checks the session is none. */
+  /** Whether the server may be working on a request. Requests that open or check the session do not count. */
   get isAtWork(): boolean {
-    let found = false;
-    this.#pending.byId.forEach(({ frame, options }) => {
-      if (frame.phase !== 'queued' && !options.isStanding && !isSessionRequest(frame.method)) found = true;
-    });
-    return found;
+    return this.#pending.isAtWork;
   }
 
   /** Requests of the server's own that wait for our answer. */
@@ -162,11 +154,10 @@ export class Peer implements ChannelListener {
       ? lost(this.#server, this.#closed)
       : refusalOf(this.#server, method, options, this.#pending.size, this.#clock);
     if (refusal) return done(refusal);
-    const { signal } = options;
+    const { signal, deadlineAtMs } = options;
     const id = this.#nextId++;
     const frame = requestFrame(id, method, params, options.http);
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
-    const { deadlineAtMs } = options;
     const pending: Pending = {
       frame,
       options,
@@ -338,13 +329,11 @@ export class Peer implements ChannelListener {
     this.#attribution.asked(envelope, origin);
   }
 
-  // --- sending
+  // --- sending and giving up
 
   #send(frame: OutboundFrame): HostError | undefined {
     return frame.bytes > LIMITS.frameBytes ? tooLarge(this.#server, frame.bytes) : this.#channel.send(frame);
   }
-
-  // --- giving up
 
   #giveUp(pending: Pending, code: ErrorCode, why: string): void {
     if (this.#pending.has(pending)) this.#toldOver(pending, this.#withdraw(pending), code, why);
@@ -384,20 +373,13 @@ export class Peer implements ChannelListener {
 
   /** Gives up what is past its deadline; returns the earliest deadline that is left. */
   #expire(nowMs: number): number {
-    let earliest = Number.POSITIVE_INFINITY;
-    const due: Pending[] = [];
-    for (const pending of this.#pending.byId.values()) {
-      if (pending.deadlineAtMs > nowMs) earliest = Math.min(earliest, pending.deadlineAtMs);
-      else due.push(pending);
-    }
-    // Unsent ones first: over HTTP the connection of one that is withdrawn goes to the next one that waits.
-    const unsent = due.filter(({ frame }) => frame.phase === 'queued');
-    const sent = due.filter(({ frame }) => frame.phase !== 'queued');
+    const { unsent, sent, nextAtMs } = this.#pending.due(nowMs);
+    // Unsent requests first: over HTTP the connection of a withdrawn request goes to the next one that waits.
     const withdrawn = [...unsent, ...sent].map((pending) => [pending, this.#withdraw(pending)] as const);
     // Only when none of them waits any more: to tell the server of one would write the others.
     for (const [pending, withdrawal] of withdrawn)
       this.#toldOver(pending, withdrawal, 'timeout', 'no answer by the deadline');
-    return earliest;
+    return nextAtMs;
   }
 
   #tell(pending: Pending, outcome: Answer | HostError): void {

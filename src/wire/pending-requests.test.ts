@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { requestFrame } from './frame.js';
 import { PendingRequests } from './pending-requests.js';
 
-const pending = (id: number, options: { progressToken?: number; isStanding?: boolean } = {}) => {
+const pending = (id: number, options: { progressToken?: number; isStanding?: boolean } = {}, deadlineAtMs = 0) => {
   const frame = requestFrame(id, 'tools/call', '{}', undefined);
   frame.phase = 'written';
-  return { frame, options };
+  return { frame, options, deadlineAtMs };
 };
 
 test('what stays open is not owed', () => {
@@ -43,4 +43,26 @@ test('what was not written yet nobody can report on or cancel', () => {
     undefined,
     undefined,
   ]);
+});
+
+test('requests past their deadline are told apart by whether they were sent, with the earliest deadline of the others', () => {
+  const table = new PendingRequests();
+  const [unsent, sent, later, latest] = [10, 11, 30, 40].map((atMs, index) => pending(index + 1, {}, atMs));
+  for (const request of [unsent, sent, later, latest]) if (request) table.add(request);
+  if (unsent) unsent.frame.phase = 'queued';
+  expect(table.due(11)).toEqual({ unsent: [unsent], sent: [sent], nextAtMs: 30 });
+});
+
+test.each([
+  ['a call that was sent', 'tools/call', 'written', {}, true],
+  ['a call that is being written', 'tools/call', 'writing', {}, true],
+  ['a call that was not sent', 'tools/call', 'queued', {}, false],
+  ['a ping', 'ping', 'written', {}, false],
+  ['a request that stays open', 'subscriptions/listen', 'written', { isStanding: true }, false],
+] as const)('%s: whether the server is at work', (_what, method, phase, options, isAtWork) => {
+  const table = new PendingRequests();
+  const frame = requestFrame(1, method, '{}', undefined);
+  frame.phase = phase;
+  table.add({ frame, options, deadlineAtMs: 0 });
+  expect(table.isAtWork).toBe(isAtWork);
 });

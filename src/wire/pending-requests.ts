@@ -7,10 +7,19 @@
 import type { OutboundFrame } from './channel.js';
 import { IdTable } from './id-table.js';
 import { findMember, memberText } from './json-members.js';
+import { isSessionRequest } from './rpc-codes.js';
 
 export interface Pendable {
   readonly frame: OutboundFrame;
   readonly options: { readonly progressToken?: number | undefined; readonly isStanding?: boolean | undefined };
+  readonly deadlineAtMs: number;
+}
+
+/** The requests past their deadline, and the earliest deadline of the others. */
+export interface DueRequests<T> {
+  readonly unsent: readonly T[];
+  readonly sent: readonly T[];
+  readonly nextAtMs: number;
 }
 
 export class PendingRequests<T extends Pendable> {
@@ -27,6 +36,35 @@ export class PendingRequests<T extends Pendable> {
   /** Those that the server owes an answer to. */
   get owed(): number {
     return this.byId.size - this.#standing;
+  }
+
+  /** The frames that the server cannot have read as a whole. */
+  unread(): OutboundFrame[] {
+    const frames: OutboundFrame[] = [];
+    this.byId.forEach(({ frame }) => {
+      if (frame.phase === 'queued' || frame.phase === 'writing') frames.push(frame);
+    });
+    return frames;
+  }
+
+  /** Whether the server may be working on one of them. Those that stay open, or open or check a session, do not count. */
+  get isAtWork(): boolean {
+    let found = false;
+    this.byId.forEach(({ frame, options }) => {
+      if (frame.phase !== 'queued' && !options.isStanding && !isSessionRequest(frame.method)) found = true;
+    });
+    return found;
+  }
+
+  due(nowMs: number): DueRequests<T> {
+    const unsent: T[] = [];
+    const sent: T[] = [];
+    let nextAtMs = Number.POSITIVE_INFINITY;
+    for (const pending of this.byId.values()) {
+      if (pending.deadlineAtMs > nowMs) nextAtMs = Math.min(nextAtMs, pending.deadlineAtMs);
+      else (pending.frame.phase === 'queued' ? unsent : sent).push(pending);
+    }
+    return { unsent, sent, nextAtMs };
   }
 
   add(pending: T): void {

@@ -22,7 +22,7 @@ function* nodesOf(node: Node): Generator<Node> {
 
 /** A duration by its name, or a difference of two readings. What is left until something is planned shrinks under load. */
 const isElapsed = (text: string): boolean =>
-  /(?:performance|Date)\.now\(\) -/.test(text) || (/Ms\b/.test(text) && !/InMs\b/.test(text));
+  /(?:performance|Date)\.now\(\) -/.test(text) || (/Ms\b/.test(text) && !/(?:InMs|retryAfterMs)\b/.test(text));
 
 const isHangLimit = (limit: Node, text: string): boolean =>
   /\btimeLimitMs\(/.test(text) ||

@@ -35,6 +35,8 @@ describe('the checker', () => {
     ['expect(tookMs).toBeLessThan(20 * 30_000);', 0],
     ['expect(tookMs).toBeGreaterThan(300);', 0],
     ['expect(row.nextProbeInMs).toBeLessThanOrEqual(60);', 0],
+    ['expect(details.retryAfterMs).toBeLessThanOrEqual(waitMs);', 0],
+    ['expect(afterMs).toBeLessThan(300);', 1],
     ['expect(calls).toBeLessThan(300);', 0],
   ])('judges %s', (text, errors) => {
     expect(elapsedTimeErrors({ 'a.test.ts': `${text}\nconst atMs = 1;` })).toHaveLength(errors);

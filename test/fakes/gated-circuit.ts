@@ -3,17 +3,17 @@
  */
 import type { Breaker, Ticket } from '../../src/policy/breaker.js';
 import type { CheckResult, GatedCircuit } from '../../src/policy/gated-circuit.js';
+import { UnheardTime } from '../../src/policy/unheard-time.js';
 
 export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;
   isLost = false;
   heardAtMs: number | undefined = undefined;
-  unansweredSinceMs = Number.NEGATIVE_INFINITY;
   /** What checks find; undefined where no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;
-  unansweredChecks = 0;
   readonly suspects: Ticket[] = [];
+  readonly #unheard = new UnheardTime();
 
   constructor(breaker: Breaker) {
     this.breaker = breaker;
@@ -24,11 +24,11 @@ export class FakeCircuit implements GatedCircuit {
     return this.finds;
   }
 
-  suspect(ticket: Ticket): void {
-    this.suspects.push(ticket);
+  unheardMs(sentAtMs: number, nowMs: number): number {
+    return this.heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, this.heardAtMs, nowMs);
   }
 
-  unanswered(): void {
-    this.unansweredChecks++;
+  suspect(ticket: Ticket): void {
+    this.suspects.push(ticket);
   }
 }

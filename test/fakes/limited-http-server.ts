@@ -2,8 +2,8 @@
  * A legacy MCP server over HTTP that refuses work with a status of the test's choice, and whose port can close and open again.
  * It keeps the truth: which requests reached it, and which calls it executed.
  */
-import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
+import { ClosablePort, type RpcMessage } from './closable-port.js';
 import { json, result, rpcError } from './http-server.js';
 
 const facts = {
@@ -23,8 +23,7 @@ export class LimitedHttpServer {
   /** Calls wait for `answerHeld` before they are answered or refused. */
   holdsCalls = false;
   #held: (() => void)[] = [];
-  #http: Server | undefined;
-  #port = 0;
+  readonly #port = new ClosablePort((message, response) => this.#answer(message, response));
 
   static async open(): Promise<LimitedHttpServer> {
     const server = new LimitedHttpServer();
@@ -33,7 +32,7 @@ export class LimitedHttpServer {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.#port}/mcp`;
+    return this.#port.url;
   }
 
   get held(): number {
@@ -48,43 +47,26 @@ export class LimitedHttpServer {
     for (const answer of this.#held.splice(0)) answer();
   }
 
-  async openPort(): Promise<void> {
-    const http = createServer((request, response) => {
-      const chunks: Buffer[] = [];
-      // Each request has a connection of its own, so that a closed port shows at once.
-      response.shouldKeepAlive = false;
-      request.on('data', (chunk: Buffer) => chunks.push(chunk));
-      request.on('end', () => this.#answer(Buffer.concat(chunks).toString(), response));
-    });
-    await new Promise<void>((resolve) => http.listen(this.#port, '127.0.0.1', resolve));
-    this.#port = (http.address() as AddressInfo).port;
-    this.#http = http;
+  openPort(): Promise<void> {
+    return this.#port.open();
   }
 
   /** Ends every connection; new ones are refused. */
-  async closePort(): Promise<void> {
-    const http = this.#http;
-    this.#http = undefined;
-    if (!http) return;
-    await new Promise<void>((resolve) => {
-      http.close(() => resolve());
-      http.closeAllConnections();
-    });
+  closePort(): Promise<void> {
+    return this.#port.close();
   }
 
-  #answer(body: string, response: ServerResponse): void {
-    const { id, method, params } = (body === '' ? {} : JSON.parse(body)) as {
-      id?: number;
-      method?: string;
-      params?: { arguments?: { nonce?: string } };
-    };
+  #answer({ id, method, params }: RpcMessage, response: ServerResponse): void {
+    // Each request has a connection of its own, so that a closed port shows at once.
+    response.shouldKeepAlive = false;
     if (method === undefined) return void response.writeHead(405).end();
     this.received.push(method);
-    if (method !== 'tools/call' || !this.holdsCalls) return this.#serve(method, id, params?.arguments?.nonce, response);
-    this.#held.push(() => this.#serve(method, id, params?.arguments?.nonce, response));
+    const serve = () => this.#serve(method, id, params?.arguments?.nonce, response);
+    if (method === 'tools/call' && this.holdsCalls) this.#held.push(serve);
+    else serve();
   }
 
-  #serve(method: string, id: number | undefined, nonce: string | undefined, response: ServerResponse): void {
+  #serve(method: string, id: number | undefined, nonce: unknown, response: ServerResponse): void {
     const { refusal } = this;
     if (refusal && work.includes(method)) {
       const headers = refusal.retryAfter === undefined ? {} : { 'retry-after': refusal.retryAfter };
@@ -95,7 +77,7 @@ export class LimitedHttpServer {
     else if (method === 'tools/list')
       json(response, result(id, { tools: [{ name: 'write', inputSchema: { type: 'object' } }] }));
     else if (method === 'tools/call') {
-      this.executed.push(nonce ?? '');
+      this.executed.push(String(nonce ?? ''));
       json(response, result(id, { content: [] }));
     } else if (method === 'resources/read') json(response, result(id, { contents: [] }));
     else if (method === 'prompts/get') json(response, result(id, { messages: [] }));

@@ -1,8 +1,8 @@
 /**
  * A legacy MCP server over HTTP with a fixed port, which a test can crash and bring back, and which answers calls when told.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { ServerResponse } from 'node:http';
+import { ClosablePort, type RpcMessage } from './closable-port.js';
 import { json, result, rpcError } from './http-server.js';
 
 const facts = {
@@ -21,8 +21,7 @@ export class MortalHttpServer {
   /** Methods of the requests that came in, in order. */
   readonly received: string[] = [];
   #held: (() => void)[] = [];
-  #server: Server | undefined;
-  #port = 0;
+  readonly #port = new ClosablePort((message, response) => this.#answer(message, response));
 
   static async open(): Promise<MortalHttpServer> {
     const server = new MortalHttpServer();
@@ -31,50 +30,28 @@ export class MortalHttpServer {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.#port}/mcp`;
+    return this.#port.url;
   }
 
   count(method: string): number {
     return this.received.filter((each) => each === method).length;
   }
 
-  async listen(): Promise<void> {
-    const server = createServer((request, response) => this.#read(request, response));
-    await new Promise<void>((resolve) => server.listen(this.#port, '127.0.0.1', resolve));
-    this.#port = (server.address() as AddressInfo).port;
-    server.on('connection', (socket: Socket) => socket.on('error', () => {}));
-    this.#server = server;
+  listen(): Promise<void> {
+    return this.#port.open();
   }
 
   /** Resets every connection and closes the port. */
-  async crash(): Promise<void> {
-    const server = this.#server;
-    this.#server = undefined;
+  crash(): Promise<void> {
     this.#held = [];
-    if (!server) return;
-    await new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
+    return this.#port.close();
   }
 
   answerHeld(): void {
     for (const answer of this.#held.splice(0)) answer();
   }
 
-  #read(request: IncomingMessage, response: ServerResponse): void {
-    const chunks: Buffer[] = [];
-    request.on('error', () => {});
-    response.on('error', () => {});
-    request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => {
-      const body = Buffer.concat(chunks).toString();
-      const { id, method } = (body === '' ? {} : JSON.parse(body)) as { id?: number; method?: string };
-      this.#answer(id, method, response);
-    });
-  }
-
-  #answer(id: number | undefined, method: string | undefined, response: ServerResponse): void {
+  #answer({ id, method }: RpcMessage, response: ServerResponse): void {
     if (method !== undefined) this.received.push(method);
     if (this.proxyStatus !== undefined) response.writeHead(this.proxyStatus).end('no upstream');
     else if (id === undefined) response.writeHead(method === undefined ? 405 : 202).end();

@@ -13,7 +13,7 @@ import { spoiledFrame } from './frames.js';
 
 const framesTotal = Number(process.env.F1_FRAMES ?? 150_000);
 const framesPerBatch = 500;
-/** Of one frame; the best counts: a collection, or another process, may steal one try, not all. */
+/** Tries for one frame. The best counts: a garbage collection or another process may slow down one try, not all. */
 const tries = Array.from({ length: countFor(1, 3) });
 
 function reader() {

@@ -1,6 +1,6 @@
 /**
  * Sixty-four clients with the same request ids at one gateway, while connections are cut and the server is killed.
- * CALLS: calls of each client (100). SEED replays the choices; timing is the machine's.
+ * CALLS: calls of each client (50). SEED replays the choices; timing is the machine's.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -13,7 +13,7 @@ import { eventually } from '../eventually.js';
 import { crossClients } from './cross-clients.js';
 
 const clients = 64;
-const callsEach = Number(process.env.CALLS ?? 100);
+const callsEach = Number(process.env.CALLS ?? 50);
 const kills = callsEach > 100 ? 20 : 3;
 const runMs = callsEach > 100 ? 1_800_000 : 120_000;
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));

@@ -61,3 +61,14 @@ test('W19 a caller that leaves while the port is closed is told at once', async 
   await call('next');
   expect(server.executed).toEqual(['warm', 'next']);
 });
+
+test.each(['stopped', 'closed'])('W19 calls that wait for a port are refused when their server is %s', async (how) => {
+  const { server, host, call } = await setUp();
+  await server.closePort();
+  const calls = Array.from({ length: 8 }, (_, i) => failureOf(call(`n${i}`, 60_000)));
+  await (how === 'stopped' ? host.stop('a') : host.close());
+  const failures = await Promise.all(calls);
+  expect(new Set(failures.map(({ code, details }) => `${code} ${details.execution}`))).toEqual(
+    new Set(['server_stopped not_executed']),
+  );
+});

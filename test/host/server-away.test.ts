@@ -30,7 +30,7 @@ describe('W6 a server whose port was closed', () => {
     let callsSinceBack = 0;
     const call = () => {
       if (isBack) callsSinceBack++;
-      const outcome = outcomeOf(host.call('a', 'write', {}, { deadlineMs: 10_000 })).then((code) => {
+      const outcome = outcomeOf(host.call('a', 'write', {}, { deadlineMs: 10_000, attempt: 1 })).then((code) => {
         isServed ||= code === 'ok';
       });
       calls.push(outcome);
@@ -43,17 +43,12 @@ describe('W6 a server whose port was closed', () => {
     expect(isServed).toBe(false);
     await server.listen();
     isBack = true;
-    await eventually(
-      'a call is answered',
-      async () => {
-        call();
-        await sleep(20);
-        return isServed;
-      },
-      20_000,
-    );
+    await eventually('calls are answered and the breaker is closed', async () => {
+      call();
+      await sleep(20);
+      return isServed && rowOf(host)?.circuit === 'closed';
+    });
     await Promise.all(calls);
-    expect(await outcomeOf(host.call('a', 'write'))).toBe('ok');
     expect(rowOf(host)).toMatchObject({ circuit: 'closed', consecutive_failures: 0, state: 'ready' });
     // Without checks of the host's own it would be the calls of 30 s.
     expect(callsSinceBack).toBeLessThan(50 * 20);
@@ -69,7 +64,8 @@ describe('W6 a server whose port was closed', () => {
     await server.crash();
     for (let i = 0; i < 2; i++) {
       await moody.clock.advanceAsync(300);
-      await failureOf(moody.call());
+      // A caller that repeats by itself: Hostler does not try again on its behalf, and does not wait.
+      await failureOf(moody.call('write', {}, { attempt: 1 }));
     }
     expect(moody.row).toMatchObject({ circuit: 'open', consecutive_failures: 2, state: 'ready' });
     server.received.length = 0;
@@ -137,8 +133,12 @@ test('W6 after timeouts the 30 s stay, though the server answers every ping', as
     await moody.clock.advanceAsync(1_000);
     await call;
   }
-  await moody.clock.advanceAsync(29_999);
-  expect([moody.row.circuit, server.count('ping')]).toEqual(['open', 0]);
+  await moody.clock.advanceAsync(20_000);
+  expect(server.count('ping')).toBe(0);
+  // The session looks after a server that left requests unanswered for 30 s. Its ping is no reason to try calls earlier.
+  await moody.clock.advanceAsync(9_999);
+  await eventually('it is asked for a sign of life', () => server.count('ping') === 1);
+  expect(moody.row.circuit).toBe('open');
   await moody.clock.advanceAsync(1);
   expect(moody.row.circuit).toBe('half_open');
 });
@@ -168,7 +168,7 @@ test('W9 every call takes 8 s: the breaker closes with the first trial, and no c
   const more = [outcomeOf(moody.call()), outcomeOf(moody.call())];
   await eventually('they are at the server', () => server.count('tools/call') === 5);
   expect(await outcomeOf(moody.call())).toBe('circuit_open');
-  expect([moody.row.circuit, server.count('ping')]).toEqual(['half_open', 1]);
+  expect(moody.row.circuit).toBe('half_open');
   await moody.clock.advanceAsync(3_000);
   server.answerHeld();
   expect(await Promise.all([trial, ...more])).toEqual(['ok', 'ok', 'ok']);

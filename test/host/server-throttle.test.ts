@@ -55,7 +55,7 @@ test.each([
   expect(host.explain('a', 'write').call).toMatchObject({ outcome: 'refused', code: 'overloaded' });
 });
 
-test('W11 of 200 calls at once, those that wait for a place when the server has had enough are not sent', async () => {
+test('W11 of 200 calls at once, calls that still wait for a place when the server answers 429 are not sent', async () => {
   const { server, call, reached } = await setUp({ concurrency: 8 });
   server.refusal = { status: 429, retryAfter: '100' };
   server.holdsCalls = true;
@@ -98,4 +98,14 @@ test('W11 every instance of a server with isolation per-client is throttled with
   for (const instance of ['ann', 'bob', undefined])
     expect((await failureOf(call({ instance }))).details.reason).toBe('throttled');
   expect(reached() - before).toBe(1);
+});
+
+test('W11 a reload ends the pause, as it forgives everything else', async () => {
+  const { server, host, call } = await setUp();
+  server.refusal = { status: 429, retryAfter: '300' };
+  expect((await failureOf(call())).details.reason).toBe('throttled');
+  server.refusal = undefined;
+  expect((await failureOf(call())).details.reason).toBe('throttled');
+  await host.reload('a');
+  expect([await outcomeOf(call()), host.status()[0]?.throttledForMs]).toEqual(['ok', undefined]);
 });

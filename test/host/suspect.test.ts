@@ -141,7 +141,7 @@ test('a hung child is checked before the next call, which ends with a code; the 
   expect(states(moody)).toEqual(['connecting', 'ready', 'suspect', 'closing', 'backing_off', 'connecting', 'ready']);
 });
 
-test('W7 a hung child is replaced 15 s after its call has timed out, although nobody calls', async () => {
+test('W7 a hung child is replaced 15 s after its call has timed out, although no client calls', async () => {
   const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
   await moody.call();
   stop(moody);
@@ -171,3 +171,28 @@ test('D-17 a suspect that goes on is no new run: what its breaker has counted st
   await moody.timeOut(1);
   expect([moody.starts, await outcomeOf(moody.call())]).toEqual([1, 'circuit_open']);
 });
+
+test.each(['allow it 4 s each', 'cancel after 20 s each'])(
+  'W10 a hung child is found out and replaced although calls never stop and their callers %s',
+  async (how) => {
+    const moody = await MoodyHost.open({ timeouts: { call: '1m' } });
+    await moody.call();
+    stop(moody);
+    const isCancelled = how.startsWith('cancel');
+    const everyMs = isCancelled ? 20_000 : 4_000;
+    const callOnce = async () => {
+      const caller = new AbortController();
+      const call = outcomeOf(
+        moody.call('write', {}, isCancelled ? { signal: caller.signal } : { deadlineMs: everyMs }),
+      );
+      await moody.clock.advanceAsync(everyMs);
+      caller.abort();
+      return call;
+    };
+    for (let passedMs = 0; passedMs < 300_000 && moody.row.circuit !== 'open'; passedMs += everyMs) await callOnce();
+    expect([moody.row.circuit, moody.row.run]).toEqual(['open', 1]);
+    for (let passedMs = 0; passedMs < 300_000 && moody.row.restart_count === 0; passedMs += everyMs) await callOnce();
+    await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
+    expect(await outcomeOf(moody.call())).toBe('ok');
+  },
+);

@@ -158,3 +158,52 @@ test('HTTP+SSE: a request that is given up frees its connection, also when the s
   await server.until(() => server.received.length === 3);
   expect(server.received[2]?.rpcMethod).toBe('next');
 });
+
+describe('W2 a server that keeps the streams of its answered requests open', () => {
+  async function connect(connections?: number) {
+    const held: (() => void)[] = [];
+    const server = await startServer((got, response) => {
+      if (got.id === undefined) return response.writeHead(202).end();
+      const answerIt = () => events(response).write(`data: ${JSON.stringify(result(got.id))}\n\n`);
+      if (got.body.includes('"held"')) held.push(answerIt);
+      else answerIt();
+    });
+    const clock = new FakeClock();
+    const spec = { server: 'fake', url: server.url, ...(connections === undefined ? {} : { connections }) };
+    const channel = openStreamableHttp(spec, { clock, random: seededRandom(1) });
+    open.push(server, channel);
+    const heard = new RecordingListener();
+    channel.start(heard);
+    channel.adopt(LEGACY);
+    const arrived = (method: string) => server.until(() => server.received.some((got) => got.rpcMethod === method));
+    return { server, channel, heard, held, arrived };
+  }
+
+  test('hears a cancellation that comes after its answers', async () => {
+    const { channel, heard, arrived } = await connect();
+    for (let i = 0; i < 2; i++) channel.send(request('ping'));
+    await until(() => heard.messages.length === 2);
+    channel.send(notification('notifications/cancelled'));
+    await arrived('notifications/cancelled');
+  });
+
+  test('hears a cancellation that waited for its answers', async () => {
+    const { server, channel, held, arrived } = await connect();
+    for (let i = 0; i < 2; i++) channel.send(request('ping', { held: 'held' }));
+    await server.until(() => held.length === 2);
+    channel.send(notification('notifications/cancelled'));
+    held[0]?.();
+    await arrived('notifications/cancelled');
+  });
+
+  test('is sent a call that waited for the answer to another', async () => {
+    const { server, channel, heard, held, arrived } = await connect(1);
+    channel.send(request('tools/call', { held: 'held' }));
+    await server.until(() => held.length === 1);
+    channel.send(request('tools/list'));
+    held[0]?.();
+    await arrived('tools/list');
+    await until(() => heard.messages.length === 2);
+    expect([heard.messages.map(({ kind }) => kind), heard.failures]).toEqual([['result', 'result'], []]);
+  });
+});

@@ -93,7 +93,7 @@ describe('W1 a renewal whose initialize fails', () => {
     for (const { code, details } of await Promise.all(calls))
       expect([code, details.execution]).toEqual(['timeout', 'not_executed']);
     expect([server.initializes - before, server.initializesInFlight]).toEqual([1, 1]);
-    // Nobody has to call for it: an initialize that hangs is doubted after 10 s and given up 5 s later.
+    // Without any call: a hung initialize makes the server suspect after 10 s, and is given up 5 s later.
     await inTime('the status shows the doubt', () => row().state === 'suspect');
     server.initialize = 'answer';
     await inTime('the session is opened again', () => row().run === 2 && row().state === 'ready');
@@ -182,7 +182,7 @@ describe('W3 a server that answers 400 for a session it does not know', () => {
     expect([server.pings, server.initializes]).toEqual([2, 1]);
   });
 
-  test('is noticed by its refused stream too, when nobody calls', async () => {
+  test('is noticed by its refused stream too, when no client calls', async () => {
     const { server, inTime } = await open();
     await eventually('the stream is open', () => server.openStreams === 1);
     server.unknownStatus = 400;

@@ -21,5 +21,6 @@ export default {
   // A mutant may loop for ever. Generous: a mutant that is only slow on a busy machine must not count as noticed.
   timeoutMS: 30_000,
   timeoutFactor: 4,
+  dryRunTimeoutMinutes: 20,
   ignorePatterns: ['dist', 'docs', 'bench', 'test/conformance/tools', 'test/mutation/tools'],
 };

@@ -8,7 +8,7 @@
  * port over TCP and HTTP; the first answer after a restart is the moment from which Hostler's delay is measured.
  */
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -119,10 +119,16 @@ const { url, key } = JSON.parse(line);
 
 const info = { name: 'http-restarts', version: '1.0.0' };
 const requestInit = { headers: { authorization: `Bearer ${key}` } };
+/** The SDKs give one signal to all requests, and fetch listens to it for each: Node would warn of more than 1,500 at every call. */
+const fetchQuietly = (to, init) => {
+  if (init?.signal) setMaxListeners(0, init.signal);
+  return fetch(to, init);
+};
+const options = { requestInit, fetch: fetchQuietly };
 const legacy = new LegacyClient(info);
-await legacy.connect(new LegacyHttp(new URL(url), { requestInit }));
+await legacy.connect(new LegacyHttp(new URL(url), options));
 const modern = new ModernClient(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } });
-await modern.connect(new ModernHttp(new URL(url), { requestInit }));
+await modern.connect(new ModernHttp(new URL(url), options));
 const clients = [legacy, modern];
 
 // --- calls
@@ -209,12 +215,17 @@ const countBy = (rows, keyOf) => {
 const resumedMs = ({ answersMs, succeededMs }) => Math.max(0, succeededMs - answersMs);
 /** Calls that failed though they began when the server had been back for longer than the bar, and before its next kill. */
 const failedLate = servers.flatMap(({ name, rounds }) =>
-  calls.filter((each) => {
-    const round = rounds.findLast(({ killedMs }) => killedMs <= (each.endedMs ?? Infinity));
-    const isSince = round !== undefined && each.beganMs > round.answersMs + resumesWithinMs;
-    return each.server === name && each.code !== 'ok' && isSince;
-  }),
+  calls
+    .filter(({ server, code }) => server === name && code !== 'ok')
+    .map((each) => ({ ...each, round: rounds.findLast(({ killedMs }) => killedMs <= (each.endedMs ?? Infinity)) }))
+    .filter(({ beganMs, round }) => round !== undefined && beganMs > round.answersMs + resumesWithinMs),
 );
+/** The first and the last of them, in ms since the port answered. */
+const sample = ({ server, code, message, beganMs, endedMs, round }) => ({
+  ...{ server, code, message, round: servers.find(({ name }) => name === server).rounds.indexOf(round) },
+  ...{ downMs: rounded(round.answersMs - round.killedMs), resumedMs: rounded(round.succeededMs - round.answersMs) },
+  ...{ beganAfterMs: rounded(beganMs - round.answersMs), tookMs: rounded(endedMs - beganMs) },
+});
 const executed = readFileSync(ledgerFile, 'utf8').split('\n').filter(Boolean);
 const executedOnce = new Set(executed);
 const writes = calls.filter(({ nonce }) => nonce !== undefined);
@@ -247,7 +258,7 @@ console.log(
       .length,
     failedLate: failedLate.length,
     failedLateCodes: countBy(failedLate, ({ server, code }) => `${server} ${code}`),
-    samples: failedLate.slice(0, 3).map(({ server, code, message }) => ({ server, code, message })),
+    samples: [...failedLate.slice(0, 2), ...failedLate.slice(-2)].map(sample),
     writes: writes.length,
     executions: executed.length,
     executedTwice: executed.length - executedOnce.size,

@@ -4,12 +4,13 @@
  * `SEEDS` says how many seeds; `SEED=n` runs that one alone and prints what happened.
  */
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
 import { type Member, SimulatedHost } from './simulated-host.js';
 import { allFaults, type Fate, type Start } from './simulated-server.js';
+import { watchUnhandled } from './unhandled.js';
 
 const seeds = Number(process.env.SEEDS ?? 1_000);
 const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
@@ -296,23 +297,12 @@ class Simulation {
   }
 }
 
-const unhandled: unknown[] = [];
-const onUnhandled = (reason: unknown) => void unhandled.push(reason);
-const { stackTraceLimit } = Error;
-beforeAll(() => {
-  process.on('unhandledRejection', onUnhandled);
-  // Most of what happens here are errors, and nobody reads where they were made.
-  Error.stackTraceLimit = onlySeed === undefined ? 0 : stackTraceLimit;
-});
-afterAll(() => {
-  process.off('unhandledRejection', onUnhandled);
-  Error.stackTraceLimit = stackTraceLimit;
-});
+const takeUnhandled = watchUnhandled(onlySeed !== undefined);
 
 /** The failure names its seed: that is all it takes to see it again. */
 async function simulate(seed: number): Promise<Simulation> {
   const simulation = new Simulation(seed);
-  const wrong = [...(await simulation.run()), ...unhandled.splice(0).map((reason) => `unhandled: ${String(reason)}`)];
+  const wrong = [...(await simulation.run()), ...takeUnhandled()];
   if (onlySeed !== undefined) console.log(simulation.host.trace.join('\n'));
   if (wrong.length > 0) throw new Error(`SEED=${seed} replays this:\n${wrong.slice(0, 10).join('\n')}`);
   return simulation;

@@ -2,29 +2,19 @@
  * Seeds of the recovery simulation. `RECOVERY_SEEDS` says how many; `SEED=n` runs that one alone and prints what happened.
  */
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { RecoverySimulation } from './recovery-simulation.js';
+import { watchUnhandled } from './unhandled.js';
 
 const seeds = Number(process.env.RECOVERY_SEEDS ?? 500);
 const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
 
-const unhandled: unknown[] = [];
-const onUnhandled = (reason: unknown) => void unhandled.push(reason);
-const { stackTraceLimit } = Error;
-beforeAll(() => {
-  process.on('unhandledRejection', onUnhandled);
-  // Most of what happens here are errors, and their stacks cost more than the rest.
-  Error.stackTraceLimit = onlySeed === undefined ? 0 : stackTraceLimit;
-});
-afterAll(() => {
-  process.off('unhandledRejection', onUnhandled);
-  Error.stackTraceLimit = stackTraceLimit;
-});
+const takeUnhandled = watchUnhandled(onlySeed !== undefined);
 
 /** What was wrong with this seed; nothing, when empty. */
 async function simulate(seed: number): Promise<{ simulation: RecoverySimulation; wrong: readonly string[] }> {
   const simulation = new RecoverySimulation(seed);
-  const wrong = [...(await simulation.run()), ...unhandled.splice(0).map((reason) => `unhandled: ${String(reason)}`)];
+  const wrong = [...(await simulation.run()), ...takeUnhandled()];
   if (onlySeed !== undefined) console.log(simulation.world.trace.join('\n'));
   return { simulation, wrong };
 }

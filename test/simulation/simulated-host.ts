@@ -120,17 +120,23 @@ export class SimulatedHost {
     this.#parts.alive.close();
   }
 
-  /** Counts the trials of a breaker from outside: one for 5 s, then three, then seven. All end when it opens or closes. */
+  /**
+   * Counts the trials of a breaker from outside: one for 5 s, then three, then seven. Trials that follow each other within 10 s are
+   * one series. All end when it opens or closes.
+   */
   #watchTrials(name: string, { breaker }: ManagedServer): void {
     const trials = new Set<Ticket>();
     let sinceMs = 0;
+    let triedAtMs = Number.NEGATIVE_INFINITY;
     let { period } = breaker;
     const { admit, released } = breaker;
     breaker.admit = (nowMs) => {
       const admission = admit.call(breaker, nowMs);
       if (!admission.admitted || !admission.ticket.isTrial) return admission;
-      if (period !== breaker.period) trials.clear();
-      if (trials.size === 0) sinceMs = nowMs;
+      const isNewPeriod = period !== breaker.period;
+      if (isNewPeriod) trials.clear();
+      if (isNewPeriod || (trials.size === 0 && nowMs - triedAtMs > 10_000)) sinceMs = nowMs;
+      triedAtMs = nowMs;
       period = breaker.period;
       trials.add(admission.ticket);
       const trialsMax = 2 ** (Math.floor((nowMs - sinceMs) / 5_000) + 1) - 1;

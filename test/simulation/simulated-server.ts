@@ -159,6 +159,8 @@ export class SimulatedSession {
   async probe(deadlineAtMs: number): Promise<'alive' | 'silent'> {
     const { timers, clock, random } = this.#server.parts;
     const isSilent = this.#isWedged || this.closedBy !== undefined;
+    // A question that is given up starts the watch of a real session as any request does.
+    this.#watch();
     const ms = isSilent ? deadlineAtMs - clock.nowMs() : randomInt(random, 0, 100);
     await new Promise<void>((resolve) => void timers.after(ms, resolve));
     if (isSilent || this.closedBy) return 'silent';

@@ -9,14 +9,14 @@
 export interface StoredEvent {
   readonly stream: number;
   readonly seq: number;
-  /** Small texts as latin1, a letter for each byte: a small Buffer would pin a slab of 8 KiB, or cost more than its text. */
+  /** Small texts are latin1 strings, one character per byte: a small Buffer would pin an 8 KiB slab or cost more than its text. */
   readonly text: Buffer | string;
 }
 
 /** The entry in the map, the event and the head of its text, as measured on Node 20 (about 100 bytes). */
 export const eventOverheadBytes = 128;
 
-/** What all sessions share. */
+/** Counts the kept events of all sessions against one bound. */
 export class EventBudget {
   readonly max: number;
   /** Bytes, with the overhead of each event. */
@@ -32,7 +32,7 @@ export class EventStore {
   readonly #budget: EventBudget;
   readonly #eventsMax: number;
   readonly #bytesMax: number;
-  /** By number, oldest first. Most sessions never keep an event. */
+  /** By number, oldest first. Created with the first event, because most sessions never keep one. */
   #events: Map<number, StoredEvent> | undefined;
   #bytes = 0;
 
@@ -89,6 +89,6 @@ export class EventStore {
   }
 }
 
-/** A text that holds no memory but its own. */
+/** Copies a text that is part of a shared slab, so that keeping the text does not keep the slab. */
 const ownText = (text: Buffer): Buffer | string =>
   text.buffer.byteLength === text.length ? text : text.toString('latin1');

@@ -72,7 +72,7 @@ export interface HttpIngress {
   readonly url: string;
   /** What is open now. */
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
-  /** Events that are kept for clients that lost their connection, and the memory they take. */
+  /** Events kept for clients that lost their connection, and the memory they take. */
   readonly kept: { readonly events: number; readonly bytes: number };
   /** Resolves with `url`; rejects when the address cannot be had. */
   listen(): Promise<string>;

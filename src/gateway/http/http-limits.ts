@@ -37,9 +37,9 @@ export interface HttpLimits {
   readonly sessions: number;
   /** A session without an open request or stream. */
   readonly sessionIdleMs: number;
-  /** The same while more than half of the sessions are taken. */
+  /** Replaces `sessionIdleMs` while more than half of the session table is taken. */
   readonly crowdedIdleMs: number;
-  /** From the answer to `initialize` to the next message of its client, during which the session makes no room for others. */
+  /** Grace time after the answer to `initialize`: until the client sends its next message, the session is not evicted. */
   readonly openingMs: number;
   /** Questions of ours that one session may owe an answer to. */
   readonly asksPerSession: number;

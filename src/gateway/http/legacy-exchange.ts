@@ -133,7 +133,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
     this.#isOpen = false;
     this.client.exchanges.delete(this.idText);
     this.client.asks.withdraw(this);
-    // The end of `initialize` is no use of the session: its client has yet to show that it has read the answer.
+    // The answer to `initialize` does not count as use: the client has not yet shown that it read the answer.
     if (!this.#admit) this.client.touch();
     this.#desk.open.delete(this);
     this.#reply.answer(parts, status, headers);

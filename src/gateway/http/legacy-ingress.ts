@@ -43,7 +43,7 @@ export class LegacyIngress {
     };
   }
 
-  /** What is kept for clients that come back, of all sessions. */
+  /** Events that all sessions together keep for clients that reconnect. */
   get kept(): { readonly events: number; readonly bytes: number } {
     return { events: this.#budget.events, bytes: this.#budget.used };
   }

@@ -3,8 +3,8 @@
  * Not here: how many there may be and for how long (legacy-sessions.ts), HTTP itself (legacy-ingress.ts).
  *
  * Invariants: ended once, and then everything of it is; two open requests never share an id; what belongs to none of its
- * requests goes to the stream it may open with GET. While that is lost it waits, in bounds; before it was ever opened only
- * one `list_changed` for each list does.
+ * requests goes to the stream it may open with GET. While the client has lost that stream, messages wait in bounds. Before the
+ * stream was first opened, only one `list_changed` for each list waits.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
@@ -49,7 +49,7 @@ export class LegacySession implements ClientSession {
   isInitialized = false;
   /** Something was asked in it. */
   wasUsed = false;
-  /** Told of each use; the table of sessions sets it. */
+  /** Called at each use. Set by the session table. */
   onTouch: { touched(session: LegacySession): void } | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
@@ -98,7 +98,7 @@ export class LegacySession implements ClientSession {
 
   notify(method: string, params: JsonText | undefined): void {
     if (this.isOver) return;
-    // Without params it says the same each time, and once is enough.
+    // Without params each notification of a method says the same, so pending ones are merged into one.
     if (params === undefined) this.own.announce(method);
     else this.own.send(notificationText(method, params));
   }

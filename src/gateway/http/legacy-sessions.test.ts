@@ -163,7 +163,7 @@ test('X19 a principal that opens session after session ends its own, not those o
   expect([ids('honest', 'opening'), table.size]).toEqual([['honest', 'opening'], 4]);
 });
 
-test('X19 W17 sessions that are opened and never used lock out nobody but their own principal', () => {
+test('X19 W17 sessions that are opened and never used lock out only their own principal', () => {
   const { table, open, ids } = setUp(4);
   const eve = { ...ann, id: 'eve' };
   const admitted = Array.from({ length: 20 }, (_, i) => open(`e${i}`, false, eve).isAdmitted);
@@ -172,6 +172,22 @@ test('X19 W17 sessions that are opened and never used lock out nobody but their 
   expect([open('a').isAdmitted, open('b', false).isAdmitted]).toEqual([true, true]);
   expect([open('e20', false, eve).isAdmitted, open('c').isAdmitted]).toEqual([false, true]);
   expect([ids('a', 'b', 'c'), table.size]).toEqual([['b', 'c'], 4]);
+});
+
+test('X19 W17 sessions that are all in use lock out only their own principal', () => {
+  const { table, open, use, ids } = setUp(4);
+  const eve = { ...ann, id: 'eve' };
+  for (let i = 0; i < 4; i++) use(open(`e${i}`, true, eve).session);
+  expect(open('e4', true, eve).isAdmitted).toBe(false);
+  for (const id of ['a', 'b']) {
+    const { session, isAdmitted } = open(id);
+    use(session);
+    expect(isAdmitted).toBe(true);
+  }
+  // Half of the table is hers to keep, and the other half is in use.
+  expect([open('c').isAdmitted, open('e5', true, eve).isAdmitted]).toEqual([false, false]);
+  const left = ['e0', 'e1', 'e2', 'e3'].filter((id) => table.find(id, eve, all));
+  expect([left, ids('a', 'b'), table.size]).toEqual([['e2', 'e3'], ['a', 'b'], 4]);
 });
 
 test('W17 what a principal holds is counted down again', () => {

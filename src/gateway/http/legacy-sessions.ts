@@ -3,11 +3,11 @@
  *
  * Invariants:
  * - A session answers only to the principal and at the endpoint it was opened with; for all others it does not exist.
- * - When the table is full, the session unused for longest makes room. A session with an open request or stream never does.
- * - A session that is being opened does not make room during its grace time: its client is about to send `initialized`.
- * - A principal that holds half of the table makes room among its own sessions only. When it holds more than half and nothing
- *   else can make room, its sessions that are being opened make room for other principals: a client that opens sessions
- *   without end locks out nobody but itself.
+ * - When the table is full, the least recently used session is evicted. A session with an open request or stream is not.
+ * - A session that is being opened is not evicted during its grace time: its client is about to send `initialized`.
+ * - For a principal that holds half of the table, only one of its own sessions is evicted. When it holds more than half and no
+ *   other session can be evicted, its opening sessions, and then those in use, are evicted for other principals. So a client that
+ *   opens sessions or streams without end locks out only itself.
  * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -45,10 +45,10 @@ export class LegacySessions {
     return endpointKey(session.endpoint) === endpointKey(endpoint) ? session : undefined;
   }
 
-  /** Takes a session whose `initialize` is about to be answered. False: the table is full and no session can make room. */
+  /** Takes a session whose `initialize` is about to be answered. False: the table is full and no session can be evicted. */
   admit(session: LegacySession): boolean {
     const { id } = session.principal;
-    if (this.size >= this.#limits.sessions && !this.#makeRoom(id)) return false;
+    if (this.size >= this.#limits.sessions && !this.#evictFor(id)) return false;
     const own = this.#byPrincipal.get(id) ?? new PrincipalSessions(this.#limits.openingMs);
     this.#byPrincipal.set(id, own);
     session.touch();
@@ -92,12 +92,12 @@ export class LegacySessions {
     if (own?.count === 0) this.#byPrincipal.delete(id);
   }
 
-  #makeRoom(newcomer: string): boolean {
+  #evictFor(newcomer: string): boolean {
     const own = this.#byPrincipal.get(newcomer);
     const isOwnOnly = own !== undefined && own.count * 2 >= this.#limits.sessions;
-    const leaving = isOwnOnly ? own.oldestUnused(this.#clock.nowMs()) : (this.#oldestUnused() ?? this.#oldestExcess());
-    if (leaving) this.end(leaving);
-    return leaving !== undefined;
+    const evicted = isOwnOnly ? own.oldestUnused(this.#clock.nowMs()) : (this.#oldestUnused() ?? this.#oldestExcess());
+    if (evicted) this.end(evicted);
+    return evicted !== undefined;
   }
 
   #oldestUnused(): LegacySession | undefined {
@@ -110,10 +110,10 @@ export class LegacySessions {
     return oldest;
   }
 
-  /** Of the principal that holds more than half of the table, if there is one. */
+  /** The session to evict of a principal that holds more than half of the table, if there is such a principal. */
   #oldestExcess(): LegacySession | undefined {
     for (const sessions of this.#byPrincipal.values())
-      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOpening();
+      if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOfAll();
     return undefined;
   }
 

@@ -3,8 +3,8 @@
  * lost its connection goes on after the last one it saw.
  *
  * Invariants: an event is kept before it is written; a stream is read by one connection at a time; a stream that was never
- * read keeps no events. A `list_changed` is never kept as an event: at most one of each list is pending, and one that may have
- * been lost is written again under its number.
+ * read keeps no events. A `list_changed` is never kept as an event: at most one of each list is pending, and one that the
+ * client may have missed is written again under its old number.
  */
 import type { JsonText } from '../../wire/frame.js';
 import { notificationText } from '../messages/rpc-text.js';
@@ -54,7 +54,7 @@ export class LegacyStream {
   }
 
   send(parts: readonly JsonText[]): void {
-    // Nobody could ask for it again: a client learns the ids of a stream by reading it.
+    // No client could ask for this event again: it learns the ids of a stream by reading the stream.
     if (!this.#wasRead) return;
     const seq = ++this.#count.last;
     const text = this.#text(seq, parts);
@@ -63,8 +63,8 @@ export class LegacyStream {
   }
 
   /**
-   * Sends a notification that says the same each time, such as `list_changed`: now if the reader keeps up, else once when it
-   * does, however often it was announced meanwhile.
+   * Sends a notification that says the same each time, such as `list_changed`. If there is no reader, or a slow one, it is sent
+   * once when the reader has caught up, however often it was announced meanwhile.
    */
   announce(method: string): void {
     this.#announcements ??= { pending: new Set(), written: new Map() };
@@ -72,7 +72,7 @@ export class LegacyStream {
     if (this.#reader && !this.#reader.isStalled) this.#writePending(this.#reader);
   }
 
-  /** The reader before is let go. The new one gets what came after the given event, or after the last that was told. */
+  /** Replaces the reader. The new one gets the events after `afterSeq`, by default after the last event that was written. */
   attach(reader: SseStream, afterSeq = this.#toldSeq): void {
     this.#reader?.end();
     this.#reader = reader;
@@ -80,7 +80,7 @@ export class LegacyStream {
     for (const { seq, text } of this.#after(afterSeq)) if (reader.write(text)) this.#toldSeq = seq;
     this.#writePending(reader);
     reader.onDrain = () => this.#writePending(reader);
-    // A session may outlive its connections for long, and must not hold on to their responses.
+    // A session may outlive its connections by far, and must not keep their responses in memory.
     reader.onEnd = () => {
       if (this.#reader === reader) this.#reader = undefined;
     };
@@ -108,7 +108,7 @@ export class LegacyStream {
     }
   }
 
-  /** Kept events and written announcements after this one, in their order. An announcement that is pending comes anyway. */
+  /** Kept events and written announcements after this one, in order. Pending announcements are left to `#writePending`. */
   #after(afterSeq: number): { readonly seq: number; readonly text: Buffer }[] {
     const events = this.#store.after(this.no, afterSeq).map(({ seq, text }) => ({ seq, text: bytesOf(text) }));
     for (const [method, seq] of this.#announcements?.written ?? [])

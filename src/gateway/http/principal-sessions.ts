@@ -1,11 +1,10 @@
 /**
- * The legacy sessions of one principal, ordered by their last use, so that the next one to end is found without a search.
- * Not here: when a session has to end (legacy-sessions.ts).
+ * The legacy sessions of one principal, ordered by their last use, so that the one to evict is found without a search.
+ * Not here: when a session is evicted (legacy-sessions.ts).
  *
- * Invariants: a session is in exactly one of three places: opening (its `initialize` was answered and nothing was heard
- * since), unused, or in use, which is counted only. A session in `#unused` may have been taken into use since; it leaves the
- * set when it is met there, and comes back with its next `touched`. Each step of that loop undoes one `touched`, so that
- * finding the oldest session costs O(1) on average.
+ * Invariants: a session is opening (its `initialize` was answered and nothing was heard since), unused, or in use. A session in
+ * `#unused` may be in use again: the search removes it there, and its next `touched` adds it again. Each removal undoes one
+ * `touched`, so finding the oldest session costs O(1) on average.
  */
 import type { LegacySession } from './legacy-session.js';
 
@@ -15,20 +14,24 @@ export class PrincipalSessions {
   readonly #opening = new Set<LegacySession>();
   /** By the time of their last use. */
   readonly #unused = new Set<LegacySession>();
-  /** All of this principal. */
-  count = 0;
+  /** All sessions of this principal, in the order they were admitted. */
+  readonly #all = new Set<LegacySession>();
 
   constructor(graceMs: number) {
     this.#graceMs = graceMs;
   }
 
+  get count(): number {
+    return this.#all.size;
+  }
+
   add(session: LegacySession): void {
-    this.count++;
+    this.#all.add(session);
     this.#opening.add(session);
   }
 
   delete(session: LegacySession): void {
-    this.count--;
+    this.#all.delete(session);
     this.#opening.delete(session);
     this.#unused.delete(session);
   }
@@ -48,10 +51,11 @@ export class PrincipalSessions {
     return unused && unused.usedAtMs <= opening.usedAtMs ? unused : opening;
   }
 
-  /** The session that has been opening for longest, whatever its grace time. */
-  oldestOpening(): LegacySession | undefined {
+  /** Where none is unused: the session that has been opening for longest, whatever its grace time, else the oldest in use. */
+  oldestOfAll(): LegacySession | undefined {
     const [opening] = this.#opening;
-    return opening;
+    const [oldest] = this.#all;
+    return opening ?? oldest;
   }
 
   #oldestIdle(): LegacySession | undefined {

@@ -34,9 +34,9 @@ export class SseStream {
   readonly #limits: HttpLimits;
   readonly #beat: StreamBeat;
   #isOpen = true;
-  /** Told when a reader that was behind has taken all that waited for it. */
+  /** Called when a slow reader has taken everything that was buffered for it. */
   onDrain: (() => void) | undefined;
-  /** Told once, when the stream ends, by whichever side. */
+  /** Called once, when either side ends the stream. */
   onEnd: (() => void) | undefined;
 
   /** Takes the response over; `closed` is told once, when the stream ends without us. */
@@ -69,7 +69,7 @@ export class SseStream {
     return this.#isOpen;
   }
 
-  /** Its reader is behind: what is written now waits in memory. */
+  /** The reader is slow: writes are buffered in memory. */
   get isStalled(): boolean {
     return this.#response.writableNeedDrain;
   }

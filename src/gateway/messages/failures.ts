@@ -115,7 +115,7 @@ function sentence({ message, hint, details }: HostError): string {
 function factsOf(error: HostError, { server, tool }: Place): string {
   const { code, retryable } = error;
   const { retryAfterMs, requestId } = error.details;
-  // A client that is told to slow down does something else about its own queue than about the server's limit.
+  // A client reacts to its own full queue in another way than to a server's rate limit.
   const reason = code === 'overloaded' ? error.details.reason : undefined;
   // Members that are undefined are not written.
   return JSON.stringify({ code, retryable, reason, retryAfterMs, server, tool, requestId });

@@ -1,7 +1,7 @@
 /**
  * What an endpoint says that it can do, and how it is to be used: of one server in its own words; of many everything that can
- * be carried, since a client is told once and servers come, go and learn. The same holds for one server that was never seen:
- * its client is not kept waiting, and a list that the server turns out not to have is empty.
+ * be carried, since a client is told once and servers come, go and learn. A single server that was never seen is offered like
+ * many: the client does not wait for it, and a list that it turns out not to have is empty.
  * Not here: the answers this goes into (initialize.ts, discover.ts).
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
@@ -26,8 +26,8 @@ const ofMany = JSON.stringify({
   completions: {},
   logging: {},
 });
-/** Of a server whose own words cannot be read. */
-const unreadable = '{"tools":{"listChanged":true}}';
+/** Offered when the capabilities of a server cannot be parsed. */
+const fallbackCapabilities = '{"tools":{"listChanged":true}}';
 
 /** One JSON object. */
 export function capabilitiesOf(view: View): string {
@@ -46,7 +46,7 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
   if (extensions && findMember(extensions, tasksExtension)) {
     edits.push(['extensions', editMembers(extensions, [[tasksExtension, undefined]])]);
   }
-  return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? unreadable;
+  return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? fallbackCapabilities;
 }
 
 /** Who answers here: one JSON object. */

@@ -139,7 +139,7 @@ export class GatewayRouter implements Router {
       case 'ping':
         return exchange.succeed('{}');
       case 'initialize':
-        // Never waits for a server: a client that is not connected yet has a short timeout, and hears of lists that change.
+        // Never waits for a server: clients have a short timeout here, and learn of later servers by `list_changed`.
         return exchange.succeed(initializeResult(client, this.#viewOf(client), this.#facts));
       case 'logging/setLevel':
         return this.#setLevel(exchange);
@@ -182,7 +182,7 @@ export class GatewayRouter implements Router {
     exchange.succeed('{}');
   }
 
-  /** At boot a list waits for the servers of its endpoint that were never seen, in bounds (host/first-sight.ts). */
+  /** At boot a list waits a bounded time for servers of its endpoint that were never seen (host/first-sight.ts). */
   #afterSight(exchange: Exchange, answer: () => void): void {
     const sight = this.#viewOf(exchange.client).sight();
     if (!sight) return answer();

@@ -4,7 +4,7 @@
  */
 import { HostError } from '../../kernel/errors.js';
 
-/** A JSON-RPC error that the server gave in the name of the request, beside the status. */
+/** A JSON-RPC error with the id of the request, which the server sent as the body of the 400. */
 export interface RefusalAnswer {
   readonly bytes: Buffer;
   readonly mayHold: number;

@@ -2,7 +2,7 @@
  * Which requests are on the wire and which wait for a connection, in order.
  * A hold keeps requests back while a session is opened: a call must not overtake the messages that open it. Each hold belongs
  * to the code that took it, which releases it whatever happens.
- * Invariant: no request waits while there is a free slot and nobody holds the lane.
+ * Invariant: no request waits while there is a free slot and no hold.
  */
 import type { ConnectionSlots } from './connection-slots.js';
 import type { PostCall } from './post-call.js';
@@ -18,14 +18,16 @@ export class CallLane {
   constructor(slots: ConnectionSlots, dispatch: (call: PostCall) => void) {
     this.#slots = slots;
     this.#dispatch = dispatch;
-    slots.subscribe(() => this.#drain());
+    slots.subscribe(
+      () => this.#drain(),
+      () => this.#spare(),
+    );
   }
 
   add(call: PostCall): void {
     if (this.#holds === 0 && this.#slots.take()) return this.#dispatch(call);
     this.#waiting.add(call);
-    const [lingering] = this.#lingering;
-    lingering?.giveUp();
+    this.#slots.want();
   }
 
   /** True when the call had been waiting: then nothing of it went out, nor will. */
@@ -35,6 +37,7 @@ export class CallLane {
 
   linger(call: PostCall): void {
     this.#lingering.add(call);
+    if (this.#slots.isWanted) call.giveUp();
   }
 
   /** The connection of this call is free. */
@@ -63,6 +66,11 @@ export class CallLane {
   close(): void {
     this.#waiting.clear();
     for (const call of this.#lingering) call.giveUp();
+  }
+
+  #spare(): void {
+    const [lingering] = this.#lingering;
+    lingering?.giveUp();
   }
 
   #drain(): void {

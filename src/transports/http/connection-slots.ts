@@ -6,14 +6,32 @@
 export class ConnectionSlots {
   #free: number;
   readonly #lanes: (() => void)[] = [];
+  readonly #spares: (() => void)[] = [];
+  #isWanted = false;
 
   constructor(limit: number) {
     this.#free = limit;
   }
 
-  /** Subscribes a lane: `drain` starts what waits there while there are free slots. */
-  subscribe(drain: () => void): void {
+  /**
+   * Subscribes a lane: `drain` starts what waits there while there are free slots. `spare` gives up a slot that is held without
+   * need, if the lane has one.
+   */
+  subscribe(drain: () => void, spare?: () => void): void {
     this.#lanes.push(drain);
+    if (spare) this.#spares.push(spare);
+  }
+
+  /** Something may be waiting for a slot in one of the lanes: no slot should be held without need. */
+  get isWanted(): boolean {
+    return this.#isWanted;
+  }
+
+  /** A lane has something that waits. */
+  want(): void {
+    if (this.#free > 0) return;
+    this.#isWanted = true;
+    for (const spare of this.#spares) spare();
   }
 
   /** True when a slot was free; it is taken now. */
@@ -29,5 +47,6 @@ export class ConnectionSlots {
       if (this.#free === 0) return;
       drain();
     }
+    if (this.#free > 0) this.#isWanted = false;
   }
 }

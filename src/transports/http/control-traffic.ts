@@ -1,6 +1,6 @@
 /**
- * Messages that open, check and unblock a session. They have two connections of their own: behind calls that wait for the
- * server, the message that would end their wait could not be sent.
+ * Messages that open, check and unblock a session. They have two connections of their own: queued behind the calls of a blocked
+ * session, the message that unblocks it would never be sent.
  */
 import type { OutboundFrame } from '../../wire/channel.js';
 import { isSessionRequest, NOTIFICATION } from '../../wire/rpc-codes.js';

@@ -24,7 +24,7 @@ const failuresMax = 5;
 const grownMsMax = 30_000;
 /** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
 const pollMsMax = 1_000;
-/** A server may end the standalone stream after every event and ask for the next at once: this bounds what that costs both. */
+/** Lower bound from one GET to the next: a server may end the standalone stream after every event and ask for `retry: 1`. */
 const standaloneIntervalMs = 1_000;
 
 interface GetStreamOptions {

@@ -22,7 +22,7 @@ interface LegacyStreamsOptions {
   readonly token: () => AuthToken | undefined;
   /** Data on the standalone stream. */
   readonly onData: (data: Buffer) => void;
-  /** The standalone stream was refused as a server does that does not know the session, or one that has no such stream. */
+  /** The standalone stream was refused with 404 or 400: the server has forgotten the session, or has no such stream. */
   readonly onSessionDoubted: () => void;
 }
 

@@ -58,8 +58,10 @@ export class NoticeLane {
     }
     if (done) this.#done.set(frame, done);
     this.#bytes += frame.bytes;
-    if (this.#to.slots.take()) this.#go(frame);
-    else this.#waiting.add(frame);
+    if (this.#to.slots.take()) return this.#go(frame);
+    this.#waiting.add(frame);
+    // A server may keep the streams of requests it has answered open, and hold every slot with them.
+    this.#to.slots.want();
   }
 
   close(): void {

@@ -59,7 +59,7 @@ export class PostCall implements ExchangeSink {
   pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
-  /** A JSON-RPC error in the name of this request that came with status 400 in a session. */
+  /** A JSON-RPC error with the id of this request that came with status 400 in a session. */
   refusalAnswer: RefusalAnswer | undefined;
   #over = false;
   #body: Body = 'none';
@@ -228,7 +228,7 @@ export class PostCall implements ExchangeSink {
     return this.#body === 'refusal' && this.#status === 404 && this.sessionId !== undefined;
   }
 
-  /** With 400, also an error in our own id's name may be about the session. */
+  /** With 400, an error that carries our own id may be about the session, too. */
   #isSessionDoubtful(): boolean {
     return this.#body === 'refusal' && this.#status === 400 && this.sessionId !== undefined;
   }

@@ -3,8 +3,8 @@
  *
  * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
  * however small the chunks are; the data of an event that lies within one chunk is not copied.
- * Invariant: at most `bytesMax` of one event are held. Past that the parser reports it once, with the first bytes of its data, and
- * is deaf from then on.
+ * Invariant: at most `bytesMax` of one event are held. Past that the parser reports the event once, with the first bytes of its
+ * data, and ignores everything after it.
  */
 import { Gathering } from './gathering.js';
 

@@ -1,7 +1,7 @@
 /**
- * Notices that requests wait although nothing moves: they waited for 10 s in all, and in that time nothing of any request was
- * written and nothing of any answer was heard. Such a channel would wait for ever, whatever the cause. A caller may give up
- * sooner than that: the time that its request waited counts, until something is written or heard.
+ * Notices a channel that sends nothing although requests wait: for 10 s in all, some request waited while nothing was written and
+ * nothing was received. Such a channel would wait for ever, whatever the cause. Waits of several requests add up, because a
+ * caller may give up before 10 s have passed; the next byte written or received starts the count again.
  * Not here: whether the server works on a request meanwhile, and what is done about it (session.ts).
  *
  * Invariants: no timer runs while no request waits. Control traffic is no activity: a ping that is answered frees no request.

@@ -40,7 +40,7 @@ export function statusError(facts: StatusFacts): HostError {
     });
   }
   const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
-  // A 503 that does not say when to come back is a server that fails, as behind a 502.
+  // A 503 without Retry-After is a failure of the server, like a 502.
   if (status === 429 || (status === 503 && retryAfterMs !== undefined)) {
     return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
       ...details,

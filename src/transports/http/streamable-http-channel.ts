@@ -93,7 +93,7 @@ export class StreamableHttpChannel implements Channel {
     this.#host = this.#callHost(new MessageDecoder(this.counters));
     this.#lane = new CallLane(new ConnectionSlots(connections), (call) => this.#dispatch(call));
     const control = new ConnectionSlots(controlConnections);
-    // First: a request that waits for a control connection goes before a notification that does.
+    // Subscribed first: a waiting request gets a freed control connection before a waiting notification.
     this.#controlLane = new CallLane(control, (call) => this.#dispatch(call, this.#controlPool));
     const notices = { clock: deps.clock, counters: this.counters };
     this.#controlNotices = new NoticeLane({
@@ -136,7 +136,7 @@ export class StreamableHttpChannel implements Channel {
     this.#headers.adopt(agreement);
   }
 
-  /** Forgets the session; the next `initialize` may bring another. Calls wait until the returned handle is told how that went. */
+  /** Forgets the session; the next `initialize` may bring another. Calls wait until the caller reports the outcome. */
   resetSession(): SessionReset {
     this.#streams.closeStandalone();
     this.#headers.holdSession(undefined);

@@ -73,7 +73,7 @@ interface StdioDescription {
   readonly stderrTail: (maxBytes?: number) => string;
 }
 
-/** How long the end of a line that is too long is waited for: its last bytes may name the request that it answers. */
+/** How long to wait for the end of an oversized line, which may name the request that the line answers. */
 const lineEndMs = 1_000;
 /** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
 const halfSentMs = 50;
@@ -246,7 +246,7 @@ export class StdioChannel implements Channel {
     });
   }
 
-  /** Bystanders wait for the end of the line as well: the id at its end decides which request is not one of them. */
+  /** All requests wait for the end of the line: the id there tells which of them it answers, and the others are only lost. */
   #lineTooLong(bytes: number, head: Buffer): void {
     this.#end('frame_too_large');
     const id = oversizedHead(head);
