@@ -23,8 +23,8 @@ interface Recovery {
   /** The number of its first call: earlier ones are of the time before. */
   readonly firstCall: number;
   readonly calls: Asked[];
-  /** From here on nothing of the time before is under way. */
-  healthyAtMs: number;
+  /** From here on nothing of the time before is under way; undefined while something is. */
+  healthyAtMs: number | undefined;
   /** When its first refusal in the healthy world told callers to come back, where it may stay away for so long. */
   toldUntilMs: number | undefined;
 }
@@ -32,7 +32,7 @@ interface Recovery {
 /** Calls every server again and again until it answers, or has had its time. Returns how long each took. */
 export async function untilServed(world: SimulatedWorld): Promise<number[]> {
   const nowMs = world.clock.nowMs();
-  const begin = { startedAtMs: nowMs, firstCall: world.asked.length, healthyAtMs: nowMs, toldUntilMs: undefined };
+  const begin = { startedAtMs: nowMs, firstCall: world.asked.length, healthyAtMs: undefined, toldUntilMs: undefined };
   const servedInMs: number[] = [];
   let open: Recovery[] = world.members.map((member) => ({ ...begin, member, calls: [] }));
   while (open.length > 0) {
@@ -41,7 +41,7 @@ export async function untilServed(world: SimulatedWorld): Promise<number[]> {
     const rows = world.status();
     open = open.filter((recovery) => {
       const answered = recovery.calls.find(({ outcomes }) => outcomes[0] === 'answered');
-      if (answered) servedInMs.push(Math.max(0, answered.settledAtMs - recovery.healthyAtMs));
+      if (answered) servedInMs.push(Math.max(0, answered.settledAtMs - (recovery.healthyAtMs ?? nowMs)));
       return !answered && !isGivenUp(world, recovery, rows.get(recovery.member.name));
     });
   }
@@ -53,7 +53,7 @@ function isGivenUp(world: SimulatedWorld, recovery: Recovery, row: StatusRow | u
   const { member, calls, startedAtMs } = recovery;
   const nowMs = world.clock.nowMs();
   if (hasAftermath(world, recovery)) {
-    recovery.healthyAtMs = nowMs;
+    recovery.healthyAtMs = undefined;
     recovery.toldUntilMs = undefined;
     if (nowMs <= startedAtMs + aftermathMsMax) return false;
     world.wrong.push(
@@ -61,10 +61,12 @@ function isGivenUp(world: SimulatedWorld, recovery: Recovery, row: StatusRow | u
     );
     return true;
   }
-  recovery.toldUntilMs ??= toldUntilMs(nowMs, recovery, row);
-  const limitMs = Math.max(recovery.healthyAtMs + connectionMs, recovery.toldUntilMs ?? 0);
-  if (nowMs <= limitMs + slackMs) return isStatusWrong(world, recovery, row);
-  const sinceMs = nowMs - recovery.healthyAtMs;
+  recovery.healthyAtMs ??= nowMs;
+  const { healthyAtMs } = recovery;
+  recovery.toldUntilMs ??= toldUntilMs(nowMs, healthyAtMs, recovery, row);
+  const limitMs = Math.max(healthyAtMs + connectionMs, recovery.toldUntilMs ?? 0);
+  if (nowMs <= limitMs + slackMs) return isStatusWrong(world, healthyAtMs, recovery, row);
+  const sinceMs = nowMs - healthyAtMs;
   const now = `${row?.state}/${row?.circuit}, ${last(calls)}`;
   world.wrong.push(`${member.name} has not answered ${sinceMs} ms after it was healthy: ${now}`);
   return true;
@@ -89,10 +91,11 @@ function hasAftermath({ asked }: SimulatedWorld, { member, startedAtMs, firstCal
 /** Where the contract lets a server stay away for longer than after a lost connection. */
 function toldUntilMs(
   nowMs: number,
-  { member, healthyAtMs, calls }: Recovery,
+  healthyAtMs: number,
+  { member, calls }: Recovery,
   row: StatusRow | undefined,
 ): number | undefined {
-  const told = calls.findLast(({ settledAtMs, outcomes }) => outcomes.length > 0 && settledAtMs >= healthyAtMs);
+  const told = calls.findLast(({ madeAtMs, outcomes }) => outcomes.length > 0 && madeAtMs >= healthyAtMs);
   if (!told?.error) return undefined;
   const { code, details } = told.error;
   const comeBackAtMs = told.settledAtMs + (details.retryAfterMs ?? 0);
@@ -105,12 +108,13 @@ function toldUntilMs(
 /** A call could not be sent in the healthy world, and nothing in the status says so. */
 function isStatusWrong(
   { wrong }: SimulatedWorld,
-  { member, healthyAtMs, calls }: Recovery,
+  healthyAtMs: number,
+  { member, calls }: Recovery,
   row: StatusRow | undefined,
 ): boolean {
   const unsent = calls.find(
     ({ madeAtMs, error }) =>
-      madeAtMs > healthyAtMs && error?.code === 'timeout' && error.details.execution === 'not_executed',
+      madeAtMs >= healthyAtMs && error?.code === 'timeout' && error.details.execution === 'not_executed',
   );
   if (!unsent || row?.state !== 'ready' || row.circuit !== 'closed') return false;
   wrong.push(`${member.name}: status says ready/closed, and ${unsent.nonce} could not be sent in ${wantedMs} ms`);

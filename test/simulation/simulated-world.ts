@@ -37,8 +37,9 @@ export interface Member {
   readonly isOneAtATime: boolean;
   readonly callMs: number;
   readonly concurrency: number;
-  /** A call ended by a timeout since the last one that was answered. */
+  /** A call ended by a timeout since its breaker was last closed and a call was answered. */
   hasTimedOut: boolean;
+  isCircuitClosed: boolean;
   /** It was parked before this start, and not ready since. */
   wasParked: boolean;
   /** It is parked, and a call has tried it since. */
@@ -79,7 +80,10 @@ export class SimulatedWorld {
     );
     // Not every event: the records of calls would cost more than the calls.
     this.#host.on('state', (event) => this.#heard(event));
-    this.#host.on('breaker', ({ server, from, to }) => this.note(`${server} breaker ${from} → ${to}`));
+    this.#host.on('breaker', ({ server, from, to }) => {
+      this.note(`${server} breaker ${from} → ${to}`);
+      this.#member(server).isCircuitClosed = to === 'closed';
+    });
   }
 
   async open(): Promise<void> {
@@ -124,7 +128,8 @@ export class SimulatedWorld {
     const options = { deadlineMs: timeoutMs, signal: abort?.signal };
     this.#host.call(server, tool, `{"nonce":"${nonce}","workMs":${workMs}}`, options).then(
       ({ bytes }) => {
-        member.hasTimedOut = false;
+        // An answer to a call from before the breaker opened does not close it.
+        if (member.isCircuitClosed) member.hasTimedOut = false;
         settle('answered');
         if (!bytes.includes(`"${nonce}"`)) this.wrong.push(`${nonce} got the answer to another call`);
       },
@@ -235,7 +240,7 @@ export class SimulatedWorld {
           hasServerStream: chance.happens(0.5),
         })
       : new SimulatedStdioServer(parts);
-    const fresh = { hasTimedOut: false, wasParked: false, isWakeSpent: false };
+    const fresh = { hasTimedOut: false, isCircuitClosed: true, wasParked: false, isWakeSpent: false };
     return { name, upstream, entry, isOneAtATime, callMs: callS * 1_000, concurrency, ...fresh };
   }
 
