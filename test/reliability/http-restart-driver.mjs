@@ -253,6 +253,13 @@ console.log(
         distribution(rounds.map(({ killedMs, answersMs }) => answersMs - killedMs)),
       ]),
     ),
+    // Of each restart: how long the server was away, and how long it then took to be served, in ms.
+    rounds: Object.fromEntries(
+      servers.map(({ name, rounds }) => [
+        name,
+        rounds.map((round) => [Math.round(round.answersMs - round.killedMs), Math.round(resumedMs(round))]),
+      ]),
+    ),
     neverResumed: neverResumed().length,
     resumedTooLate: servers.flatMap(({ rounds }) => rounds).filter((round) => resumedMs(round) > resumesWithinMs)
       .length,
