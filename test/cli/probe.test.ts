@@ -151,25 +151,26 @@ test('help and version are printed', async () => {
 
 test.each(['SIGINT', 'SIGTERM'] as const)('%s in the middle takes the server down too', async (signal) => {
   const child = start('probe', '--timeout', '60s', '--', 'sleep', '1234');
-  const ours = () => childrenOf(child.pid as number);
-  const [server] = await eventually('the server runs', () => (ours().length > 0 ? ours() : undefined));
+  const server = await eventually('the server runs', () => sleeperOf(child.pid as number));
   child.kill(signal);
   const [code] = (await once(child, 'exit')) as [number];
   expect(code).not.toBe(0);
-  await eventually('the server is gone', () => !isAlive(server as number));
+  await eventually('the server is gone', () => !isAlive(server));
 });
 
-function childrenOf(pid: number): number[] {
-  return readdirSync('/proc')
+/** The child of `pid` that runs `sleep 1234`. Between fork and exec a child still has the command line of its parent. */
+function sleeperOf(pid: number): number | undefined {
+  const found = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
+    .find((name) => {
       try {
         const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
         const [, ppid] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return Number(ppid) === pid && readFileSync(`/proc/${name}/cmdline`, 'utf8').includes('1234');
+        const [command = '', seconds] = readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0');
+        return Number(ppid) === pid && command.endsWith('sleep') && seconds === '1234';
       } catch {
         return false;
       }
-    })
-    .map(Number);
+    });
+  return found === undefined ? undefined : Number(found);
 }
