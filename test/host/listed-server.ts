@@ -1,7 +1,7 @@
 /**
  * A host over real children whose lists a test changes, and the ledger of what each of them was asked.
  */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -66,7 +66,10 @@ export class ListedHost {
   /** What the server lists from now on. */
   list(name: string, { tools = [], ...listed }: Partial<Listed>): void {
     const lists = { prompts: [], resources: [], templates: [], ...listed, tools: [...tools, ...own] };
-    writeFileSync(this.#file(name, 'json'), JSON.stringify(lists));
+    const file = this.#file(name, 'json');
+    // Whole at every moment: the server may be reading it.
+    writeFileSync(`${file}.new`, JSON.stringify(lists));
+    renameSync(`${file}.new`, file);
   }
 
   say(method: string, params: object = {}): Promise<unknown> {
