@@ -143,6 +143,22 @@ const specs = {
     },
     positionals: [0, 0],
   },
+  probe: {
+    name: 'probe',
+    usage:
+      '[--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
+    summary: 'Start or reach one MCP server, show what it is and offers, and stop it.',
+    options: {
+      json: 'print one JSON object',
+      'timeout=': 'how long the server may take to start, 30s',
+      'env=*': 'NAME=VALUE for the server, or NAME to pass on the value that hostler has',
+      'header=*': '"Name: value" for an HTTP server',
+      'cwd=': 'folder the server runs in',
+      'sandbox=': 'group, or standard (bubblewrap)',
+    },
+    positionals: [0, 1],
+    takesCommand: true,
+  },
 } as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof specs;
@@ -164,6 +180,7 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
   worker: async () => (await import('./worker.js')).worker,
+  probe: async () => (await import('./probe.js')).probe,
 };
 
 export const loadCommand = async (name: CommandName): Promise<Command> => ({
