@@ -9,7 +9,8 @@ const json = { json: 'print JSON' };
 const specs = {
   up: {
     name: 'up',
-    usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json]',
+    usage:
+      '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
     summary: 'Run the servers of a configuration and serve them to MCP clients.',
     options: {
       'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
@@ -19,6 +20,7 @@ const specs = {
       'auth=': 'key (a key is required) or none (loopback only)',
       stdio: 'serve one client over stdin and stdout; HTTP only with --port',
       json: 'print one line of JSON when it serves',
+      'show-key': 'with --json: print the local key on every start, not only when it was just created',
     },
     positionals: [0, 0],
   },

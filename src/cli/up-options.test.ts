@@ -38,6 +38,7 @@ test('the defaults', () => {
     auth: 'key',
     isStdio: false,
     isJson: false,
+    showsKey: false,
   });
 });
 

@@ -19,6 +19,8 @@ export interface UpOptions {
   readonly auth: 'key' | 'none';
   readonly isStdio: boolean;
   readonly isJson: boolean;
+  /** The JSON line has the local key also when it was not just created. */
+  readonly showsKey: boolean;
 }
 
 const fileName = 'hostler.json';
@@ -35,6 +37,7 @@ export function upOptions(words: Words, env: NodeJS.ProcessEnv, cwd: string): Up
     auth,
     isStdio: words.has('stdio'),
     isJson: words.has('json'),
+    showsKey: words.has('show-key'),
   };
 }
 

@@ -206,11 +206,13 @@ class Run {
   }
 
   announce(): void {
-    const { isJson, isStdio, config, dataDir } = this.#options;
+    const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
+    // Output of later starts, and stderr of a server that a client starts, end in logs that outlive the run.
+    const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
-      ...{ ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir },
+      ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
       ...(broker === undefined ? {} : { broker }),
     };
     if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);

@@ -69,6 +69,7 @@ export class Workplace {
       '--data-dir',
       this.dataDir,
       '--json',
+      '--show-key',
       '--port=0',
       ...args,
     ]);
