@@ -8,6 +8,7 @@ import { exitCodeOf } from './exit-codes.js';
 test('the commands and their words are an interface', () => {
   expect(Object.values(commandSpecs).map((spec) => usageOf(spec).replace('usage: ', ''))).toEqual([
     'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
+    'hostler trust [FILE] [--yes] | --list [--json] | --remove [FILE]',
     'hostler status [--json] [--watch]',
     'hostler tools [--server S] [--json]',
     'hostler call SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',

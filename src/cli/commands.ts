@@ -13,7 +13,7 @@ const specs = {
       '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
     summary: 'Run the servers of a configuration and serve them to MCP clients.',
     options: {
-      'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+      'config=': './hostler.json (not with --stdio), or hostler/hostler.json in your configuration folder',
       'host=': 'address to listen at, 127.0.0.1 unless the configuration says otherwise',
       'port=': 'port to listen at, 8383 unless the configuration says otherwise; 0 for any',
       'data-dir=': 'where keys, pins and lists are kept, hostler in your data folder',
@@ -23,6 +23,18 @@ const specs = {
       'show-key': 'with --json: print the local key on every start, not only when it was just created',
     },
     positionals: [0, 0],
+  },
+  trust: {
+    name: 'trust',
+    usage: '[FILE] [--yes] | --list [--json] | --remove [FILE]',
+    summary: 'Show what a hostler.json would run, and confirm that it may be used from its folder.',
+    options: {
+      yes: 'confirm without asking',
+      list: 'show the files that are confirmed',
+      remove: 'withdraw the confirmation of a file',
+      ...json,
+    },
+    positionals: [0, 1],
   },
   status: {
     name: 'status',
@@ -169,6 +181,7 @@ export const isCommand = (name: string): name is CommandName => Object.hasOwn(sp
 
 const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   up: async () => async (words) => (await (await import('./load-up.js')).loadUp(words))(words),
+  trust: async () => (await import('./trust/trust.js')).trust,
   status: async () => (await import('./status.js')).status,
   tools: async () => (await import('./tools.js')).tools,
   call: async () => (await import('./call.js')).call,
