@@ -2,7 +2,8 @@ import { chownSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, w
 import os from 'node:os';
 import path from 'node:path';
 import { PassThrough } from 'node:stream';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { PlaceholderFiles } from '../../config/placeholder-files.js';
 import { askTrust } from './ask-trust.js';
 import { type AskTrust, TrustedSource } from './trusted-source.js';
 
@@ -82,6 +83,15 @@ describe('a start', () => {
     await expect(source().open(never)).rejects.toThrow('asked');
     write({ mcpServers: { a: { command: 'shown', args } } });
     await expect(source().open(never)).rejects.toThrow('asked');
+  });
+
+  test('E8 the digest and the values come from one reading of each file', async () => {
+    const read = vi.spyOn(PlaceholderFiles.prototype, 'read');
+    writeFileSync(path.join(folder, 'args'), 'x');
+    write({ mcpServers: { a: { command: 'x', args: [`\${file:args}`] } } });
+    await source().open(answer('y\n'));
+    expect([read.mock.calls.length, new Set(read.mock.contexts).size]).toEqual([2, 1]);
+    read.mockRestore();
   });
 
   test('E8 a link counts as the file behind it, used from the folder of the link', async () => {
