@@ -14,7 +14,6 @@ import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
-import type { Filled } from '../config/placeholders.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -38,7 +37,7 @@ import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { stopSignals } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
-import { TrustedSource } from './trust/trusted-source.js';
+import { TrustedSource, type UsableConfig } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -116,10 +115,11 @@ class Run {
   async begin(): Promise<void> {
     const { dataDir, auth } = this.#options;
     const since = contentOf(this.#options.config);
-    const filled = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
+    const first = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
       throw isHostError(error) ? inFile(error, this.#options.config) : error;
     });
-    const { config, settings } = this.#readConfig(filled);
+    const { config, settings, accept } = this.#readConfig(first);
+    accept();
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
     this.#settings = settings;
@@ -272,15 +272,15 @@ class Run {
   }
 
   /** `first`: as it was read for the start. */
-  #readConfig(first?: Filled): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
+  #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems } = first ?? this.#source.read();
+      const { config, secrets, problems, accept } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The servers, and what is wrong with single entries, are for the host to read.
       const settings = parseServing(config);
       for (const problem of problems) this.#problem(problem);
-      return { config: config as HostConfig, settings };
+      return { config: config as HostConfig, settings, accept };
     } catch (error) {
       throw isHostError(error) ? inFile(error, file) : error;
     }
@@ -288,7 +288,7 @@ class Run {
 
   async #reload(): Promise<void> {
     try {
-      const { config, settings } = this.#readConfig();
+      const { config, settings, accept } = this.#readConfig();
       const listen = listenOf(settings.listen, this.#options);
       // First: a key that is taken away must not count for as long as some server takes to stop.
       this.#gateway?.replaceKeys(settings.keys);
@@ -300,7 +300,7 @@ class Run {
       this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#log.level = settings.log.level;
-      this.#source.accept();
+      accept();
       this.#say('info', 'the configuration changed and counts from now on');
       const { waiting } = this.#source;
       if (waiting.length > 0)
