@@ -83,7 +83,10 @@ describe('X19 sizes', () => {
     ]) {
       const answer = await raw(port, text);
       expect(statusOf(answer)).toBe(400);
-      expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')))).toMatchObject({ id: null, error: { code: -32600 } });
+      expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')))).toEqual({
+        jsonrpc: '2.0',
+        error: { code: -32600, message: expect.any(String) },
+      });
     }
   });
 
@@ -137,8 +140,25 @@ describe('X19 who still writes hears why it is refused', () => {
       const heard = await lateReader(port, text);
       expect(statusOf(heard)).toBe(status);
       const body = heard.slice(heard.indexOf('\r\n\r\n') + 4);
-      expect(JSON.parse(body)).toMatchObject({ id: null, error: { message: expect.any(String) } });
+      expect(JSON.parse(body)).toMatchObject({ error: { message: expect.any(String) } });
     }
+  });
+
+  const lastRequest = [json, 'Connection: close', `Content-Length: ${8 * MiB}`];
+  test.each([
+    ['a body of 8 MiB', head(lastRequest) + chunks, 413],
+    ['a body of 8 MiB over HTTP/1.0', head([json, `Content-Length: ${8 * MiB}`]).replace('/1.1', '/1.0') + chunks, 413],
+    [
+      'a body of more than 4 MiB in chunks',
+      head([json, 'Connection: close', 'Transfer-Encoding: chunked']) + chunks.repeat(17),
+      413,
+    ],
+    ['a body that is not JSON', head(['Connection: close', `Content-Length: ${MiB}`]) + chunks, 415],
+    ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'nobody') + chunks, 401],
+    ['a body at a path that is none', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
+  ])('E12 %s on a connection that ends after it: the answer is heard', async (_name, text, status) => {
+    const { port } = await start();
+    for (let i = 0; i < 3; i++) expect(statusOf(await lateReader(port, text))).toBe(status);
   });
 
   test('X19 who writes for ever is cut', async () => {

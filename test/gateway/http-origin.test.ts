@@ -185,7 +185,7 @@ describe('the guards after it', () => {
     const { router, port: at } = await start();
     const reply = await send(at, sending);
     expect([reply.status, router.reached]).toEqual([status, 0]);
-    expect(reply.json()).toMatchObject({ jsonrpc: '2.0', id: null, error: { message: expect.any(String) } });
+    expect(reply.json()).toEqual({ jsonrpc: '2.0', error: { code: expect.any(Number), message: expect.any(String) } });
     expect(reply.headers['www-authenticate']).toBe(status === 401 ? 'Bearer' : undefined);
     expect(reply.text).not.toContain('nobody');
     expect(Object.keys(reply.headers).some((name) => name.startsWith('access-control'))).toBe(false);

@@ -232,6 +232,8 @@ class Ingress implements HttpIngress {
 
   #take(request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): void {
     const { head } = request;
+    // The last answer on this connection: the client asked for that, or speaks HTTP/1.0.
+    if (!response.shouldKeepAlive) this.#lingering.insteadOfCut(request);
     // A mistake of ours, or of a port's, costs the one request.
     try {
       const refusal = this.#admit(request, head, response, isAskedFirst);
@@ -246,11 +248,12 @@ class Ingress implements HttpIngress {
     refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
   }
 
-  #refuse({ status, failure, headers }: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse) {
+  #refuse(refusal: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse): void {
+    const { status, failure, headers, idText } = refusal;
     const isSaid = headers.includes('Connection');
     const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
-    if (mustClose) this.#lingering.insteadOfCut(request.socket);
-    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers);
+    if (mustClose) this.#lingering.insteadOfCut(request);
+    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers, idText);
   }
 
   #admit(

@@ -13,6 +13,8 @@ export interface Refusal {
   readonly status: number;
   readonly failure: RpcFailure;
   readonly headers: HeaderList;
+  /** The id of the refused message, where that could be read. */
+  readonly idText?: string | undefined;
 }
 
 const refusal = (status: number, code: number, message: string, headers: HeaderList = []): Refusal => ({

@@ -159,7 +159,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #batch(bytes: Buffer, bounds: readonly number[]): void {
     if (this.#session?.version !== BATCH_VERSION)
-      return this.#refuse(invalid('null', `only protocol ${BATCH_VERSION} has batches`), undefined);
+      return this.#refuse(invalid(undefined, `only protocol ${BATCH_VERSION} has batches`), undefined);
     const batch = new PipeBatch((parts) => this.#write(parts));
     for (let i = 0; i < bounds.length; i += 2) {
       const read = this.#in.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
@@ -240,7 +240,7 @@ class PipeIngress implements StdioIngress, Pipe {
   /** Whose request it is, or why it is nobody's. */
   #clientOf({ method, params, batch }: Request): Client | RpcFailure {
     const envelope = modernEnvelope(params);
-    if (envelope && batch) return invalid('null', 'a batch has no modern requests').failure;
+    if (envelope && batch) return invalid(undefined, 'a batch has no modern requests').failure;
     if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
     if (method === 'initialize') return this.#open(params, batch !== undefined);
     if (this.#session) return this.#session;
@@ -249,8 +249,8 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   #open(params: Buffer | undefined, isInBatch: boolean): PipeSession | RpcFailure {
-    if (isInBatch) return invalid('null', 'initialize must not be part of a batch').failure;
-    if (this.#session) return invalid('null', 'this pipe has a session already').failure;
+    if (isInBatch) return invalid(undefined, 'initialize must not be part of a batch').failure;
+    if (this.#session) return invalid(undefined, 'this pipe has a session already').failure;
     const read = readInitialize(params);
     if (isFailure(read)) return read;
     const { principal, endpoint } = this.#options;
