@@ -266,6 +266,27 @@ describe('asking the client', () => {
     expect(eventsIn((await stream).text()).at(-1)?.data).toContain('"id":"call","result":{"done":true}');
   });
 
+  test.each(['elicitation/create', 'sampling/createMessage', 'roots/list'])(
+    'E13 %s waits until the client has sent initialized',
+    async (method) => {
+      const { router, port } = await start();
+      const headers = await openSession(port, '2025-06-18', { initialized: false });
+      router.answers.set('tools/call', () => {});
+      const stream = listen(port, { headers, body: rpc('call', 'tools/call') });
+      await router.until(() => router.handled.length === 2);
+      const exchange = router.handled[1] as Exchange;
+      const answer = exchange.ask?.(method, '{}', { deadlineAtMs: far });
+      exchange.notify('notifications/message', '{"level":"info","data":"first"}');
+      await send(port, { headers, body: notice('notifications/initialized') });
+      const events = await (await stream).until((text) => text.includes(method));
+      expect(eventsIn(events).map(({ data }) => JSON.parse(data).method)).toEqual(['notifications/message', method]);
+      await send(port, { headers, body: result(1) });
+      expect((await answer)?.kind).toBe('result');
+      exchange.succeed('{}');
+      await (await stream).ended;
+    },
+  );
+
   test('ends at its deadline, and tells the client so', async () => {
     const clock = new FakeClock(1_000);
     const harness = await start({ clock });

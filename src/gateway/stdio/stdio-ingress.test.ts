@@ -247,7 +247,7 @@ describe('cancelling', () => {
 describe('asking the client', () => {
   const asking = async () => {
     const all = open();
-    await all.send(initialize(1), legacy(2, 'wait'));
+    await all.send(initialize(1), notice('notifications/initialized'), legacy(2, 'wait'));
     const [exchange] = all.router.exchanges;
     const ask = (deadlineAtMs = 1_000, signal?: AbortSignal) =>
       exchange?.ask?.('elicitation/create', '{"message":"?"}', { deadlineAtMs, ...(signal ? { signal } : {}) });
@@ -269,6 +269,16 @@ describe('asking the client', () => {
     await send({ jsonrpc: '2.0', id: 1, result: { late: 1 } });
     expect((await first)?.bytes.toString()).toBe('{"right":1}');
     expect(await second).toMatchObject({ kind: 'error' });
+  });
+
+  test('E13 nothing is asked before the client has sent initialized', async () => {
+    const { router, send, said } = open();
+    await send(initialize(1), legacy(2, 'wait'));
+    const asked = router.exchanges[0]?.ask?.('elicitation/create', '{}', { deadlineAtMs: 1_000 });
+    expect(await said()).toEqual([]);
+    expect(await send(notice('notifications/initialized'))).toMatchObject([{ id: 1, method: 'elicitation/create' }]);
+    await send({ jsonrpc: '2.0', id: 1, result: {} });
+    expect(await asked).toMatchObject({ kind: 'result' });
   });
 
   test('a deadline, a signal and the end of the request withdraw it', async () => {

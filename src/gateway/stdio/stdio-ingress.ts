@@ -184,7 +184,10 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #notified(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
-    if (method === NOTIFICATION.initialized) return this.#proceed();
+    if (method === NOTIFICATION.initialized) {
+      if (this.#session) this.#asks.initialized();
+      return this.#proceed();
+    }
     const envelope = modernEnvelope(params);
     if (envelope && isFailure(envelope)) return;
     const client = envelope ? this.#modernClient(envelope) : this.#session;
