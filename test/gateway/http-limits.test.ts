@@ -253,6 +253,60 @@ describe('X19 numbers', () => {
     );
   });
 
+  const bobs = (port: number, id: number) =>
+    send(port, {
+      key: 'Bearer key-of-bob',
+      body: rpc(id, 'tools/call', { ...call, _meta: META }),
+      headers: modernHeaders('tools/call', call),
+    });
+
+  test('E12 a key that has every open request gets no more while another key wants one', async () => {
+    const { router, port } = await start({ limits: { exchanges: 8 } });
+    router.answers.set('tools/call', () => {});
+    const anns = Array.from({ length: 8 }, (_, id) => modern(port, 'tools/call', call, {}, id));
+    await router.until(() => router.handled.length === 8);
+    const refused = await bobs(port, 1);
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1']);
+    for (const exchange of router.handled.slice(0, 2)) exchange.succeed('{}');
+    await Promise.all(anns.slice(0, 2));
+    expect((await modern(port, 'tools/call', call)).status).toBe(503);
+    const second = bobs(port, 2);
+    await router.until(() => router.handled.length === 9);
+    expect(router.handled[8]?.client.principal.id).toBe('bob');
+    for (const exchange of router.handled) exchange.succeed('{}');
+    await Promise.all([second, ...anns]);
+  });
+
+  test('E12 a key with every connection loses an idle one to another key, and keeps the busy ones', async () => {
+    // Two places are for connections whose key is not known yet, six for keys.
+    const { router, port } = await start({ limits: { connections: 8 } });
+    router.answers.set(
+      'tools/call',
+      (exchange) => void (exchange.client.principal.id === 'bob' && exchange.succeed('{}')),
+    );
+    const ping = rpc(1, 'a', { _meta: META });
+    const hang = rpc(1, 'tools/call', { ...call, _meta: META });
+    const text = (body: string, headers: Record<string, string>) =>
+      head([
+        ...[json, `Content-Length: ${body.length}`],
+        ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      ]) + body;
+    const busy = [1, 2, 3].map(() => rawSocket(port));
+    for (const socket of busy) socket.write(text(hang, modernHeaders('tools/call', call)));
+    await router.until(() => router.handled.length === 3);
+    const idle = [1, 2, 3].map(() => rawSocket(port));
+    for (const socket of idle) {
+      const answered = new Promise((resolve) => socket.once('data', resolve));
+      socket.write(text(ping, modernHeaders('a')));
+      await answered;
+    }
+    const over = await raw(port, text(ping, modernHeaders('a')));
+    expect([statusOf(over), over.toLowerCase()]).toEqual([503, expect.stringContaining('connection: close')]);
+    expect((await bobs(port, 2)).status).toBe(200);
+    await eventually('the oldest idle one is closed', () => idle[0]?.destroyed === true);
+    expect([...busy, ...idle.slice(1)].map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
+  });
+
   test('X19 what is kept for lost streams is bounded, in one session and in all', async () => {
     const limits = { eventBytesPerSession: 64 * 1024, eventBytes: 100 * 1024 };
     const { router, port, ingress } = await start({ limits });

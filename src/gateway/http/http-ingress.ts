@@ -8,7 +8,7 @@
  * is held for a client has a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
@@ -20,6 +20,7 @@ import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { countedResponse } from './counted-response.js';
 import { CrossOrigin } from './cross-origin.js';
 import type { ExchangeDesk } from './exchange-desk.js';
+import { HttpConnections } from './http-connections.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
 import { LegacySessions } from './legacy-sessions.js';
@@ -105,7 +106,7 @@ class Ingress implements HttpIngress {
   readonly #legacy: LegacyIngress;
   readonly #intake: MessageIntake;
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: HttpConnections;
   readonly #lingering: LingeringClose;
   /** By the first digit of their status. */
   readonly #answers: Record<number, number> = {};
@@ -122,6 +123,7 @@ class Ingress implements HttpIngress {
     this.#routes = options.routes ?? new Map();
     this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
     this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
+    this.#connections = new HttpConnections(this.#limits.connections);
     this.#lingering = new LingeringClose(clock, this.#limits);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
@@ -196,14 +198,14 @@ class Ingress implements HttpIngress {
     this.#open.close();
     this.#sessions.endAll();
     this.#lingering.close();
-    for (const socket of this.#sockets) socket.destroySoon();
+    this.#connections.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
     await closed;
   }
 
   #createServer(): Server {
-    const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs, connections } = this.#limits;
+    const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs } = this.#limits;
     const server = createServer({
       maxHeaderSize: headerBytes,
       headersTimeout: headerMs,
@@ -215,13 +217,9 @@ class Ingress implements HttpIngress {
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
     });
-    server.maxConnections = connections;
     // Their bytes are bounded; beyond a count they would be left out in silence.
     server.maxHeadersCount = 0;
-    server.on('connection', (socket) => {
-      this.#sockets.add(socket);
-      socket.once('close', () => this.#sockets.delete(socket));
-    });
+    server.on('connection', (socket) => this.#connections.add(socket));
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
@@ -276,6 +274,7 @@ class Ingress implements HttpIngress {
     if (!endpoint) return REFUSALS.path;
     const principal = authenticate(head.authorization);
     if (!principal) return REFUSALS.key;
+    if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
     if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
     if (this.#closing !== undefined) return REFUSALS.stopping;
@@ -310,7 +309,7 @@ class Ingress implements HttpIngress {
     const { head } = caller;
     const refusal = checkPost(head, this.#limits.bodyBytes);
     if (refusal) return refusal;
-    if (this.#open.isFull) return REFUSALS.busy;
+    if (!this.#open.admits(caller.principal.id)) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
     const rekeyings = this.#rekeyings;
     const taken = (body: Buffer | BodyFault): void => {

@@ -58,7 +58,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
     // Before there is a session, there is nowhere to answer to.
     this.ask = request.admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
-    desk.open.add(this);
+    desk.open.add(this, session.principal.id);
   }
 
   get signal(): CancelSignal {
