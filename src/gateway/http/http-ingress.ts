@@ -1,7 +1,7 @@
 /**
  * MCP over HTTP: one server on `node:http`, both eras at every endpoint.
  * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
- * length. What passes is a message for its era (message-intake.ts).
+ * length. What passes is a message for its era (message-intake.ts). Plain pages (routes.ts) say which guards they need.
  * Not here: what keys there are (`authenticate`), what requests mean (`router`).
  *
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
@@ -83,7 +83,10 @@ export interface HttpIngress {
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Keys changed: ends what is open in the name of somebody whose key does not count any more. */
   rekeyed(now: PrincipalNow): void;
-  /** Stops accepting, waits for open requests up to `drainMs`, then ends them. Safe to call again. */
+  /**
+   * Refuses new requests, waits for open ones up to `drainMs`, then ends them and closes the port: until then routes are
+   * answered. Safe to call again.
+   */
   close(drainMs: number): Promise<void>;
 }
 
@@ -188,15 +191,16 @@ class Ingress implements HttpIngress {
 
   async #close(drainMs: number): Promise<void> {
     const { clock } = this.#options;
-    const closed = new Promise<void>((resolve) => {
-      this.#server.close(() => resolve());
-    });
+    this.#intake.isStopping = true;
     this.#sessions.endStreams();
     this.#open.shutDown('endless');
     await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
     this.#open.shutDown('all');
     this.#open.close();
     this.#sessions.endAll();
+    const closed = new Promise<void>((resolve) => {
+      this.#server.close(() => resolve());
+    });
     this.#lingering.close();
     this.#connections.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
@@ -261,14 +265,14 @@ class Ingress implements HttpIngress {
     isAskedFirst: boolean,
   ): Refusal | undefined {
     const { authenticate, router } = this.#options;
-    if (!this.#guard(head.host, head.origin)) return REFUSALS.origin;
+    const path = pathOf(request.url);
+    const route = this.#routes.get(path);
+    if (!this.#isOriginAllowed(route, head)) return REFUSALS.origin;
     if (this.#crossOrigin.isListed(head.origin)) {
       this.#crossOrigin.mark(head.origin, response);
       // A browser asks without the key.
       if (this.#crossOrigin.answerPreflight(request.method, head, response)) return undefined;
     }
-    const path = pathOf(request.url);
-    const route = this.#routes.get(path);
     if (route) return this.#show(route, request, head, response);
     const endpoint = parseEndpointPath(path);
     if (!endpoint) return REFUSALS.path;
@@ -277,7 +281,9 @@ class Ingress implements HttpIngress {
     if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
     if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    if (this.#closing !== undefined) return REFUSALS.stopping;
+    // The answer to a question of a request under way comes as a POST of its session; the intake refuses all other messages.
+    if (this.#intake.isStopping && (request.method !== 'POST' || head.sessionId === undefined))
+      return REFUSALS.stopping;
     const caller: Caller = { principal, endpoint, head };
     switch (request.method) {
       case 'POST':
@@ -294,12 +300,17 @@ class Ingress implements HttpIngress {
     }
   }
 
+  #isOriginAllowed(route: Route | undefined, { host, origin }: RequestHead): boolean {
+    if (route?.isPublic || this.#guard(host, origin)) return true;
+    return route?.checksHost === false && (origin === undefined || this.#crossOrigin.isListed(origin));
+  }
+
   #show(route: Route, request: TakenRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
-    if (route.isForOperators) {
+    if (!route.isPublic) {
       const principal = this.#options.authenticate(head.authorization);
       if (!principal) return REFUSALS.key;
-      if (principal.role !== undefined) return REFUSALS.role;
+      if (!route.mayRead(principal)) return REFUSALS.role;
     }
     answerRoute(route, request.method === 'HEAD', response).catch((error) => this.#failed(response, error));
     return undefined;

@@ -74,6 +74,7 @@ export class MessageIntake {
     });
     if (refusal) return refusal;
     if (after < 0 || skipSpace(body, after, body.length) !== body.length || !isUtf8(body)) return REFUSALS.parse;
+    if (this.isStopping && messages.some(({ kind }) => kind === 'request')) return REFUSALS.stopping;
     return this.#legacy.postBatch(caller, messages, response);
   }
 }
