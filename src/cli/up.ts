@@ -14,7 +14,7 @@ import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
-import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
+import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -40,8 +40,6 @@ import { stopSignals } from './stop-signals.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
-
-const drainMs = 10_000;
 
 /** What not every start needs. Asked for from outside the bundle, which cannot import. */
 export interface LaterParts {
@@ -142,7 +140,7 @@ class Run {
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
-    this.#ends.push(() => gateway.close(drainMs));
+    this.#ends.push(() => gateway.close(this.#drainMs()));
     this.#operations = {
       ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
       ...letterOperations(() => this.#workers?.deadLetters),
@@ -194,7 +192,10 @@ class Run {
     });
     this.#workers = workers;
     // Both at once: together they have the time that was announced.
-    this.#ends.push(() => Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]));
+    this.#ends.push(() => {
+      const drainMs = this.#drainMs();
+      return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
+    });
     if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
   }
 
@@ -234,7 +235,7 @@ class Run {
         this.#isEnding = true;
         this.#say(
           'info',
-          `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
+          `${signal}: stops when what is under way is done, at most ${this.#drainMs() / 1_000} s; again to stop at once`,
         );
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
@@ -242,6 +243,11 @@ class Run {
       };
       for (const signal of stopSignals) process.on(signal, onSignal);
     });
+  }
+
+  /** As the configuration says now. */
+  #drainMs(): number {
+    return this.#settings ? drainMsOf(this.#settings.listen) : 0;
   }
 
   async end(): Promise<void> {

@@ -24,7 +24,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     groups: new Map(),
     telemetry: { traces: false },
     keys: {},
-    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [] },
+    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [], drain: '10s' },
     log: { level: 'info' },
   });
 });
@@ -240,6 +240,7 @@ describe('for the gateway', () => {
       port: 0,
       allowedHosts: [],
       allowedOrigins: ['https://example.com'],
+      drain: '10s',
     });
     expect(settings.log).toEqual({ level: 'debug' });
   });
