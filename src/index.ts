@@ -24,7 +24,7 @@ export type {
 } from './host/host-interface.js';
 export type { EraAnswer } from './host/requester.js';
 export type { SpawnOptions } from './host/spawn-options.js';
-export type { StatusRow } from './host/status.js';
+export type { StatusRow, UnroutedTemplates } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {

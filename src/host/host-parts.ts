@@ -36,7 +36,7 @@ import { Requester } from './requester.js';
 import { schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { StateFile } from './state-file.js';
-import type { StatusSources } from './status.js';
+import type { StatusSources, UnroutedOf } from './status.js';
 import { createSupervise } from './supervise.js';
 
 export interface HostParts {
@@ -63,6 +63,8 @@ export interface HostParts {
   readonly requester: Requester;
   readonly alive: KeepAlive;
   readonly statusSources: StatusSources;
+  /** Set by a gateway. */
+  readonly routing: { unroutedOf: UnroutedOf | undefined };
   readonly onProblem: (error: unknown) => void;
   /** Nothing that the server answered before counts any more. */
   readonly forget: (server: string) => void;
@@ -198,6 +200,7 @@ export function createHostParts(
     listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
   });
   const { targetOf } = instances;
+  const routing: HostParts['routing'] = { unroutedOf: undefined };
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
     ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
@@ -210,6 +213,9 @@ export function createHostParts(
     configured: new ConfiguredServers(servers, onProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
-    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle },
+    routing,
+    statusSources: {
+      ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
+    },
   };
 }
