@@ -285,10 +285,13 @@ export class Catalogue {
     const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
-    const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    const wasSeen = known.hasTools(managed);
+    const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight there are no old answers, only the call that woke the server.
-    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
+    // At first sight there are no old answers, only the call that woke the server. A trusted server is not compared with pins,
+    // but what it answered with other tools counts no more either.
+    const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
+    if (isChanged) {
       this.#cache.drop(name);
       onToolsChanged(name);
     }

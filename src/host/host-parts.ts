@@ -10,7 +10,7 @@ import { systemRandom } from '../kernel/random.js';
 import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
-import { type PinChange, Pins } from '../policy/pins.js';
+import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
@@ -105,6 +105,10 @@ export function createHostParts(
   const pins = new Pins({
     store: pinsByOrigin(state?.pins ?? memoryPinStore(), (server) => serverOf(server).definition.spec),
     policyOf: (server) => serverOf(server).definition.pins,
+    isTrusted: (server) => {
+      const managed = servers.find(server);
+      return managed !== undefined && trustsEverything(managed.definition.pins);
+    },
     onStoreError: onProblem,
   });
   const events = new HostEvents(
