@@ -7,6 +7,7 @@ export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   Discovered,
+  DiscoveredTool,
   DiscoverOptions,
   HostCallOptions,
   HostConfig,
@@ -18,6 +19,7 @@ export type {
   KnownList,
   KnownServer,
   ListOptions,
+  PinnedText,
   RelayOptions,
   ResourceResult,
   ToolResult,
@@ -42,6 +44,7 @@ export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
+export type { PinStatus } from './policy/pin-store.js';
 export type { Lease } from './registry/lease.js';
 export { RpcRefusal } from './session/answers.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';

@@ -163,7 +163,7 @@ type Found = Awaited<ReturnType<Host['discover']>>[number];
 
 function toolFrame(found: Found): Readonly<Record<string, unknown>> {
   if ('error' in found) return { server: found.server, error: isHostError(found.error) ? found.error.toJSON() : {} };
-  const { server, tool, schema, state } = found;
-  const frame = { server, tool, ...(state === undefined ? {} : { state }) };
+  const { server, tool, schema, pin, isUnapproved, state } = found;
+  const frame = { server, tool, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };
 }
