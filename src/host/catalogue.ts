@@ -113,6 +113,7 @@ export class Catalogue {
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
+    if (this.#parts.findServer(server)?.definition.isolation === 'per-client') throw readMissesInstance(server);
     this.chargeRead(server, uri, principal);
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
@@ -344,6 +345,14 @@ const noList = (server: string): HostError =>
     field: 'method',
     execution: 'not_executed',
     hint: 'use tools/list, prompts/list, resources/list or resources/templates/list',
+  });
+
+const readMissesInstance = (server: string): HostError =>
+  new HostError('invalid_request', `server '${shown(server)}' has isolation "per-client", and no client is named`, {
+    server,
+    field: 'instance',
+    execution: 'not_executed',
+    hint: 'use host.request(server, "resources/read", params, { instance: "<client>" })',
   });
 
 const badUri = (server: string): HostError =>

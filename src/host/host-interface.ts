@@ -81,7 +81,7 @@ export interface RelayOptions {
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
   /** What else the server says that surely belongs to this request, such as logs. Progress goes to `onProgress`. */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** Whose own instance is meant, of a server with `isolation: "per-client"`. Ignored by shared ones. */
+  /** The client, for a server with `isolation: "per-client"`, which needs one: each has its own process. Shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 

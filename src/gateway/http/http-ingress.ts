@@ -14,6 +14,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
+import { isClientName } from '../client-id.js';
 import { parseEndpointPath } from '../endpoint-id.js';
 import type { PrincipalNow, Router } from '../exchange.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
@@ -276,6 +277,7 @@ class Ingress implements HttpIngress {
     if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
     if (this.#closing !== undefined) return REFUSALS.stopping;
+    if (head.client !== undefined && !isClientName(head.client)) return REFUSALS.client;
     const caller: Caller = { principal, endpoint, head };
     switch (request.method) {
       case 'POST':
