@@ -138,6 +138,9 @@ class JoinedGateway implements Gateway {
   constructor(joined: Joined) {
     this.#joined = joined;
     this.#isOpen = !joined.opensLater;
+    const { host, router } = joined;
+    host.showUnrouted((server) => router.unroutedOf?.(server));
+    this.#ends.push(() => host.showUnrouted(undefined));
     this.#awaitExpiry();
   }
 

@@ -42,7 +42,7 @@ import { createHostParts, type HostParts, type MakeConnector } from './host-part
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
@@ -307,6 +307,11 @@ export class Host {
   /** Counts calls without a record of each: told server, outcome and duration. One meter at a time; undefined takes it off. */
   meterCalls(meter: CallMeter | undefined): void {
     this.#parts.audit.meter = meter;
+  }
+
+  /** Shown by `status`: which resource templates a gateway does not route. One gateway at a time; undefined takes it off. */
+  showUnrouted(unroutedOf: UnroutedOf | undefined): void {
+    this.#parts.routing.unroutedOf = unroutedOf;
   }
 
   /** Stops every server; resolves when nothing of this host runs. */

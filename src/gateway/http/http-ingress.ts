@@ -14,6 +14,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
+import { isClientName } from '../client-id.js';
 import { parseEndpointPath } from '../endpoint-id.js';
 import type { PrincipalNow, Router } from '../exchange.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
@@ -284,6 +285,7 @@ class Ingress implements HttpIngress {
     // The answer to a question of a request under way comes as a POST of its session; the intake refuses all other messages.
     if (this.#intake.isStopping && (request.method !== 'POST' || head.sessionId === undefined))
       return REFUSALS.stopping;
+    if (head.client !== undefined && !isClientName(head.client)) return REFUSALS.client;
     const caller: Caller = { principal, endpoint, head };
     switch (request.method) {
       case 'POST':

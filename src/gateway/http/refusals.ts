@@ -58,6 +58,11 @@ export const REFUSALS = {
   ]),
   modernMethod: refusal(405, invalid, 'this protocol version knows only POST', ['Allow', 'POST']),
   routeMethod: refusal(405, invalid, 'this path can only be read', ['Allow', 'GET, HEAD']),
+  client: refusal(
+    400,
+    invalid,
+    'Hostler-Client must be 1 to 128 letters, digits, dots, dashes, tildes and underscores',
+  ),
   contentType: refusal(415, invalid, 'send Content-Type: application/json'),
   accept: refusal(406, invalid, 'send Accept: application/json, text/event-stream'),
   acceptStream: refusal(406, invalid, 'send Accept: text/event-stream'),

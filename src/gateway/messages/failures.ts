@@ -106,6 +106,20 @@ export function unknownUri(uri: string, era: Era): RpcFailure {
   return { code, message: 'resource not found', data: JSON.stringify({ uri }) };
 }
 
+const ambiguousNamesMax = 8;
+
+/** Several servers have the resource, or a template that it matches. They are servers that the client can see. */
+export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailure {
+  const named = servers.slice(0, ambiguousNamesMax).map((server) => `'${server}'`);
+  const more = servers.length > named.length ? ` and ${servers.length - named.length} more` : '';
+  const hint = `use the endpoint /mcp/<server>, or hostler://<server>/<uri>`;
+  return {
+    code: RPC.invalidParams,
+    message: `the resource URI is ambiguous: it belongs to the servers ${named.join(' and ')}${more}; ${hint}`,
+    data: JSON.stringify({ uri, reason: 'ambiguous_uri', servers: servers.slice(0, ambiguousNamesMax), hint }),
+  };
+}
+
 /** The error object itself, which whoever made the error keeps as its cause. */
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 

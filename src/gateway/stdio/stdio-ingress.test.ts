@@ -73,6 +73,26 @@ function open(output: Writable | undefined = undefined) {
   return { router, clock, input, out, problems, pipe, said, saidText, send };
 }
 
+test('E4 a process is one client, whichever era it speaks, and its end is told once', async () => {
+  const clients: (readonly string[])[] = [];
+  for (const messages of [
+    [modern(1, 'a')],
+    [initialize(), notice('notifications/initialized'), legacy(1, 'a'), modern(2, 'a')],
+  ]) {
+    const { router, send, pipe } = open();
+    const ended: string[] = [];
+    Object.assign(router, { neverOpened: ({ id }: Client) => ended.push(id) });
+    await send(...messages);
+    const ids = new Set(router.exchanges.map(({ client }) => client.id));
+    await pipe.close();
+    const sessions = router.sessions.map(({ id, signal }) => (signal.aborted ? id : 'open'));
+    expect([...ended, ...sessions]).toEqual([...ids]);
+    clients.push([...ids]);
+  }
+  expect(clients.map(({ length }) => length)).toEqual([1, 1]);
+  expect(new Set([...clients.flat(), embedder.id]).size).toBe(3);
+});
+
 describe('the modern era', () => {
   test('a request is served by itself, and its params reach the router to the byte', async () => {
     const { router, send } = open();
@@ -83,7 +103,7 @@ describe('the modern era', () => {
     expect(await send(line)).toEqual([]);
     const [exchange] = router.exchanges;
     expect(exchange?.params?.toString()).toContain('"n":9007199254740993');
-    expect(exchange?.client).toMatchObject({ era: 'modern', version: '2026-07-28', id: 'embedder' });
+    expect(exchange?.client).toMatchObject({ era: 'modern', version: '2026-07-28', principal: embedder });
     expect(exchange?.ask).toBeUndefined();
   });
 

@@ -12,6 +12,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
+import { newId } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import { BATCH_VERSION, META } from '../../session/versions.js';
 import { Envelope } from '../../wire/envelope.js';
@@ -74,6 +75,8 @@ export const createStdioIngress = (options: StdioIngressOptions): StdioIngress =
 class PipeIngress implements StdioIngress, Pipe {
   readonly closed: Promise<void>;
   readonly #options: StdioIngressOptions;
+  /** One process is one client, whichever era it speaks. */
+  readonly #id = newId();
   readonly #out: OutboundLines;
   readonly #in: InboundLines;
   readonly #asks: ClientAsks;
@@ -257,13 +260,13 @@ class PipeIngress implements StdioIngress, Pipe {
     const read = readInitialize(params);
     if (isFailure(read)) return read;
     const { principal, endpoint } = this.#options;
-    this.#session = new PipeSession(principal, endpoint, read, (method, said) => this.notify(method, said));
+    this.#session = new PipeSession(this.#id, principal, endpoint, read, (method, said) => this.notify(method, said));
     return this.#session;
   }
 
   #modernClient({ version, capabilities }: Pick<Client, 'version' | 'capabilities'>): Client {
     const { principal, endpoint } = this.#options;
-    return { id: principal.id, principal, era: 'modern', version, endpoint, capabilities };
+    return { id: this.#id, principal, era: 'modern', version, endpoint, capabilities };
   }
 
   #handshakeEnded(isAccepted: boolean): void {
@@ -358,6 +361,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#asks.end();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
+    if (!this.#session?.wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
     const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.close());
     this.#out
       .drained()
