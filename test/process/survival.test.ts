@@ -296,6 +296,13 @@ test('P8 fd hygiene: what we were given ourselves does not reach a child', () =>
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
 });
 
+test('E7 what an embedder was given does not reach a sandboxed child', () => {
+  const shell = `exec 9<"$1" 8>/dev/null; shift; exec "$0" "$@"`;
+  const flags = ['-c', shell, process.execPath, driverFile, driverFile, compiled, stateDir, 'boxed'];
+  const said = execFileSync('/bin/sh', flags, { encoding: 'utf8' });
+  expect(said).toMatch(/^"socket:\[\] socket:\[\] socket:\[\](?: \/dev\/null){2,}"\n$/);
+});
+
 test('S7 ordered stop: a process with nothing else to do waits for the end of a stop', () => {
   const flags = [driverFile, compiled, stateDir, 'alone'];
   expect(execFileSync(process.execPath, flags, { encoding: 'utf8' })).toBe('kill\n');
