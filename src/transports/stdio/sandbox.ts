@@ -46,8 +46,7 @@ export async function wrapInSandbox(request: SandboxRequest): Promise<Wrapped> {
   const home = places.homes === undefined ? undefined : await prepareHome(places.homes, server);
   const searchPath = env.PATH ?? '';
   const { mounts, writable } = await sandboxView({ ...request, cwd, searchPath, home });
-  // Without a capability, root may still write to the files of /proc that belong to root.
-  if (process.getuid?.() === 0) for (const control of await kernelControls()) mounts.read(control);
+  for (const control of await kernelControls()) mounts.read(control);
   const bwrap = await findBubblewrap(server, request.searchPath, writable);
   const { outside, inside } = splitEnvironment(env);
   return { file: bwrap, args: sandboxArgs({ file, args, cwd, mounts, variables: inside }), env: outside };

@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { configFolder, dataFolder, stateFolder } from '../../../config/folders.js';
 import type { Environment } from '../../environment.js';
-import { isWithin, realPathOf } from './trace-path.js';
+import { isWithin, traceFuturePath } from './trace-path.js';
 
 export interface SandboxPlaces {
   /** Below it each server has its home. Undefined: homes are empty at each start and discarded at its end. */
@@ -15,6 +15,8 @@ export interface SandboxPlaces {
   readonly hidden: readonly string[];
   /** The user's own. Shown only where a definition declares it. */
   readonly userHomes: readonly string[];
+  /** What Hostler is started from: a server that changed it would run outside of its sandbox. */
+  readonly programs: readonly string[];
 }
 
 interface PlacesOptions {
@@ -31,6 +33,7 @@ export function sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes }: Pl
     homes: stateDir === undefined || !keepsHomes ? undefined : path.resolve(stateDir, 'sandbox'),
     hidden: hidden.filter((entry) => entry !== undefined),
     userHomes: [ambient.HOME, accountHome()].filter((home) => home !== undefined && isHome(home)) as string[],
+    programs: [process.execPath, process.argv[1]].filter((file) => file !== undefined && file !== '') as string[],
   };
 }
 
@@ -50,6 +53,8 @@ function accountHome(): string | undefined {
 export interface RealPlaces {
   readonly hidden: readonly string[];
   readonly userHomes: readonly string[];
+  /** What no server may write to: hidden paths, links that lead to them, and Hostler's own program. */
+  readonly guarded: readonly string[];
   /** Whether the path is one of Hostler's own, or lies in one. */
   readonly isHidden: (real: string) => boolean;
   /** Whether a folder may be shown as a whole because a program lies in it: no user's home, and no folder of many programs. */
@@ -72,10 +77,14 @@ const sharedFolders = [
 const sharedInHome = ['.local', '.local/share', '.config', '.cache'];
 
 export async function realPlaces(places: SandboxPlaces): Promise<RealPlaces> {
-  const [hidden, userHomes] = await Promise.all([
-    Promise.all(places.hidden.map(realPathOf)),
-    Promise.all(places.userHomes.map(realPathOf)),
+  const traceAll = (files: readonly string[]) => Promise.all(files.map(traceFuturePath));
+  const [own, homes, programs] = await Promise.all([
+    traceAll(places.hidden),
+    traceAll(places.userHomes),
+    traceAll(places.programs),
   ]);
+  const hidden = own.map(({ real }) => real);
+  const userHomes = homes.map(({ real }) => real);
   const shared = new Set([
     ...sharedFolders,
     ...userHomes.flatMap((home) => sharedInHome.map((name) => path.join(home, name))),
@@ -84,6 +93,7 @@ export async function realPlaces(places: SandboxPlaces): Promise<RealPlaces> {
   return {
     hidden,
     userHomes,
+    guarded: [...own, ...programs].flatMap(({ real, links }) => [real, ...links.map(({ at }) => at)]),
     isHidden,
     mayBeShown: (real) =>
       real !== '/' && !shared.has(real) && !isHidden(real) && !userHomes.some((home) => isWithin(real, home)),

@@ -32,6 +32,7 @@ async function needs(command: string, more: Partial<ProgramRequest> = {}) {
     homes: undefined,
     hidden: [at('home/.local/share/hostler')],
     userHomes: [at('home')],
+    programs: [],
   });
   const request = {
     file: command,

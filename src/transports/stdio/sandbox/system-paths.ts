@@ -3,8 +3,8 @@
  * names, users, certificates, time zones and packages. An allow list: a file that is not named here is not there.
  * Not here: the server's own program (program-paths.ts), and what its definition declares (view.ts).
  *
- * Invariant: nothing that only its owner or group may read is shown, so that a Hostler run by root shows no more than one
- * that is not.
+ * Invariant: a setting that only its owner or group may read is not shown, so that a Hostler run by root shows no more than
+ * one that is not.
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -88,8 +88,8 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 /**
- * What a process of root could change in the kernel through /proc, without any capability: sysctls such as `core_pattern`
- * name programs that the kernel runs outside of every sandbox. These are shown read-only.
+ * What a process could change in the kernel through /proc without any capability, shown read-only. Root could change every
+ * sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
  */
 export async function kernelControls(): Promise<string[]> {
   const entries = await Promise.all(

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isWithin, realPathOf, tracePath } from './trace-path.js';
+import { isWithin, traceFuturePath, tracePath } from './trace-path.js';
 
 let folder: string;
 const at = (...names: string[]): string => path.join(folder, ...names);
@@ -42,7 +42,10 @@ test.each([
 });
 
 test('of a path that does not exist yet, the part that exists is resolved', async () => {
-  expect(await realPathOf(at('current', 'new', 'file'))).toBe(at('versions', 'v1', 'new', 'file'));
+  expect(await traceFuturePath(at('current', 'new', 'file'))).toEqual({
+    real: at('versions', 'v1', 'new', 'file'),
+    links: [{ at: at('current'), to: 'versions/v1' }],
+  });
 });
 
 test.each([

@@ -3,7 +3,7 @@
  * real file and recreates the links, and the path works inside as it does outside.
  * Invariant: `at` of every link is itself free of links, so two paths through one link name it the same way.
  */
-import { readlink, realpath } from 'node:fs/promises';
+import { readlink } from 'node:fs/promises';
 import path from 'node:path';
 
 export interface Link {
@@ -52,14 +52,16 @@ async function targetOf(file: string): Promise<string | undefined> {
   }
 }
 
-/** The real path of what may not exist yet: the part that exists is resolved, the rest is added as written. */
-export async function realPathOf(file: string): Promise<string> {
+/** The same for what may not exist yet: the part that exists is resolved, the rest is added as written. */
+export async function traceFuturePath(file: string): Promise<Traced> {
   const absolute = path.resolve(file);
   try {
-    return await realpath(absolute);
+    return await tracePath(absolute);
   } catch {
     const folder = path.dirname(absolute);
-    return folder === absolute ? absolute : path.join(await realPathOf(folder), path.basename(absolute));
+    if (folder === absolute) return { real: absolute, links: [] };
+    const { real, links } = await traceFuturePath(folder);
+    return { real: path.join(real, path.basename(absolute)), links };
   }
 }
 

@@ -9,7 +9,9 @@ let folder: string;
 const at = (name: string): string => path.join(folder, name);
 beforeEach(() => {
   folder = realpathSync(mkdtempSync(path.join(os.tmpdir(), 'hostler-view-')));
-  for (const name of ['home/notes', 'home/data', 'home/project/src', 'other']) mkdirSync(at(name), { recursive: true });
+  for (const name of ['home/notes', 'home/data', 'home/project/src', 'other', 'installed', 'linked'])
+    mkdirSync(at(name), { recursive: true });
+  symlinkSync('../home/data', at('linked/data'));
   for (const name of ['home/project/hostler.json', 'home/project/a', 'home/project/.b']) writeFileSync(at(name), '');
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -17,8 +19,9 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 function view(more: Partial<ViewRequest>) {
   const places = {
     homes: undefined,
-    hidden: [at('home/data'), at('home/project/hostler.json'), at('home/new')],
+    hidden: [at('linked/data'), at('home/project/hostler.json'), at('home/new')],
     userHomes: [at('home')],
+    programs: [at('installed/hostler.js')],
   };
   const request = {
     server: 's',
@@ -84,6 +87,18 @@ test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
     /hostler\.json/,
   ],
   [
+    'a writable folder with a link to the data directory in it',
+    (p) => ({ writablePaths: [p('linked')] }),
+    'writablePaths',
+    /linked\/data/,
+  ],
+  [
+    'a writable folder that Hostler is started from',
+    (p) => ({ writablePaths: [p('installed')] }),
+    'writablePaths',
+    /holds files of Hostler/,
+  ],
+  [
     'a folder in the data directory',
     (p) => ({ readablePaths: [p('home/data')] }),
     'readablePaths',
@@ -141,7 +156,7 @@ test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
 
 test('a folder that Hostler may create later cannot be made by a server', async () => {
   mkdirSync(at('parent'));
-  const places = { homes: undefined, hidden: [at('parent/later/hostler.json')], userHomes: [] };
+  const places = { homes: undefined, hidden: [at('parent/later/hostler.json')], userHomes: [], programs: [] };
   await expect(view({ places, writablePaths: [at('parent')] })).rejects.toMatchObject({
     details: { reason: 'sandbox_path' },
   });

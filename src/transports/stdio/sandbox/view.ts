@@ -89,7 +89,7 @@ class ViewBuilder {
   async #declareWritable(): Promise<void> {
     for (const entry of this.#request.writablePaths) {
       const real = await this.#declared('writablePaths', entry);
-      const inside = this.#places.hidden.find((own) => isWithin(real, own));
+      const inside = this.#places.guarded.find((own) => isWithin(real, own));
       if (inside !== undefined)
         throw this.#refused(
           'writablePaths',
