@@ -11,6 +11,7 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
+import type { BrokerSettings } from '../config/broker-settings.js';
 import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
@@ -119,6 +120,7 @@ class Run {
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
+      hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
       ambient: process.env,
       learnAtBoot: true,
       redactor: this.#redactor,
@@ -323,6 +325,12 @@ class Run {
   #say(level: LogLevel, text: string): void {
     this.#log.say(level, text);
   }
+}
+
+/** What a server in a sandbox must not read: who may come in, and the keys of the broker. */
+function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
+  const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
+  return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
 }
 
 function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {

@@ -17,6 +17,12 @@ const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'
 /** Linux takes at most 128 KiB for one argument or variable. */
 const argCharsMax = 128 * 1024;
 
+const paths = (field: string) =>
+  z
+    .array(noNul(field).min(1, 'must not be empty').max(4_096, 'is too long'))
+    .max(100, 'has too many entries')
+    .default([]);
+
 /** The keys that say how a local server is started. */
 export const stdio = z.strictObject({
   name,
@@ -27,10 +33,8 @@ export const stdio = z.strictObject({
     .default({}),
   cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
   sandbox: z.enum(['group', 'standard']).default('group'),
-  writablePaths: z
-    .array(noNul('writablePaths').min(1, 'must not be empty').max(4_096, 'is too long'))
-    .max(100, 'has too many entries')
-    .default([]),
+  readablePaths: paths('readablePaths'),
+  writablePaths: paths('writablePaths'),
 });
 
 /** The keys that say how a remote server is reached. Made when there is one: it takes longer than all of a local one. */

@@ -51,6 +51,8 @@ interface CeilingEntry {
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;
+  /** Files and folders that servers in a sandbox never see, beside `stateDir`, such as the file of the configuration. */
+  readonly hiddenPaths?: readonly string[];
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;

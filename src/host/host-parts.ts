@@ -91,6 +91,7 @@ export function createHostParts(
     onProblem,
     onAuth: (server, status) => events.tell(server, { kind: 'auth', status }),
     ...(stateDir === undefined ? {} : { stateDir }),
+    ...(options.hiddenPaths === undefined ? {} : { hiddenPaths: options.hiddenPaths }),
     ...(ambient === undefined ? {} : { ambient }),
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
   });
