@@ -12,10 +12,10 @@ import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
 import type { BrokerSettings } from '../config/broker-settings.js';
-import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
+import type { Filled } from '../config/placeholders.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -38,9 +38,14 @@ import { ServerLogs } from './server-logs.js';
 import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { stopSignals } from './stop-signals.js';
+import { askTrust } from './trust/ask-trust.js';
+import { TrustedSource } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
+
+/** Paths of parts in one line of the log. */
+const waitingShown = 20;
 
 /** What not every start needs. Asked for from outside the bundle, which cannot import. */
 export interface LaterParts {
@@ -77,6 +82,7 @@ class Run {
   readonly #ends: (() => unknown)[] = [];
   #operations: Operations = {};
   readonly #log = new LevelLog((text) => this.#redactor.redact(text));
+  readonly #source: TrustedSource;
   #host: Host | undefined;
   #gateway: Gateway | undefined;
   #workers: ServedWorkers | undefined;
@@ -92,6 +98,8 @@ class Run {
   constructor(options: UpOptions, later: LaterParts) {
     this.#options = options;
     this.#later = later;
+    const { config: file, isFoundInFolder } = options;
+    this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
   }
 
   /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
@@ -108,7 +116,10 @@ class Run {
   async begin(): Promise<void> {
     const { dataDir, auth } = this.#options;
     const since = contentOf(this.#options.config);
-    const { config, settings } = this.#readConfig();
+    const filled = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
+      throw isHostError(error) ? inFile(error, this.#options.config) : error;
+    });
+    const { config, settings } = this.#readConfig(filled);
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
     this.#settings = settings;
@@ -171,6 +182,10 @@ class Run {
         onProblem: this.#problem,
       }),
     );
+    const { confirmations } = this.#source;
+    if (confirmations === undefined) return;
+    const onChange = () => void this.#reload();
+    this.#ends.push(watchConfig({ file: confirmations, clock: systemClock, onChange, onProblem: this.#problem }));
   }
 
   /** Loaded by those who have a broker: nobody else waits for it. */
@@ -209,11 +224,13 @@ class Run {
   }
 
   announce(): void {
-    const { isJson, isStdio, config, dataDir } = this.#options;
+    const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
+    // Output of later starts, and stderr of a server that a client starts, end in logs that outlive the run.
+    const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
-      ...{ ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir },
+      ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
       ...(broker === undefined ? {} : { broker }),
     };
     if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
@@ -263,10 +280,11 @@ class Run {
     }
   }
 
-  #readConfig(): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
+  /** `first`: as it was read for the start. */
+  #readConfig(first?: Filled): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems } = readConfigFile(file, process.env);
+      const { config, secrets, problems } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The servers, and what is wrong with single entries, are for the host to read.
       const settings = parseServing(config);
@@ -291,7 +309,11 @@ class Run {
       this.#gateway?.allow(listen);
       await this.#host?.reconfigure(config);
       this.#log.level = settings.log.level;
+      this.#source.accept();
       this.#say('info', 'the configuration changed and counts from now on');
+      const { waiting } = this.#source;
+      if (waiting.length > 0)
+        this.#say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
       const { host, port } = this.#listen ?? listen;
       if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
         this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
@@ -308,7 +330,11 @@ class Run {
 
   #facts() {
     const { config, dataDir } = this.#options;
-    return { version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt };
+    const { waiting } = this.#source;
+    return {
+      ...{ version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt },
+      ...(waiting.length === 0 ? {} : { waiting }),
+    };
   }
 
   readonly #problem = (error: unknown): void => {

@@ -140,7 +140,6 @@ class JoinedGateway implements Gateway {
     this.#isOpen = !joined.opensLater;
     const { host, router } = joined;
     host.showUnrouted((server) => router.unroutedOf?.(server));
-    this.#ends.push(() => host.showUnrouted(undefined));
     this.#awaitExpiry();
   }
 
@@ -241,6 +240,7 @@ class JoinedGateway implements Gateway {
     // First, while there is somebody to tell: who listens hears that it is over.
     this.#joined.router.close?.();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
+    this.#joined.host.showUnrouted(undefined);
     this.#onClosed();
   }
 
