@@ -4,6 +4,7 @@
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
+import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -59,13 +60,13 @@ export class Host {
     this.#learnAtBoot = options.learnAtBoot ?? false;
   }
 
-  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
+  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#parts.onProblem);
+    const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
-    this.#parts.configured.declare(settings.mcpServers);
+    this.#parts.configured.declare(settings);
     this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
 
@@ -77,13 +78,13 @@ export class Host {
   reconfigure(config: HostConfig): Promise<Reconfigured> {
     return this.#readings.take('', async () => {
       if (this.#closing !== undefined) throw closed();
-      const settings = parseHostConfig(config, this.#parts.onProblem);
+      const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       // Nothing is thrown from here on.
       this.#parts.audit.tracing = tracing;
       this.#parts.rules.configure(settings);
       const before = this.#parts.servers.names();
-      const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      const applied = this.#parts.configured.apply(settings);
       this.#rulesChanged(before);
       this.#learnUnseen();
       return applied;
@@ -96,9 +97,10 @@ export class Host {
    * needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
-    const name = spawnName(entry);
+    const given = copyEntry(entry, 'the server') as SpawnEntry;
+    const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
+    await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     return name;
   }
 
