@@ -14,6 +14,7 @@ export type {
   HostOptions,
   HostRequestOptions,
   HostTool,
+  JointChange,
   KnownFacts,
   KnownList,
   KnownServer,

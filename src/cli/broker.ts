@@ -109,8 +109,10 @@ async function begin(
       onChange: () => {
         try {
           const changed = readSettings(file);
+          const credentials = credentialsOf(parseKeys(changed.keys, problem));
+          // Everything is read: nothing is thrown from here on.
           log.level = changed.log.level;
-          opened.rekey(credentialsOf(parseKeys(changed.keys, problem)));
+          opened.rekey(credentials);
           log.say('info', 'the keys of the configuration count from now on');
         } catch (error) {
           log.say('error', 'the configuration changed and cannot be used; nothing else changed');

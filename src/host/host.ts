@@ -33,6 +33,7 @@ import {
   type HostOptions,
   type HostRequestOptions,
   type HostTool,
+  type JointChange,
   type KnownServer,
   type ListOptions,
   noCallOptions,
@@ -74,21 +75,29 @@ export class Host {
    * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
    * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
    * and leaves its server as it was. Resolves when what was taken out is gone.
+   * `joint`: what must change in the same tick, such as the keys by which a gateway knows who has which role.
    */
-  reconfigure(config: HostConfig): Promise<Reconfigured> {
-    return this.#readings.take('', async () => {
-      if (this.#closing !== undefined) throw closed();
+  async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
+    const { applied } = await this.#readings.take('', async () => {
+      this.#mustBeOpen();
       const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
-      // Nothing is thrown from here on.
-      this.#parts.audit.tracing = tracing;
-      this.#parts.rules.configure(settings);
-      const before = this.#parts.servers.names();
-      const applied = this.#parts.configured.apply(settings);
+      this.#mustBeOpen();
+      // From here on nothing waits and nothing is thrown: no principal is ever seen with rules of one configuration and a role,
+      // or a server, of another.
+      const { rules, configured, audit, servers, onProblem } = this.#parts;
+      audit.tracing = tracing;
+      const before = servers.names();
+      rules.configure(settings, configured.changing(settings));
+      perform(joint?.swap, onProblem);
+      const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
+      perform(joint?.announce, onProblem);
       this.#learnUnseen();
-      return applied;
+      // In an object: the next reading does not wait until what was taken out is gone.
+      return { applied };
     });
+    return applied;
   }
 
   /**
@@ -330,6 +339,10 @@ export class Host {
     }
   }
 
+  #mustBeOpen(): void {
+    if (this.#closing !== undefined) throw closed();
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#parts.rules.guards, request);
     if (!refused) return;
@@ -345,6 +358,14 @@ export class Host {
 
   #learnUnseen(): Sightings {
     return this.#learnAtBoot ? this.#parts.discovery.learnUnseen() : new Map();
+  }
+}
+
+function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
+  try {
+    step?.();
+  } catch (error) {
+    onProblem(error);
   }
 }
 
