@@ -15,6 +15,7 @@ export type {
   HostOptions,
   HostRequestOptions,
   HostTool,
+  JointChange,
   KnownFacts,
   KnownList,
   KnownServer,

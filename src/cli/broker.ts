@@ -112,8 +112,10 @@ async function begin(
   const onChange = () => {
     try {
       const changed = settingsOf(file, source.read());
+      const credentials = credentialsOf(parseKeys(changed.keys, problem));
+      // Everything is read: nothing is thrown from here on.
       log.level = changed.log.level;
-      opened.rekey(credentialsOf(parseKeys(changed.keys, problem)));
+      opened.rekey(credentials);
       source.accept();
       log.say('info', 'the keys of the configuration count from now on');
       const { waiting } = source;

@@ -23,6 +23,7 @@ import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
+import { applyConfig } from './apply-config.js';
 import { brokerLines } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
@@ -296,27 +297,29 @@ class Run {
   }
 
   async #reload(): Promise<void> {
+    const [host, gateway] = [this.#host, this.#gateway];
+    if (!host || !gateway) return;
     try {
       const { config, settings } = this.#readConfig();
       const listen = listenOf(settings.listen, this.#options);
-      // First: a key that is taken away must not count for as long as some server takes to stop.
-      this.#gateway?.replaceKeys(settings.keys);
-      await this.#workers?.rekey(parseKeys(settings.keys, () => {}));
       const before = this.#settings;
-      this.#settings = settings;
+      const swap = () => {
+        this.#settings = settings;
+        this.#log.level = settings.log.level;
+        this.#source.accept();
+      };
+      const edit = { config, keys: settings.keys, listen, swap };
+      const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
+      this.#say('info', 'the configuration changed and counts from now on');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
         this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
-      this.#gateway?.allow(listen);
-      await this.#host?.reconfigure(config);
-      this.#log.level = settings.log.level;
-      this.#source.accept();
-      this.#say('info', 'the configuration changed and counts from now on');
       const { waiting } = this.#source;
       if (waiting.length > 0)
         this.#say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
-      const { host, port } = this.#listen ?? listen;
-      if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
-        this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
+      const { host: address, port } = this.#listen ?? listen;
+      if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
+        this.#say('warn', `listen: it stays at ${address}, port ${port}; another host or port counts after a restart`);
+      await atBroker.catch(this.#problem);
     } catch (error) {
       this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
       this.#problem(error);

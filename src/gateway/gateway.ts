@@ -10,7 +10,8 @@ import type { Readable, Writable } from 'node:stream';
 import type { ListenSettings } from '../config/listen-settings.js';
 import { isLoopback } from '../config/loopback.js';
 import type { Host } from '../host/host.js';
-import { embedder } from '../host/host-interface.js';
+import { embedder, type JointChange } from '../host/host-interface.js';
+import { warnProcess } from '../host/problems.js';
 import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { type Random, systemRandom } from '../kernel/random.js';
@@ -80,6 +81,8 @@ export interface Gateway {
   serveStdio(input: Readable, output: Writable): Promise<void>;
   /** From now on these keys and the local one. What is wrong with one is told. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
+  /** The same, to be done later together with other changes: reads the keys now, and throws now if they cannot be read. */
+  prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
   /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
   /**
@@ -93,7 +96,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
-  const keys = parts.parseKeys(settings.keys ?? {}, onProblem);
+  const onKeyProblem = options.onProblem ?? warnProcess;
+  const keys = parts.parseKeys(settings.keys ?? {}, onKeyProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
   const router = parts.createRouter({
     upstreams: host,
@@ -103,7 +107,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, parts, router, keyring },
+    ...{ host, settings, clock, random, onProblem, onKeyProblem, parts, router, keyring },
     opensLater: options.opensLater ?? false,
     brokerFigures: options.brokerFigures,
     key: local?.key,
@@ -115,6 +119,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly opensLater: boolean;
+  /** A key that cannot be used is never silent. */
+  readonly onKeyProblem: (error: unknown) => void;
   readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
@@ -199,9 +205,15 @@ class JoinedGateway implements Gateway {
   }
 
   replaceKeys(keys: Readonly<Record<string, unknown>>): void {
-    const { keyring, parts, onProblem } = this.#joined;
-    keyring.replace(parts.parseKeys(keys, onProblem));
-    this.#rekeyed();
+    const { swap, announce } = this.prepareKeys(keys);
+    swap();
+    announce();
+  }
+
+  prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange {
+    const { keyring, parts, onKeyProblem } = this.#joined;
+    const read = parts.parseKeys(keys, onKeyProblem);
+    return { swap: () => keyring.replace(read), announce: () => this.#rekeyed() };
   }
 
   allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {

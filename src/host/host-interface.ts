@@ -48,6 +48,14 @@ interface CeilingEntry {
   readonly window: number | string;
 }
 
+/** What changes in the same tick as the configuration of a host. Both are prepared before, so that neither can fail. */
+export interface JointChange {
+  /** The new rules hold, and nobody has heard of it. Must tell nobody itself. */
+  readonly swap: () => void;
+  /** The servers are the new ones: whoever must hear of the change may be told. */
+  readonly announce: () => void;
+}
+
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;

@@ -31,7 +31,7 @@ import { Instances } from './instances.js';
 import { Knowledge } from './knowledge.js';
 import { LastWords } from './last-words.js';
 import { pinsByOrigin } from './pin-origin.js';
-import { quietly } from './problems.js';
+import { quietly, warnProcess } from './problems.js';
 import { Requester } from './requester.js';
 import { schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
@@ -66,6 +66,8 @@ export interface HostParts {
   /** Set by a gateway. */
   readonly routing: { unroutedOf: UnroutedOf | undefined };
   readonly onProblem: (error: unknown) => void;
+  /** The same for mistakes in the configuration, which are never silent. */
+  readonly onConfigProblem: (error: unknown) => void;
   /** Nothing that the server answered before counts any more. */
   readonly forget: (server: string) => void;
   /** Writes what waits to be written. */
@@ -81,6 +83,7 @@ export function createHostParts(
 ): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
+  const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
@@ -214,8 +217,9 @@ export function createHostParts(
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget, serverThrottle },
+    onConfigProblem,
     writeAll: () => state?.flush(),
-    configured: new ConfiguredServers(servers, onProblem),
+    configured: new ConfiguredServers(servers, onConfigProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
     routing,

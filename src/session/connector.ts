@@ -109,7 +109,8 @@ export class Connector {
     return this.#children.escapedOf(server);
   }
 
-  connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
+  /** Async, so that whatever a definition makes it throw is a rejection. */
+  async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = isStdio(spec) ? undefined : spec.transport;
     return this.#open({
@@ -198,5 +199,6 @@ function secretsOf(spec: ServerSpec): string[] {
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
-  return [...headers, ...named(new URL(spec.url).searchParams)];
+  // What is not a URL is refused where it is opened, with the name of the field.
+  return URL.canParse(spec.url) ? [...headers, ...named(new URL(spec.url).searchParams)] : headers;
 }
