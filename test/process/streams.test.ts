@@ -253,6 +253,15 @@ describe('P6 pipe held open:', () => {
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the grandchild is gone');
   });
 
+  test('E18 of a Node server that crashed, the error and its first stack line are told', async () => {
+    const script = 'function connect() { throw new TypeError("no key given") }\nconnect()';
+    const talk = await bench.open({ command: process.execPath, args: ['-e', script] });
+    expect((await talk.whenClosed()).message).toBe(
+      "server 'stub' exited with code 1; its last words on stderr: TypeError: no key given at connect ([eval]:1:28)",
+    );
+    await talk.channel.close();
+  });
+
   test('without anybody holding them, the end is told when they end', async () => {
     const talk = await bench.stub('--exit', '4');
     await talk.whenClosed();

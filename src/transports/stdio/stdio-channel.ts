@@ -282,7 +282,7 @@ export class StdioChannel implements Channel {
   }
 
   #endingError(ending: Ending, lineBytes?: number): HostError {
-    return endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(lastWordsChars), lineBytes);
+    return endingError(this.#server, ending, this.#child.exit, this.#stderr.crashLine(lastWordsChars), lineBytes);
   }
 
   #failHalfSent(): void {
