@@ -122,7 +122,6 @@ class Run {
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
       ambient: process.env,
-      learnAtBoot: true,
       redactor: this.#redactor,
       onProblem: this.#problem,
     });

@@ -67,7 +67,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     version: '1',
     ...changes,
   };
-  const host = { whenSeen: () => undefined } as Host;
+  const host = { whenSeen: () => undefined, learnTools: () => {} } as Host;
   const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts, opensLater });
   return { gateway, log, http, stdio };
 }

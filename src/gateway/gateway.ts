@@ -83,6 +83,7 @@ export interface Gateway {
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
+  host.learnTools();
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
   const keys = parts.parseKeys(settings.keys ?? {}, onProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });

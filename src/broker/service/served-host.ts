@@ -12,6 +12,8 @@ export interface ServedHost {
   readonly rulesRevision: number;
   /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
   firstSight(servers?: readonly string[]): Promise<void> | undefined;
+  /** Tools are about to be listed without starting a server: those that were never seen are learned in the background. */
+  learnTools?(): void;
   onKnownChanged(listener: (server: string) => void): () => void;
   /** The tool is read-only or idempotent, and its server's word for it is trusted. */
   mayRunTwice(server: string, tool: string): boolean;
