@@ -36,7 +36,7 @@ import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
 import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
-import { stopSignals } from './stop-signals.js';
+import { onStopSignals } from './stop-signals.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -228,8 +228,8 @@ class Run {
     return new Promise((resolve) => {
       this.#stop = resolve;
       this.#stopped.signal.addEventListener('abort', () => resolve());
-      const onSignal = (signal: NodeJS.Signals) => {
-        if (this.#isEnding) process.exit(EXIT.failed);
+      onStopSignals((signal, isAgain) => {
+        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
         this.#say(
           'info',
@@ -238,8 +238,7 @@ class Run {
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
-      };
-      for (const signal of stopSignals) process.on(signal, onSignal);
+      });
     });
   }
 

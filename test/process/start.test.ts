@@ -189,6 +189,19 @@ test('a state directory others may write to is told once, and not used', async (
   expect(readdirSync(bench.stateDir)).toEqual([]);
 });
 
+test('E15 a program that embeds a host as PID 1 is told once that nothing reaps orphans', async () => {
+  const problems: unknown[] = [];
+  const onProblem = (error: unknown) => void problems.push(error);
+  const keeper = new ChildKeeper({ clock: systemClock, ambient: process.env, isInit: true, onProblem });
+  const spec = { server: 'stub', command: 'perl', args: [stubServer] };
+  const open = () => openStdio(spec, { clock: systemClock, cleanText: String, children: keeper });
+  await Promise.all([open(), open()]);
+  await keeper.closeAll();
+  expect(problems).toMatchObject([
+    { code: 'invalid_spec', details: { reason: 'pid_1' }, hint: expect.stringContaining('docker run --init') },
+  ]);
+});
+
 test('the journal names a child from its start until its end', async () => {
   const journal = () => readFileSync(path.join(bench.stateDir, `${bench.keeper.instanceId}.children`), 'utf8');
   const talk = await bench.open({ args: [stubServer] });

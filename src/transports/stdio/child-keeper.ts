@@ -32,6 +32,8 @@ interface ChildKeeperOptions {
   /** The journal could not be written, or an old one not be used: children run, but a crash may leave some behind. */
   readonly onProblem?: (error: unknown) => void;
   readonly table?: ProcessTable;
+  /** This process is PID 1, as in a container without an init. */
+  readonly isInit?: boolean;
 }
 
 export class ChildKeeper {
@@ -47,6 +49,8 @@ export class ChildKeeper {
   readonly #escaped: EscapedProcesses;
   readonly #live = new Set<Child>();
   #runs = 0;
+  /** Not reported yet that nothing reaps the orphans of children. */
+  #isUnreaped: boolean;
   #closing: Promise<void> | undefined;
 
   constructor(options: ChildKeeperOptions) {
@@ -55,6 +59,7 @@ export class ChildKeeper {
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;
+    this.#isUnreaped = options.isInit ?? process.pid === 1;
     this.#onProblem = options.onProblem ?? (() => {});
     this.#journal =
       options.stateDir === undefined
@@ -98,6 +103,10 @@ export class ChildKeeper {
     const mark = runMark(this.instanceId, run);
     const request = await prepare(mark);
     if (this.#closing !== undefined) throw shuttingDown(request.server);
+    if (this.#isUnreaped) {
+      this.#isUnreaped = false;
+      this.#onProblem(unreaped());
+    }
     // Our death in the middle of this would leave a child behind that is written down nowhere.
     this.#watch.expect(run);
     this.#journal?.starting({ run, server: request.server });
@@ -179,4 +188,10 @@ const shuttingDown = (server: string) =>
     server,
     reason: 'shutting_down',
     execution: 'not_executed',
+  });
+
+const unreaped = () =>
+  new HostError('invalid_spec', 'this process is PID 1, and Node does not reap orphans: they stay as zombies', {
+    reason: 'pid_1',
+    hint: 'run it under an init, such as docker run --init, or start the hostler command itself',
   });
