@@ -15,6 +15,7 @@ import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
+import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -187,6 +188,9 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
+        // Of a key in the configuration it was said when that was read.
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
+          return;
         const line = lineOf(event);
         if (line) this.#say(...line);
       },
@@ -298,7 +302,24 @@ class Run {
 
   #facts() {
     const { config, dataDir } = this.#options;
-    return { version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt };
+    const { url } = this.#gateway ?? {};
+    return { version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() };
+  }
+
+  /** Roles that are not listed: of keys in the configuration, and of workers whose keys are kept elsewhere. */
+  #notes(): readonly string[] {
+    const ofKeys = this.#unlistedRoles();
+    const known = new Set(ofKeys.map(({ role }) => role));
+    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    return [
+      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
+      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+    ];
+  }
+
+  #unlistedRoles(): readonly UnlistedRole[] {
+    const { keys = {}, roles, unlistedRole } = this.#settings ?? {};
+    return unlistedRoles(keys, roles, unlistedRole);
   }
 
   readonly #problem = (error: unknown): void => {

@@ -21,6 +21,8 @@ export class HostRules {
   #guards: readonly Guard[];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
+  #listedRoles: HostSettings['roles'];
+  #unlistedRole: HostSettings['unlistedRole'];
   #revision = 0;
 
   /** Counts up with every change. */
@@ -46,7 +48,14 @@ export class HostRules {
     return this.#guards;
   }
 
+  /** A caller in this role may use nothing, because the configuration does not list the role. */
+  isUnlisted(role: string): boolean {
+    return this.#unlistedRole !== 'allow' && !this.#listedRoles?.has(role);
+  }
+
   configure({ roles, unlistedRole, budgets, groups }: HostSettings): void {
+    this.#listedRoles = roles;
+    this.#unlistedRole = unlistedRole;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
     this.#ceilings = budgets;
     this.#groups = groups;

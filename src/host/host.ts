@@ -269,6 +269,11 @@ export class Host {
     return this.#parts.rules.revision;
   }
 
+  /** Callers in this role are refused everything, because the configuration does not list it. */
+  isUnlistedRole(role: string): boolean {
+    return this.#parts.rules.isUnlisted(role);
+  }
+
   /**
    * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
    * Undefined: no need to wait.

@@ -8,6 +8,8 @@ export interface ServedHost {
   /** At once and without starting anything. */
   known(server: string): KnownServer | undefined;
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
+  /** Callers in this role are refused everything, because the configuration of the host does not list it. */
+  isUnlistedRole?(role: string): boolean;
   /** Counts up when guards or roles change. */
   readonly rulesRevision: number;
   /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */

@@ -6,4 +6,6 @@ export interface RunningFacts {
   readonly dataDir: string;
   readonly config: string | undefined;
   readonly startedAt: string;
+  /** What an operator should correct, and no single server shows. */
+  readonly notes?: readonly string[];
 }
