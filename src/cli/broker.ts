@@ -115,8 +115,10 @@ async function begin(
     try {
       const edited = source.read();
       const changed = settingsOf(file, edited);
+      const credentials = credentialsOf(parseKeys(changed.keys, problem));
+      // Everything is read: nothing is thrown from here on.
       log.level = changed.log.level;
-      opened.rekey(credentialsOf(parseKeys(changed.keys, problem)));
+      opened.rekey(credentials);
       edited.accept();
       log.say('info', 'the keys of the configuration count from now on');
       const { waiting } = source;

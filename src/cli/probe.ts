@@ -102,6 +102,9 @@ async function reach(spec: ServerSpec, startTimeoutMs: number): Promise<ProbeRep
   const connector = new Connector({
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
+    hiddenPaths: [path.resolve('hostler.json')],
+    // Different servers may be probed under one name, such as `npx`: they must not find each other's files.
+    keepsHomes: false,
     ambient: process.env,
     onProblem: (problem) => console.error(`hostler: ${neutraliseLine(String(problem), LIMITS.quotedChars)}`),
   });

@@ -11,9 +11,11 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
+import type { BrokerSettings } from '../config/broker-settings.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
-import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
+import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
+import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -21,6 +23,7 @@ import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
+import { applyConfig } from './apply-config.js';
 import { brokerLines } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
@@ -35,14 +38,13 @@ import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
 import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
-import { stopSignals } from './stop-signals.js';
+import { onStopSignals } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource, type UsableConfig } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
 
-const drainMs = 10_000;
 /** Paths of parts in one line of the log. */
 const waitingShown = 20;
 
@@ -131,8 +133,8 @@ class Run {
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
+      hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
       ambient: process.env,
-      learnAtBoot: true,
       redactor: this.#redactor,
       onProblem: this.#problem,
     });
@@ -152,7 +154,7 @@ class Run {
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
-    this.#ends.push(() => gateway.close(drainMs));
+    this.#ends.push(() => gateway.close(this.#drainMs()));
     this.#operations = {
       ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
       ...letterOperations(() => this.#workers?.deadLetters),
@@ -202,13 +204,19 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
+        // Of a key in the configuration it was said when that was read.
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
+          return;
         const line = lineOf(event);
         if (line) this.#say(...line);
       },
     });
     this.#workers = workers;
     // Both at once: together they have the time that was announced.
-    this.#ends.push(() => Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]));
+    this.#ends.push(() => {
+      const drainMs = this.#drainMs();
+      return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
+    });
     if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
   }
 
@@ -245,19 +253,23 @@ class Run {
     return new Promise((resolve) => {
       this.#stop = resolve;
       this.#stopped.signal.addEventListener('abort', () => resolve());
-      const onSignal = (signal: NodeJS.Signals) => {
-        if (this.#isEnding) process.exit(EXIT.failed);
+      onStopSignals((signal, isAgain) => {
+        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
         this.#say(
           'info',
-          `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
+          `${signal}: stops when what is under way is done, at most ${this.#drainMs() / 1_000} s; again to stop at once`,
         );
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
-      };
-      for (const signal of stopSignals) process.on(signal, onSignal);
+      });
     });
+  }
+
+  /** As the configuration says now. */
+  #drainMs(): number {
+    return this.#settings ? drainMsOf(this.#settings.listen) : 0;
   }
 
   async end(): Promise<void> {
@@ -287,27 +299,29 @@ class Run {
   }
 
   async #reload(): Promise<void> {
+    const [host, gateway] = [this.#host, this.#gateway];
+    if (!host || !gateway) return;
     try {
       const { config, settings, accept } = this.#readConfig();
       const listen = listenOf(settings.listen, this.#options);
-      // First: a key that is taken away must not count for as long as some server takes to stop.
-      this.#gateway?.replaceKeys(settings.keys);
-      await this.#workers?.rekey(parseKeys(settings.keys, () => {}));
       const before = this.#settings;
-      this.#settings = settings;
+      const swap = () => {
+        this.#settings = settings;
+        this.#log.level = settings.log.level;
+        accept();
+      };
+      const edit = { config, keys: settings.keys, listen, swap };
+      const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
+      this.#say('info', 'the configuration changed and counts from now on');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
         this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
-      this.#gateway?.allow(listen);
-      await this.#host?.reconfigure(config);
-      this.#log.level = settings.log.level;
-      accept();
-      this.#say('info', 'the configuration changed and counts from now on');
       const { waiting } = this.#source;
       if (waiting.length > 0)
         this.#say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
-      const { host, port } = this.#listen ?? listen;
-      if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
-        this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
+      const { host: address, port } = this.#listen ?? listen;
+      if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
+        this.#say('warn', `listen: it stays at ${address}, port ${port}; another host or port counts after a restart`);
+      await atBroker.catch(this.#problem);
     } catch (error) {
       this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
       this.#problem(error);
@@ -321,11 +335,28 @@ class Run {
 
   #facts() {
     const { config, dataDir } = this.#options;
+    const { url } = this.#gateway ?? {};
     const { waiting } = this.#source;
     return {
-      ...{ version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt },
+      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
       ...(waiting.length === 0 ? {} : { waiting }),
     };
+  }
+
+  /** Roles that are not listed: of keys in the configuration, and of workers whose keys are kept elsewhere. */
+  #notes(): readonly string[] {
+    const ofKeys = this.#unlistedRoles();
+    const known = new Set(ofKeys.map(({ role }) => role));
+    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    return [
+      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
+      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+    ];
+  }
+
+  #unlistedRoles(): readonly UnlistedRole[] {
+    const { keys = {}, roles, unlistedRole } = this.#settings ?? {};
+    return unlistedRoles(keys, roles, unlistedRole);
   }
 
   readonly #problem = (error: unknown): void => {
@@ -342,6 +373,12 @@ class Run {
   #say(level: LogLevel, text: string): void {
     this.#log.say(level, text);
   }
+}
+
+/** What a server in a sandbox must not read: who may come in, and the keys of the broker. */
+function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
+  const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
+  return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
 }
 
 function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {

@@ -7,7 +7,9 @@
  */
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type EntryTable, isEntryTable } from './entry-tables.js';
 import { PlaceholderFiles } from './placeholder-files.js';
+import { UnusableEntry } from './unusable-entry.js';
 
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -32,23 +34,15 @@ const placeholder = /\$\{(env|file):([^}]*)\}/g;
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
 
 /** What stands in for an entry that limits somebody: nothing is allowed. Elsewhere the entry is left out. */
-const closed: Readonly<Record<string, unknown>> = {
-  roles: { allow: [] },
-  'budgets.principals': { calls: 0, window: '1m' },
-  'budgets.roles': { calls: 0, window: '1m' },
-};
-const tables = ['mcpServers', 'groups', 'keys', ...Object.keys(closed)];
+const closed: ReadonlyMap<string, unknown> = new Map(
+  Object.entries({
+    roles: { allow: [] },
+    'budgets.principals': { calls: 0, window: '1m' },
+    'budgets.roles': { calls: 0, window: '1m' },
+  } satisfies Partial<Record<EntryTable, unknown>>),
+);
 
 type Table = Record<string, unknown>;
-
-/** In the place of a server's entry: the entry is there, and why it cannot be used is known. */
-export class UnusableEntry {
-  readonly error: HostError;
-
-  constructor(error: HostError) {
-    this.error = error;
-  }
-}
 
 /** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
 export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
@@ -60,8 +54,9 @@ export function fillPlaceholders(config: unknown, given: PlaceholderSources): Fi
     if (typeof value === 'string')
       return value.includes('${') ? fillText(value, at.join('.'), sources, secrets) : value;
     if (at.length > depthMax || typeof value !== 'object' || value === null) return value;
+    if (value instanceof UnusableEntry) return value;
     if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)]));
-    const isTable = tables.includes(at.join('.'));
+    const isTable = isEntryTable(at.join('.'));
     const filled: Table = Object.create(null);
     for (const [key, each] of Object.entries(value)) {
       try {
@@ -73,7 +68,7 @@ export function fillPlaceholders(config: unknown, given: PlaceholderSources): Fi
           continue;
         }
         problems.push(error);
-        const instead = closed[at.join('.')];
+        const instead = closed.get(at.join('.'));
         if (instead !== undefined) filled[key] = instead;
       }
     }
@@ -93,7 +88,8 @@ function fillText(text: string, field: string, sources: FilledSources, secrets: 
 }
 
 function variable(name: string, field: string, { env }: PlaceholderSources): string {
-  const value = env[name];
+  // Own members only: `toString` is a function that every object inherits, and no variable.
+  const value = Object.hasOwn(env, name) ? env[name] : undefined;
   if (value === undefined) {
     const shown = neutraliseLine(name, shownChars);
     throw missing(

@@ -5,7 +5,7 @@
  * Invariants: a command, an address or a door that was not confirmed is not used; what runs goes on as it was; what is taken
  * out of the file is gone at once; a key that waits lets nobody in, neither as it was nor as it is now.
  */
-import { UnusableEntry } from '../../config/placeholders.js';
+import { UnusableEntry } from '../../config/unusable-entry.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { type ConfigPart, isTable, splitEntry } from './config-parts.js';
