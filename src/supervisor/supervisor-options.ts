@@ -23,6 +23,8 @@ export interface SupervisorOptions<C extends Connection> {
   readonly plan?: RestartPlan;
   readonly isLazy: boolean;
   readonly isEnabled?: boolean;
+  /** The connection cannot be made a second time: there is one run, and no restart. */
+  readonly isOneShot?: boolean | undefined;
   /** The first start of a package runner may only be filling its cache. */
   readonly isFirstStartFree?: boolean;
   /** How long a caller waits for a server that is not ready. */
