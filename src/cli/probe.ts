@@ -6,7 +6,7 @@ import path from 'node:path';
 import { defineCommand } from 'citty';
 import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
-import { parseServerSpec, type ServerSpec } from '../config/server-spec.js';
+import { type ConfiguredServerSpec, parseServerSpec } from '../config/server-spec.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';
@@ -57,7 +57,7 @@ interface ProbeArgs {
   readonly sandbox: string;
 }
 
-function specFrom(rawArgs: string[], { url, cwd, sandbox }: ProbeArgs): ServerSpec {
+function specFrom(rawArgs: string[], { url, cwd, sandbox }: ProbeArgs): ConfiguredServerSpec {
   const dashes = rawArgs.indexOf('--');
   const [command, ...rest] = dashes < 0 ? [] : rawArgs.slice(dashes + 1);
   const options = dashes < 0 ? rawArgs : rawArgs.slice(0, dashes);
@@ -126,7 +126,7 @@ const nameFrom = (text: string): string => {
   return name === '' ? 'server' : name;
 };
 
-async function probe(spec: ServerSpec, startTimeoutMs: number, version: string): Promise<ProbeReport> {
+async function probe(spec: ConfiguredServerSpec, startTimeoutMs: number, version: string): Promise<ProbeReport> {
   const connector = new Connector({
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
