@@ -3,10 +3,11 @@
  * those that changed replaced. All others are left alone, calls under way and all.
  * Not here: reading the configuration (config/host-config.ts), how one is replaced (servers.ts).
  *
- * Invariants: a server that the embedder spawned is never touched, whatever the configuration says of its name; an entry that
- * cannot be read leaves its server as it was.
+ * Invariants: a server that the embedder spawned or attached is never touched, whatever the configuration says of its name; an
+ * entry that cannot be read leaves its server as it was.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
+import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
 import type { Servers } from './servers.js';
 
@@ -45,8 +46,9 @@ export class ConfiguredServers {
   async apply(definitions: ReadonlyMap<string, ServerDefinition>, written: ReadonlySet<string>): Promise<Reconfigured> {
     const removed = [...this.#declared.keys()].filter((name) => !written.has(name) && this.#isOurs(name));
     const gone = removed.map((name) => {
+      const declared = this.#declared.get(name);
       this.#declared.delete(name);
-      return this.#servers.remove(name);
+      return this.#servers.remove(name, (definition) => definition === declared);
     });
     const outcomes = [...definitions.values()].map((definition) => this.#put(definition));
     const told = await Promise.all(outcomes);
@@ -58,12 +60,10 @@ export class ConfiguredServers {
 
   async #put(definition: ServerDefinition): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
-    if (this.#servers.find(name) && !this.#isOurs(name)) {
-      this.#onProblem(taken(name));
-      return 'unchanged';
-    }
     try {
-      const outcome = await this.#servers.redeclare(definition);
+      const outcome = await this.#servers.redeclare(definition, (before) => {
+        if (before !== this.#declared.get(name)) throw taken(before);
+      });
       if (outcome !== 'unchanged') this.#declared.set(name, definition);
       return outcome;
     } catch (error) {
@@ -79,10 +79,12 @@ export class ConfiguredServers {
   }
 }
 
-const taken = (name: string): HostError =>
-  new HostError('invalid_spec', `mcpServers.${name}: the name belongs to a server that was spawned`, {
+function taken({ name, spec }: ServerDefinition): HostError {
+  const added = isAttached(spec) ? 'attached' : 'spawned';
+  return new HostError('invalid_spec', `mcpServers.${name}: the name belongs to a server that was ${added}`, {
     server: name,
     field: `mcpServers.${name}`,
     execution: 'not_executed',
-    hint: 'choose another name in the configuration; the server that was spawned goes on',
+    hint: `choose another name in the configuration; the server that was ${added} goes on`,
   });
+}

@@ -4,6 +4,7 @@
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
+import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -16,7 +17,9 @@ import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
+import { type AttachOptions, attachDefinition, notAttached, notReloadable } from './attach-options.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
@@ -100,6 +103,27 @@ export class Host {
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
     return name;
+  }
+
+  /**
+   * Puts a connection of the application under a name: an unstarted transport or an unconnected server of an MCP SDK, or a
+   * function that makes one, which is called for every start. The host owns it from here on: it does the handshake and closes it.
+   * Resolves and fails as `spawn` does.
+   */
+  async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
+    const definition = attachDefinition(name, source, options);
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
+    await this.#parts.servers.spawn(definition, options.replace ?? false);
+  }
+
+  /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
+  async detach(name: string): Promise<void> {
+    const { definition, supervisor } = this.#parts.servers.get(name);
+    if (!isAttached(definition.spec)) throw notAttached(name);
+    // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
+    const stopped = supervisor.stop();
+    const removed = this.#parts.servers.remove(name, ({ spec }) => isAttached(spec));
+    await Promise.all([stopped, removed, this.#parts.instances.endOf(name)]);
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
@@ -195,6 +219,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
+    if (isOneShot(managed.definition.spec)) throw notReloadable(server);
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
