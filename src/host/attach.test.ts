@@ -54,6 +54,14 @@ describe('what is attached', () => {
     expect(transport.starts).toBe(1);
   });
 
+  test('a server that ignores the first question of the handshake is asked the older one', async () => {
+    const { host, clock, state } = await open();
+    const attaching = host.attach('x', new FakeTransport({ ignores: ['server/discover'] }));
+    await clock.advanceAsync(2_000);
+    await attaching;
+    expect(state()).toBe('ready');
+  });
+
   test.each([
     ['a started transport', () => Object.assign(new FakeTransport(), { _started: true }), 'source'],
     ['a transport in use', () => Object.assign(new FakeTransport(), { onmessage: () => {} }), 'source'],

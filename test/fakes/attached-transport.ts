@@ -18,6 +18,8 @@ export interface FakeTransportScript {
   readonly tools?: Readonly<Record<string, string>>;
   /** What a call is answered with; undefined: not at all. */
   readonly call?: (name: string, id: number, transport: FakeTransport) => Json | undefined;
+  /** Methods that it does not answer. */
+  readonly ignores?: readonly string[];
   readonly start?: () => Promise<void>;
   readonly close?: () => Promise<void>;
 }
@@ -50,6 +52,7 @@ export class FakeTransport {
     this.sent.push(message);
     const { id } = message;
     if (this.isSilent || id === undefined || message.method === undefined) return;
+    if (this.#script.ignores?.includes(message.method)) return;
     const answer = this.#answerTo(message, id);
     if (answer) this.onmessage?.({ jsonrpc: '2.0', id, ...answer });
   }

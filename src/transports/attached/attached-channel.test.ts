@@ -246,7 +246,7 @@ describe('the end', () => {
     transport.onerror?.(new Error('reset'));
     transport.onclose?.();
     transport.onclose?.();
-    transport.onmessage?.(answer(1));
+    expect(transport.onmessage?.(answer(1))).toMatchObject({ code: 'transport', details: { reason: 'closed' } });
     expect([own, heard.ends.length, heard.late, heard.messages]).toEqual([['reset', 'close', 'close'], 1, 0, []]);
     expect(heard.ends[0]).toMatchObject({ code: 'transport', cause: { message: 'reset' } });
     expect(problems).toMatchObject([{ message: 'handler' }]);
