@@ -21,7 +21,10 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const facts = (await client.ask('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
-  printText(`hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${statusTable(rows, widthOf(process.stdout))}`);
+  const waits = facts.waiting === undefined ? '' : `\n\nwaits for hostler trust: ${facts.waiting.join(', ')}`;
+  printText(
+    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${statusTable(rows, widthOf(process.stdout))}${waits}`,
+  );
 }
 
 /** A terminal is painted over; a script gets one picture after the other. */

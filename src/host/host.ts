@@ -4,7 +4,7 @@
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
-import { isAttached, isOneShot } from '../config/server-spec.js';
+import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -19,7 +19,7 @@ import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
-import { type AttachOptions, attachDefinition, notAttached, notReloadable } from './attach-options.js';
+import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
@@ -35,6 +35,7 @@ import {
   type HostOptions,
   type HostRequestOptions,
   type HostTool,
+  type JointChange,
   type KnownServer,
   type ListOptions,
   noCallOptions,
@@ -45,7 +46,7 @@ import { createHostParts, type HostParts, type MakeConnector } from './host-part
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
@@ -62,13 +63,13 @@ export class Host {
     this.#learnAtBoot = options.learnAtBoot ?? false;
   }
 
-  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
+  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#parts.onProblem);
+    const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
-    this.#parts.configured.declare(settings.mcpServers);
+    this.#parts.configured.declare(settings);
     this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
 
@@ -76,21 +77,29 @@ export class Host {
    * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
    * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
    * and leaves its server as it was. Resolves when what was taken out is gone.
+   * `joint`: what must change in the same tick, such as the keys by which a gateway knows who has which role.
    */
-  reconfigure(config: HostConfig): Promise<Reconfigured> {
-    return this.#readings.take('', async () => {
-      if (this.#closing !== undefined) throw closed();
-      const settings = parseHostConfig(config, this.#parts.onProblem);
+  async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
+    const { applied } = await this.#readings.take('', async () => {
+      this.#mustBeOpen();
+      const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
-      // Nothing is thrown from here on.
-      this.#parts.audit.tracing = tracing;
-      this.#parts.rules.configure(settings);
-      const before = this.#parts.servers.names();
-      const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      this.#mustBeOpen();
+      // From here on nothing waits and nothing is thrown: no principal is ever seen with rules of one configuration and a role,
+      // or a server, of another.
+      const { rules, configured, audit, servers, onProblem } = this.#parts;
+      audit.tracing = tracing;
+      const before = servers.names();
+      rules.configure(settings, configured.changing(settings));
+      perform(joint?.swap, onProblem);
+      const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
+      perform(joint?.announce, onProblem);
       this.#learnUnseen();
-      return applied;
+      // In an object: the next reading does not wait until what was taken out is gone.
+      return { applied };
     });
+    return applied;
   }
 
   /**
@@ -99,9 +108,10 @@ export class Host {
    * needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
-    const name = spawnName(entry);
+    const given = copyEntry(entry, 'the server') as SpawnEntry;
+    const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
+    await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     return name;
   }
 
@@ -118,12 +128,7 @@ export class Host {
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
   async detach(name: string): Promise<void> {
-    const { definition, supervisor } = this.#parts.servers.get(name);
-    if (!isAttached(definition.spec)) throw notAttached(name);
-    // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
-    const stopped = supervisor.stop();
-    const removed = this.#parts.servers.remove(name, ({ spec }) => isAttached(spec));
-    await Promise.all([stopped, removed, this.#parts.instances.endOf(name)]);
+    await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
@@ -219,7 +224,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
-    if (isOneShot(managed.definition.spec)) throw notReloadable(server);
+    managed.mustBeReloadable();
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
@@ -334,6 +339,11 @@ export class Host {
     this.#parts.audit.meter = meter;
   }
 
+  /** Shown by `status`: which resource templates a gateway does not route. One gateway at a time; undefined takes it off. */
+  showUnrouted(unroutedOf: UnroutedOf | undefined): void {
+    this.#parts.routing.unroutedOf = unroutedOf;
+  }
+
   /** Stops every server; resolves when nothing of this host runs. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -353,6 +363,10 @@ export class Host {
     }
   }
 
+  #mustBeOpen(): void {
+    if (this.#closing !== undefined) throw closed();
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#parts.rules.guards, request);
     if (!refused) return;
@@ -368,6 +382,14 @@ export class Host {
 
   #learnUnseen(): Sightings {
     return this.#learnAtBoot ? this.#parts.discovery.learnUnseen() : new Map();
+  }
+}
+
+function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
+  try {
+    step?.();
+  } catch (error) {
+    onProblem(error);
   }
 }
 

@@ -39,3 +39,6 @@ export function originOf(spec: ServerSpec): string {
       : [spec.url];
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
+
+/** For the lists of a server whose pins are off: with pins on again they must not pass for lists that were compared. */
+export const unpinnedOrigin = (origin: string): string => `${origin} unpinned`;

@@ -6,7 +6,7 @@
  * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
  */
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isOneShot } from '../config/server-spec.js';
+import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -15,6 +15,7 @@ import type { CircuitChanged } from '../policy/breaker.js';
 import { notFound, Registry } from '../registry/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { notAttached } from './attach-options.js';
 import { ManagedServer } from './managed-server.js';
 import { originOf } from './pin-origin.js';
 import { spawnFailed } from './spawn-failed.js';
@@ -138,6 +139,15 @@ export class Servers {
       this.#parts.forget(name, false);
       await managed.dispose();
     });
+  }
+
+  /** Removes an attached server; throws when the server was not attached. */
+  async detach(name: string): Promise<void> {
+    const { definition, supervisor } = this.get(name);
+    if (!isAttached(definition.spec)) throw notAttached(name);
+    // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
+    const stopped = supervisor.stop();
+    await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
   /**

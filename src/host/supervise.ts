@@ -99,7 +99,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
   const guard = new CorrelatedFailures(clock);
   const planOf = sharedPlans();
   return (definition, predecessor, ofClient) => {
-    const { name, spec, restart, isLazy, isEnabled } = definition;
+    const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
     // A factory of the next process is other code, whatever its name: nothing of an attached server outlives the host.
@@ -118,6 +118,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       isLazy,
       isEnabled,
       isOneShot: isOneShot(spec),
+      ...(problem === undefined ? {} : { problem }),
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),

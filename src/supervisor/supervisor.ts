@@ -391,7 +391,7 @@ export class Supervisor<C extends Connection> {
   }
 
   #refused(): Refused {
-    const { isOneShot } = this.#options;
-    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error, isOneShot };
+    const { isOneShot, problem } = this.#options;
+    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error, isOneShot, problem };
   }
 }

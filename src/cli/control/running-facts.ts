@@ -6,4 +6,6 @@ export interface RunningFacts {
   readonly dataDir: string;
   readonly config: string | undefined;
   readonly startedAt: string;
+  /** Parts of the configuration that wait for `hostler trust`, as paths; absent when none does. */
+  readonly waiting?: readonly string[];
 }
