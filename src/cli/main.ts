@@ -16,6 +16,13 @@ import { version } from './version.js';
 /** Colours are for terminals. */
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
+/** As PID 1 without a reaper above it, `up` runs below one: Node would leave the orphans of servers as zombies. */
+async function start(argv: string[]): Promise<number> {
+  const isInit = process.pid === 1 && argv[0] === 'up';
+  const code = isInit ? await (await import('./init-process.js')).runBelowReaper() : undefined;
+  return code ?? run(argv);
+}
+
 async function run(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
@@ -83,7 +90,7 @@ function whenMade(name: 'stdout' | 'stderr', made: (stream: NodeJS.WriteStream) 
 if (!process.channel) closeInheritedDescriptors();
 // Whoever read our output may stop reading: that is no failure of ours.
 for (const name of ['stdout', 'stderr'] as const) whenMade(name, (stream) => stream.on('error', () => {}));
-void run(process.argv.slice(2))
+void start(process.argv.slice(2))
   .catch(report)
   .then((exitCode) => {
     process.exitCode = exitCode;

@@ -16,6 +16,7 @@ import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
 import type { Filled } from '../config/placeholders.js';
+import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -38,7 +39,7 @@ import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
 import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
-import { stopSignals } from './stop-signals.js';
+import { onStopSignals } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
@@ -134,7 +135,6 @@ class Run {
       stateDir: dataDir,
       hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
       ambient: process.env,
-      learnAtBoot: true,
       redactor: this.#redactor,
       onProblem: this.#problem,
     });
@@ -204,6 +204,9 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
+        // Of a key in the configuration it was said when that was read.
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
+          return;
         const line = lineOf(event);
         if (line) this.#say(...line);
       },
@@ -250,8 +253,8 @@ class Run {
     return new Promise((resolve) => {
       this.#stop = resolve;
       this.#stopped.signal.addEventListener('abort', () => resolve());
-      const onSignal = (signal: NodeJS.Signals) => {
-        if (this.#isEnding) process.exit(EXIT.failed);
+      onStopSignals((signal, isAgain) => {
+        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
         this.#say(
           'info',
@@ -260,8 +263,7 @@ class Run {
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
-      };
-      for (const signal of stopSignals) process.on(signal, onSignal);
+      });
     });
   }
 
@@ -333,11 +335,28 @@ class Run {
 
   #facts() {
     const { config, dataDir } = this.#options;
+    const { url } = this.#gateway ?? {};
     const { waiting } = this.#source;
     return {
-      ...{ version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt },
+      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
       ...(waiting.length === 0 ? {} : { waiting }),
     };
+  }
+
+  /** Roles that are not listed: of keys in the configuration, and of workers whose keys are kept elsewhere. */
+  #notes(): readonly string[] {
+    const ofKeys = this.#unlistedRoles();
+    const known = new Set(ofKeys.map(({ role }) => role));
+    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    return [
+      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
+      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+    ];
+  }
+
+  #unlistedRoles(): readonly UnlistedRole[] {
+    const { keys = {}, roles, unlistedRole } = this.#settings ?? {};
+    return unlistedRoles(keys, roles, unlistedRole);
   }
 
   readonly #problem = (error: unknown): void => {

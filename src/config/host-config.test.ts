@@ -230,6 +230,7 @@ describe('for the gateway', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,
+      roles: { dev: { allow: ['*/*'] } },
       listen: { port: 0, allowedOrigins: ['https://example.com'] },
       log: { level: 'debug' },
     });

@@ -72,6 +72,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
   };
   const host = {
     whenSeen: () => undefined,
+    learnTools: () => {},
     showUnrouted: () => {},
     names: () => ['a', 'b'],
     isAllowed: ({ id }: Principal, server: string) => id === 'ada' && server === 'b',

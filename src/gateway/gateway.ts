@@ -95,6 +95,7 @@ export interface Gateway {
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
+  host.learnTools();
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
   const onKeyProblem = options.onProblem ?? warnProcess;
   const keys = parts.parseKeys(settings.keys ?? {}, onKeyProblem);

@@ -66,7 +66,10 @@ export interface HostOptions {
   readonly random?: Random;
   /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
-  /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
+  /**
+   * Starts servers whose tools were never seen once in the background, a few at a time, to learn them. When absent: off, until a
+   * gateway or a broker lists the tools of this host. `false` keeps it off: then they list a server's tools after its first start.
+   */
   readonly learnAtBoot?: boolean;
   /** Shared with whoever shows texts of servers beside the host: what either knows to be secret, both take out. */
   readonly redactor?: Redactor;

@@ -24,6 +24,8 @@ export class HostRules {
   #groups: HostSettings['groups'] = new Map();
   /** Servers whose definition is about to be the one of these rules. */
   readonly #changing = new Set<string>();
+  #listedRoles: HostSettings['roles'];
+  #unlistedRole: HostSettings['unlistedRole'];
   #revision = 0;
 
   /** Counts up with every change. */
@@ -49,6 +51,11 @@ export class HostRules {
     return this.#guards;
   }
 
+  /** A caller in this role may use nothing, because the configuration does not list the role. */
+  isUnlisted(role: string): boolean {
+    return this.#unlistedRole !== 'allow' && !this.#listedRoles?.has(role);
+  }
+
   /**
    * `changing`: servers that still have the definition of an earlier configuration. The new rules were not written for them, so
    * nobody may use them until `changed` says that they have the new definition, or are gone.
@@ -56,6 +63,8 @@ export class HostRules {
   configure({ roles, unlistedRole, budgets, groups }: HostSettings, changing: Iterable<string> = []): void {
     this.#changing.clear();
     for (const server of changing) this.#changing.add(server);
+    this.#listedRoles = roles;
+    this.#unlistedRole = unlistedRole;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
     this.#ceilings = budgets;
     this.#groups = groups;
