@@ -12,7 +12,7 @@ import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
@@ -101,6 +101,7 @@ function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.Proce
 async function serverFinding({ name, spec, isEnabled }: ServerDefinition, env: NodeJS.ProcessEnv): Promise<Finding> {
   const check = `server ${name}`;
   if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
+  if (isAttached(spec)) return { check, level: 'ok', what: 'is attached by a program' };
   if (!isStdio(spec)) return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not asked here` };
   try {
     const file = await resolveCommand({

@@ -27,7 +27,7 @@ const cells = (row: StatusRow): string[] => [
   span(row.forMs),
   String(row.tools),
   row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
-  row.pid === undefined ? '-' : String(row.pid),
+  String(row.pid ?? '-'),
   noteOf(row),
 ];
 

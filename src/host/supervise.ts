@@ -5,7 +5,7 @@
 
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -103,7 +103,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
     const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
-    const kept = ofClient ? undefined : histories?.of(name, fingerprintOf(definition), plan);
+    // A factory of the next process is other code, whatever its name: nothing of an attached server outlives the host.
+    const kept = ofClient || isAttached(spec) ? undefined : histories?.of(name, fingerprintOf(definition), plan);
     // One that comes back goes on with what is held against it, also where nothing outlives the host.
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
@@ -117,6 +118,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
       isEnabled,
+      isOneShot: isOneShot(spec),
       ...(problem === undefined ? {} : { problem }),
       isFirstStartFree: isPackageRunner(spec),
       plan,
@@ -209,7 +211,8 @@ function fail(server: string, error: unknown, { connector }: SuperviseParts): ne
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
   const { name, spec } = definition;
-  if (isStdio(spec)) return undefined;
+  // An attached transport authorizes its requests itself.
+  if (isStdio(spec) || isAttached(spec)) return undefined;
   const { authProvider, connector, onProblem } = parts;
   let provider: AuthProvider | undefined;
   try {

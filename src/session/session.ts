@@ -105,7 +105,7 @@ export class Session {
     this.startedInMs = parts.startedInMs;
     this.#isModern = parts.facts.era === 'modern';
     this.#isHttp = parts.peer.channel.kind === 'streamable-http';
-    this.#mirrors = this.#isModern && this.#isHttp;
+    this.#mirrors = this.#isModern && (this.#isHttp || parts.peer.channel.mirrorsHeaders === true);
     if (this.#isHttp && !this.#isModern) {
       this.#legacyHttp = new LegacyHttpRequests({
         ...{ server: parts.server, peer: parts.peer, clock: parts.clock },

@@ -87,7 +87,7 @@ export interface SessionReset {
 }
 
 export interface Channel {
-  readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory';
+  readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
   /** Called once, before anything else. */
   start(listener: ChannelListener): void;
   /** Takes the frame and returns undefined, or refuses it and returns why. */
@@ -100,6 +100,8 @@ export interface Channel {
   resetSession?(): SessionReset;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
+  /** Whether modern requests carry `OutboundFrame.http` as headers; streamable HTTP always does. */
+  readonly mirrorsHeaders?: boolean;
   /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */
   readonly endedBy?: HostError | undefined;
   /** What arrived that could not be used. */
