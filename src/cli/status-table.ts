@@ -41,6 +41,7 @@ export function noteOf(row: StatusRow): string {
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
+    row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
     row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
   ];
   return notes.filter((note) => note !== '').join('; ');

@@ -254,9 +254,9 @@ export class Catalogue {
     return answered.items;
   }
 
-  async #askOnce(session: Session, { method, uri }: ListQuestion, limits: CallOptions): Promise<Answered> {
+  async #askOnce(session: Session, { method, uri, principal }: ListQuestion, limits: CallOptions): Promise<Answered> {
     if (method !== 'resources/read') return answeredList(await session.list(method, limits));
-    const answer = await session.request(method, JSON.stringify({ uri }), limits);
+    const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
     // What was asked on the way, and refused, may have made another answer of it.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};

@@ -10,8 +10,10 @@ import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
-import type { HostError } from '../kernel/errors.js';
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
 import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
@@ -156,6 +158,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
+  let isUnattributedTold = false;
   let watch: RunWatch | undefined;
   let own: InstanceWatch | undefined;
   const notified = (method: string, params?: Buffer) => {
@@ -177,6 +180,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
+      unattributed: (method) => {
+        // Once for each run: a server that logs a lot would fill the log of the operator. The status counts all.
+        if (!isUnattributedTold) onProblem(unattributed(name, method));
+        isUnattributedTold = true;
+      },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
       renewed: () => watch?.renewed(),
@@ -198,6 +206,18 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   own?.ready();
   return session;
 }
+
+const unattributed = (server: string, method: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `server '${server}': a message (${neutraliseLine(method, LIMITS.quotedChars)}) reached no client, because it may belong to any of several requests`,
+    {
+      server,
+      field: 'isolation',
+      reason: 'unattributed',
+      hint: `set isolation: per-client for server '${server}': each client then has a process of its own`,
+    },
+  );
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
   const { name, spec } = definition;
