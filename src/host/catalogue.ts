@@ -171,7 +171,7 @@ export class Catalogue {
     }
   }
 
-  /** Another run, another definition, or the end of the server: nothing that was read before counts. */
+  /** Another run, account or definition, or the end of the server: nothing that was read before counts. */
   drop(server: string): void {
     this.#cache.drop(server);
     this.#parts.pins.forgetList(server);
@@ -209,7 +209,7 @@ export class Catalogue {
     const { server, method, uri, principal } = question;
     const { clock, serverOf, alive } = this.#parts;
     const managed = serverOf(server);
-    const kept = this.#cache.get(question);
+    const kept = this.#kept(managed, question);
     if (kept) return kept;
     const key = jointKey(server, method, uri, principalKey(principal));
     // By the epoch: who asks after a drop must not be given what was asked for before it.
@@ -224,6 +224,12 @@ export class Catalogue {
     }
   }
 
+  #kept(managed: ManagedServer, question: ListQuestion): KeptItem[] | undefined {
+    // A token of another account drops what is kept, also where its provider told nobody of it.
+    managed.auth?.current();
+    return this.#cache.get(question);
+  }
+
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
     const { clock, serverThrottle, reconnects } = this.#parts;
@@ -233,7 +239,7 @@ export class Catalogue {
     const attempt = async (): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
-      const items = this.#cache.get(question);
+      const items = this.#kept(managed, question);
       if (items) return { items, ttlMs: 0, isPublic: false };
       // The question may have waited for a place or for the connection.
       const refusal = serverThrottle.refusal(server);

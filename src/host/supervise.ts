@@ -43,6 +43,8 @@ export interface SuperviseParts {
   readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
   /** The same for the instance of a client. */
   readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  /** The next request goes out with a token of another grant: answers to the ones before may be of another account. */
+  readonly accountChanged: (server: string) => void;
   /** A process of the shared server was started, whatever comes of it. */
   readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
@@ -132,6 +134,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       verify,
     });
     const unlisten = auth?.onChanged(() => supervisor.tokenChanged());
+    // Nothing that an instance of a client answers is kept.
+    if (!ofClient) auth?.onNewGrant(() => parts.accountChanged(name));
     return { supervisor, auth, unlisten };
   };
 }
@@ -195,7 +199,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   // What is learnt is the shared server's: of a client's own instance it would be told twice.
   if (instance === undefined) watch = opened(name, session, notified);
   else watch = own = openedOf(instance, session);
-  await learner.begin(session, limits);
+  let isAccountChanged = false;
+  const unwatch = auth?.onNewGrant(() => {
+    isAccountChanged = true;
+  });
+  await learner.begin(session, limits).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits until it is gone.
@@ -203,6 +211,8 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     throw closedBy;
   }
   isUp = true;
+  // The list that was just read may be that of the account before.
+  if (isAccountChanged) learner.changed();
   own?.ready();
   return session;
 }
