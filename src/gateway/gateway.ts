@@ -86,15 +86,17 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
   const keys = parts.parseKeys(settings.keys ?? {}, onProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
+  const keysNow: KeysNow = { isAny: hasMembers(settings.keys) };
   const router = parts.createRouter({
     upstreams: host,
+    mayBePublic: () => !keysNow.isAny && !host.hasRoles,
     bridge: parts.createBridge({ clock, random }),
     clock,
     serverInfo: { name: 'hostler', version: settings.version },
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, parts, router, keyring },
+    ...{ host, settings, clock, random, onProblem, parts, router, keyring, keysNow },
     opensLater: options.opensLater ?? false,
     brokerFigures: options.brokerFigures,
     key: local?.key,
@@ -103,12 +105,20 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   });
 }
 
+/** Whether the configuration has keys, usable or not. The local key does not count: it is the operator's alone. */
+interface KeysNow {
+  isAny: boolean;
+}
+
+const hasMembers = (keys: Readonly<Record<string, unknown>> = {}): boolean => Object.keys(keys).length > 0;
+
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly opensLater: boolean;
   readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
+  readonly keysNow: KeysNow;
   readonly key: string | undefined;
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
@@ -186,8 +196,9 @@ class JoinedGateway implements Gateway {
   }
 
   replaceKeys(keys: Readonly<Record<string, unknown>>): void {
-    const { keyring, parts, onProblem } = this.#joined;
+    const { keyring, keysNow, parts, onProblem } = this.#joined;
     keyring.replace(parts.parseKeys(keys, onProblem));
+    keysNow.isAny = hasMembers(keys);
     this.#rekeyed();
   }
 

@@ -21,6 +21,7 @@ export class HostRules {
   #guards: readonly Guard[];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
+  #isConfigured = false;
   #revision = 0;
 
   /** Counts up with every change. */
@@ -41,6 +42,11 @@ export class HostRules {
     return this.#groups;
   }
 
+  /** Whether roles of the configuration or guards of the embedder may show callers different things. */
+  get hasRoles(): boolean {
+    return this.#isConfigured || this.#own.length > 0;
+  }
+
   /** All that hold now: asked for with every call. */
   get guards(): readonly Guard[] {
     return this.#guards;
@@ -48,6 +54,7 @@ export class HostRules {
 
   configure({ roles, unlistedRole, budgets, groups }: HostSettings): void {
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
+    this.#isConfigured = unlistedRole !== undefined;
     this.#ceilings = budgets;
     this.#groups = groups;
     this.setOwn(this.#own);
