@@ -3,7 +3,8 @@
  * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
  *
  * Invariants: the embedder's guards come on top of the configured roles and never replace them; nobody but the embedder goes
- * by its id, under which answers are kept and calls are counted.
+ * by its id, under which answers are kept and calls are counted; rules of one configuration never hold for a server as another
+ * configuration defined it.
  */
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
@@ -21,7 +22,10 @@ export class HostRules {
   #guards: readonly Guard[];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
-  #isConfigured = false;
+  /** Servers whose definition is about to be the one of these rules. */
+  readonly #changing = new Set<string>();
+  #listedRoles: HostSettings['roles'];
+  #unlistedRole: HostSettings['unlistedRole'];
   #revision = 0;
 
   /** Counts up with every change. */
@@ -44,7 +48,7 @@ export class HostRules {
 
   /** Whether roles of the configuration or guards of the embedder may show callers different things. */
   get hasRoles(): boolean {
-    return this.#isConfigured || this.#own.length > 0;
+    return this.#unlistedRole !== undefined || this.#own.length > 0;
   }
 
   /** All that hold now: asked for with every call. */
@@ -52,22 +56,47 @@ export class HostRules {
     return this.#guards;
   }
 
-  configure({ roles, unlistedRole, budgets, groups }: HostSettings): void {
+  /** A caller in this role may use nothing, because the configuration does not list the role. */
+  isUnlisted(role: string): boolean {
+    return this.#unlistedRole !== 'allow' && !this.#listedRoles?.has(role);
+  }
+
+  /**
+   * `changing`: servers that still have the definition of an earlier configuration. The new rules were not written for them, so
+   * nobody may use them until `changed` says that they have the new definition, or are gone.
+   */
+  configure({ roles, unlistedRole, budgets, groups }: HostSettings, changing: Iterable<string> = []): void {
+    this.#changing.clear();
+    for (const server of changing) this.#changing.add(server);
+    this.#listedRoles = roles;
+    this.#unlistedRole = unlistedRole;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
-    this.#isConfigured = unlistedRole !== undefined;
     this.#ceilings = budgets;
     this.#groups = groups;
     this.setOwn(this.#own);
   }
 
+  changed(server: string): void {
+    // The guard is there only while a server changes: calls are not asked one more question for it.
+    if (this.#changing.delete(server) && this.#changing.size === 0) this.setOwn(this.#own);
+  }
+
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
-    this.#guards = [this.#ofTools, this.#configured, ...guards];
+    const all = [this.#ofTools, this.#configured, ...guards];
+    this.#guards = this.#changing.size === 0 ? all : [this.#notChanging, ...all];
     this.#revision++;
   }
+
+  readonly #notChanging: Guard = ({ server }) => (this.#changing.has(server) ? isChanging : allowed);
 }
 
 const allowed = { allow: true } as const;
+const isChanging = {
+  allow: false,
+  reason: 'its entry in the configuration is being changed',
+  hint: 'try again in a moment',
+} as const;
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
 /**

@@ -10,7 +10,7 @@ import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -24,6 +24,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { unexpectedError } from '../supervisor/unexpected-error.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
@@ -103,7 +104,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
   const guard = new CorrelatedFailures(clock);
   const planOf = sharedPlans();
   return (definition, predecessor, ofClient) => {
-    const { name, spec, restart, isLazy, isEnabled } = definition;
+    const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
     const kept = ofClient ? undefined : histories?.of(name, fingerprintOf(definition), plan);
@@ -120,6 +121,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
       isEnabled,
+      ...(problem === undefined ? {} : { problem }),
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
@@ -128,7 +130,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
         const instance = ofClient?.key;
-        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost, instance });
+        const attempt = { definition, auth, supervisor, run, limits, onLost, instance };
+        const once = () => connectOnce(parts, attempt).catch((error: unknown) => fail(name, error, parts));
         return auth ? auth.withRenewal(limits, once) : once();
       },
       verify,
@@ -228,6 +231,11 @@ const unattributed = (server: string, method: string): HostError =>
       hint: `set isolation: per-client for server '${server}': each client then has a process of its own`,
     },
   );
+
+/** Here because the connector knows the secrets that the text of an unexpected error may quote. */
+function fail(server: string, error: unknown, { connector }: SuperviseParts): never {
+  throw isHostError(error) ? error : unexpectedError(server, error, connector.clean);
+}
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
   const { name, spec } = definition;
