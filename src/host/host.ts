@@ -294,6 +294,11 @@ export class Host {
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
+  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  get hasRoles(): boolean {
+    return this.#parts.rules.hasRoles;
+  }
+
   /** Counts up when guards or roles may have changed. */
   get rulesRevision(): number {
     return this.#parts.rules.revision;
