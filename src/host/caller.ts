@@ -98,9 +98,9 @@ export class Caller {
       }),
       throttle(parts.throttle),
       refuseThrottled(parts.serverThrottle),
-      gate(({ server, relay }) => {
+      gate(({ server, relay, principal }) => {
         const managed = serverOf(server);
-        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance).circuit;
+        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance, principal.id).circuit;
       }, clock),
       concurrency((server) => serverOf(server).slots),
       noteThrottling(parts.serverThrottle),

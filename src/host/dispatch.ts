@@ -59,7 +59,7 @@ export const dispatch =
       let target: CallTarget;
       try {
         server = parts.serverOf(call.server);
-        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance);
+        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance, call.principal.id);
       } catch (error) {
         // It was removed while the call waited for its turn, or its caller can have no instance.
         return back(call, error as Error);

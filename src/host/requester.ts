@@ -92,7 +92,7 @@ export class Requester {
     const refused = budgets.charge({ principal, server });
     if (refused) throw refused;
     const managed = serverOf(server);
-    const target = targetOf(managed, options.instance);
+    const target = targetOf(managed, options.instance, principal.id);
     const asked = new Asked(options);
     const limits: SlotLimits = { deadlineAtMs, signal };
     alive.hold();
