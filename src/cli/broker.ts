@@ -109,9 +109,11 @@ async function begin(
       onChange: () => {
         try {
           const changed = readSettings(file);
-          const credentials = credentialsOf(parseKeys(changed.keys, problem));
+          const problems: HostError[] = [];
+          const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
           // Everything is read: nothing is thrown from here on.
           log.level = changed.log.level;
+          for (const each of problems) problem(each);
           opened.rekey(credentials);
           log.say('info', 'the keys of the configuration count from now on');
         } catch (error) {
