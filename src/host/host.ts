@@ -41,6 +41,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -373,6 +374,7 @@ const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
+  if (options.stateDir !== undefined) await loadLibsql();
   const host = new Host(options);
   try {
     await host.open(config);
