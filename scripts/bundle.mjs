@@ -11,7 +11,7 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { rolldown } from 'rolldown';
 import { licenceOf } from './licences.mjs';
 
@@ -108,5 +108,11 @@ const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCod
 const text = ascii(`(function (exports, require, module, __filename) {\n${up}\n})\n${licences.join('\n')}\n`);
 const mark = createHash('sha256').update(text).digest('hex');
 writeFileSync(path.join(root, 'dist/cli/up.bundle.js'), `// ${mark}\n${text}`);
-writeFileSync(path.join(root, 'dist/cli/main.cjs'), main, { mode: 0o755 });
+// A shell script first, so that a container that runs the command has a PID 1 that reaps.
+const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/reaper-script.js')).href);
+writeFileSync(
+  path.join(root, 'dist/cli/main.cjs'),
+  main.replace(/^#!.*\n/, () => COMMAND_HEADER),
+  { mode: 0o755 },
+);
 writeFileSync(path.join(root, 'dist/cli/main.js'), "#!/usr/bin/env node\nimport './main.cjs';\n");

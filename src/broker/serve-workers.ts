@@ -86,6 +86,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
     limits: { running: calls, runningOfOne: callsOfOne },
   });
+  host.learnTools?.();
   const supervision = supervise({ open: engine.open, service, clock });
   return {
     url: engine.url,

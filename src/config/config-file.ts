@@ -5,7 +5,7 @@
  * Invariants: a mistake in the text is told with its line and column and makes the whole file unusable; a key that is given
  * twice is such a mistake, because two readers could take different ones.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
 import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { HostError } from '../kernel/errors.js';
@@ -27,16 +27,48 @@ export function readConfigFile(file: string, env: Readonly<Record<string, string
 
 export function readConfigText(file: string): string {
   try {
-    const facts = statSync(file);
-    if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
-    if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+    requireUsable(file, statSync(file));
     return readFileSync(file, 'utf8');
   } catch (error) {
-    if (error instanceof HostError) throw error;
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') throw unusable(file, 'is not there', 'give another file with --config, or write one');
-    throw unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
+    throw unreadable(file, error);
   }
+}
+
+export interface ConfigSource {
+  readonly text: string;
+  /** Without symbolic links. */
+  readonly realFile: string;
+  /** Owner of the file that was read; on systems without owners always the same. */
+  readonly uid: number;
+}
+
+/** As `readConfigText`, with the owner and the real path of exactly the file whose bytes were read. */
+export function readConfigSource(file: string): ConfigSource {
+  let descriptor: number | undefined;
+  try {
+    const realFile = realpathSync(file);
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    descriptor = openSync(realFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const facts = fstatSync(descriptor);
+    requireUsable(file, facts);
+    return { text: readFileSync(descriptor, 'utf8'), realFile, uid: facts.uid };
+  } catch (error) {
+    throw unreadable(file, error);
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+function requireUsable(file: string, facts: Stats): void {
+  if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
+  if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+}
+
+function unreadable(file: string, error: unknown): HostError {
+  if (error instanceof HostError) return error;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT') return unusable(file, 'is not there', 'give another file with --config, or write one');
+  return unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
 }
 
 /** `file` is for errors only. */

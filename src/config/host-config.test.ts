@@ -25,7 +25,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     groups: new Map(),
     telemetry: { traces: false },
     keys: {},
-    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [] },
+    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [], drain: '10s' },
     log: { level: 'info' },
   });
 });
@@ -230,6 +230,7 @@ describe('for the gateway', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,
+      roles: { dev: { allow: ['*/*'] } },
       listen: { port: 0, allowedOrigins: ['https://example.com'] },
       log: { level: 'debug' },
     });
@@ -240,6 +241,7 @@ describe('for the gateway', () => {
       port: 0,
       allowedHosts: [],
       allowedOrigins: ['https://example.com'],
+      drain: '10s',
     });
     expect(settings.log).toEqual({ level: 'debug' });
   });

@@ -16,6 +16,7 @@ import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { copyConfig } from './plain-copy.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
+import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
 import { UnusableEntry } from './unusable-entry.js';
 
 /** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
@@ -86,7 +87,7 @@ export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) 
 /** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
 export const parseServing = (
   input: unknown,
-): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'unlistedRole'> =>
+): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'roles' | 'unlistedRole'> =>
   parseWith(
     copyConfig(input),
     () => {},
@@ -112,7 +113,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
   if (odd !== undefined)
     throw invalid(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
 
-  return Object.freeze({
+  const settings: HostSettings = {
     ...parse(written, onProblem),
     roles:
       roles === undefined ? undefined : each('roles', roles, tell, (at, entry) => parseRole(at, entry, names, tell)),
@@ -127,7 +128,10 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
     broker: broker === undefined ? undefined : whole('broker', brokerEntry(), table('broker', broker)),
-  });
+  };
+  for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
+    tell(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
+  return Object.freeze(settings);
 }
 
 type ParsedServers = Pick<HostSettings, 'mcpServers' | 'unusable'>;

@@ -5,17 +5,18 @@
  * Invariants: what cannot be filled in takes the entry it stands in with it and no other, and never gives anybody more than
  * the entry would have; no value is quoted in an error; what was filled in is handed over as secret, unless it plainly is none.
  */
-import { readFileSync, statSync } from 'node:fs';
-import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type EntryTable, isEntryTable } from './entry-tables.js';
+import { PlaceholderFiles } from './placeholder-files.js';
 import { UnusableEntry } from './unusable-entry.js';
 
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Where relative paths start. */
   readonly folder: string;
+  /** Where another reader of the same configuration has read its files already. */
+  readonly files?: PlaceholderFiles;
 }
 
 export interface Filled {
@@ -26,7 +27,6 @@ export interface Filled {
   readonly problems: readonly HostError[];
 }
 
-const fileBytesMax = 64 * 1024;
 const depthMax = 32;
 const shownChars = 200;
 const placeholder = /\$\{(env|file):([^}]*)\}/g;
@@ -45,7 +45,8 @@ const closed: ReadonlyMap<string, unknown> = new Map(
 type Table = Record<string, unknown>;
 
 /** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
-export function fillPlaceholders(config: unknown, sources: PlaceholderSources): Filled {
+export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
+  const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();
   const problems: HostError[] = [];
 
@@ -76,7 +77,9 @@ export function fillPlaceholders(config: unknown, sources: PlaceholderSources): 
   return { config: fill(config, []), secrets: [...secrets], problems };
 }
 
-function fillText(text: string, field: string, sources: PlaceholderSources, secrets: Set<string>): string {
+type FilledSources = PlaceholderSources & Required<Pick<PlaceholderSources, 'files'>>;
+
+function fillText(text: string, field: string, sources: FilledSources, secrets: Set<string>): string {
   return text.replace(placeholder, (_all, kind: string, name: string) => {
     const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
     if (kind === 'file' || !harmless.test(name)) secrets.add(value);
@@ -98,24 +101,19 @@ function variable(name: string, field: string, { env }: PlaceholderSources): str
   return value;
 }
 
-function content(name: string, field: string, { folder }: PlaceholderSources): string {
-  const shown = neutraliseLine(name, shownChars);
-  const hint = 'see that the file is there and that hostler may read it, or take the entry out';
-  const file = path.resolve(folder, name);
-  try {
-    const facts = statSync(file);
-    if (!facts.isFile()) throw missing(field, `${shown} is not a file`, hint);
-    if (facts.size > fileBytesMax) throw missing(field, `${shown} is larger than 64 KiB`, hint);
-    // Cut at one newline: a file that was written by hand ends in one, and no secret does.
-    return readFileSync(file, 'utf8')
-      .slice(0, fileBytesMax)
-      .replace(/\r?\n$/, '');
-  } catch (error) {
-    if (error instanceof HostError) throw error;
-    const { code = 'unreadable' } = error as NodeJS.ErrnoException;
-    throw missing(field, `${shown} cannot be read (${code})`, hint);
-  }
+function content(name: string, field: string, { files }: FilledSources): string {
+  const read = files.read(name);
+  if ('text' in read) return read.text;
+  throw missing(
+    field,
+    `${neutraliseLine(name, shownChars)} ${read.why}`,
+    'see that the file is there and that hostler may read it, or take the entry out',
+  );
 }
+
+/** `${file:PATH}` in a text: the paths as they are written. */
+export const filesNamedIn = (text: string): string[] =>
+  [...text.matchAll(placeholder)].flatMap(([, kind, name = '']) => (kind === 'file' ? [name] : []));
 
 const missing = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });

@@ -19,6 +19,12 @@ const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'
 /** Linux takes at most 128 KiB for one argument or variable. */
 const argCharsMax = 128 * 1024;
 
+const paths = (field: string) =>
+  z
+    .array(noNul(field).min(1, 'must not be empty').max(4_096, 'is too long'))
+    .max(100, 'has too many entries')
+    .default([]);
+
 /** The keys that say how a local server is started. */
 export const stdio = z.strictObject({
   name,
@@ -29,10 +35,8 @@ export const stdio = z.strictObject({
     .default({}),
   cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
   sandbox: z.enum(['group', 'standard']).default('group'),
-  writablePaths: z
-    .array(noNul('writablePaths').min(1, 'must not be empty').max(4_096, 'is too long'))
-    .max(100, 'has too many entries')
-    .default([]),
+  readablePaths: paths('readablePaths'),
+  writablePaths: paths('writablePaths'),
 });
 
 const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;

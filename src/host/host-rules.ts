@@ -64,6 +64,11 @@ export class HostRules {
     return this.#guards;
   }
 
+  /** A caller in this role may use nothing, because the configuration does not list the role. */
+  isUnlisted(role: string): boolean {
+    return this.#settings?.unlistedRole !== 'allow' && !this.#settings?.roles?.has(role);
+  }
+
   /** Returns servers that nobody but the embedder may use from now on, because their entry is out of date. */
   configure(settings: HostSettings, { changing = [], outdated = [] }: StaleServers = {}): string[] {
     const { roles, unlistedRole, budgets, groups } = settings;

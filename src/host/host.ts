@@ -45,13 +45,15 @@ import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
 export class Host {
   readonly #parts: HostParts;
-  readonly #learnAtBoot: boolean;
+  readonly #learnAtBoot: boolean | undefined;
+  #isOpen = false;
+  #learnsTools: boolean;
   /** Readings of the configuration, one after the other. */
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
@@ -59,7 +61,8 @@ export class Host {
   /** `makeConnector`: for simulations only. */
   constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
     this.#parts = createHostParts(options, makeConnector);
-    this.#learnAtBoot = options.learnAtBoot ?? false;
+    this.#learnAtBoot = options.learnAtBoot;
+    this.#learnsTools = options.learnAtBoot ?? false;
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
@@ -69,6 +72,7 @@ export class Host {
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
     this.#parts.configured.declare(settings);
+    this.#isOpen = true;
     this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
 
@@ -112,6 +116,8 @@ export class Host {
     const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
+    // One that waits for its first call is listed as well.
+    this.#learnUnseen();
     return name;
   }
 
@@ -276,12 +282,27 @@ export class Host {
     return this.#parts.rules.revision;
   }
 
+  /** Callers in this role are refused everything, because the configuration does not list it. */
+  isUnlistedRole(role: string): boolean {
+    return this.#parts.rules.isUnlisted(role);
+  }
+
   /**
    * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
    * Undefined: no need to wait.
    */
   firstSight(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.firstSight.wait(servers);
+  }
+
+  /**
+   * For gateways and brokers, which list tools without starting anything: from now on a server whose tools were never seen is
+   * started once in the background to learn them. `learnAtBoot: false` keeps that off.
+   */
+  learnTools(): void {
+    if (this.#learnsTools || this.#learnAtBoot === false || this.#closing !== undefined) return;
+    this.#learnsTools = true;
+    if (this.#isOpen) this.#parts.firstSight.begin(this.#learnUnseen());
   }
 
   /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
@@ -322,6 +343,11 @@ export class Host {
     this.#parts.audit.meter = meter;
   }
 
+  /** Shown by `status`: which resource templates a gateway does not route. One gateway at a time; undefined takes it off. */
+  showUnrouted(unroutedOf: UnroutedOf | undefined): void {
+    this.#parts.routing.unroutedOf = unroutedOf;
+  }
+
   /** Stops every server; resolves when nothing of this host runs. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -359,7 +385,7 @@ export class Host {
   }
 
   #learnUnseen(): Sightings {
-    return this.#learnAtBoot ? this.#parts.discovery.learnUnseen() : new Map();
+    return this.#learnsTools ? this.#parts.discovery.learnUnseen() : new Map();
   }
 }
 

@@ -65,6 +65,8 @@ export interface StatusRow {
   readonly tools: number;
   /** Tools that differ from what was approved. */
   readonly changedTools: number;
+  /** Resource templates of it that a gateway matches no URI against at `/mcp`; undefined when there are none. */
+  readonly unroutedTemplates: UnroutedTemplates | undefined;
   readonly cache_entries: number;
   /** More than twenty lines in the last minute that are no messages. */
   readonly noisy: boolean;
@@ -78,6 +80,15 @@ export interface StatusRow {
   readonly stderrTail: string | undefined;
 }
 
+export interface UnroutedTemplates {
+  readonly count: number;
+  /** The first of them, at most 2,000, each with the reason why it is not routed. */
+  readonly templates: readonly { readonly template: string; readonly reason: string }[];
+}
+
+/** What a gateway tells the host about the templates of one server. */
+export type UnroutedOf = (server: string) => UnroutedTemplates | undefined;
+
 /** Those who know it. */
 export interface StatusSources {
   readonly clock: Clock;
@@ -88,6 +99,8 @@ export interface StatusSources {
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
   readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
+  /** Without a gateway nothing is routed, and nothing is left out. */
+  readonly routing?: { readonly unroutedOf: UnroutedOf | undefined };
 }
 
 interface Instant {
@@ -153,6 +166,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
     changedTools: sources.pins.differingOf(name),
+    unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
     escaped: sources.connector.escapedOf(name),

@@ -10,7 +10,7 @@ import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
-import type { HostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
 import type { AuthRecovery } from '../session/auth-recovery.js';
@@ -22,6 +22,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
+import { unexpectedError } from '../supervisor/unexpected-error.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { HistoryKeeper } from './history-keeper.js';
@@ -125,7 +126,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
         const instance = ofClient?.key;
-        const once = () => connectOnce(parts, { definition, auth, supervisor, run, limits, onLost, instance });
+        const attempt = { definition, auth, supervisor, run, limits, onLost, instance };
+        const once = () => connectOnce(parts, attempt).catch((error: unknown) => fail(name, error, parts));
         return auth ? auth.withRenewal(limits, once) : once();
       },
       verify,
@@ -198,6 +200,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   isUp = true;
   own?.ready();
   return session;
+}
+
+/** Here because the connector knows the secrets that the text of an unexpected error may quote. */
+function fail(server: string, error: unknown, { connector }: SuperviseParts): never {
+  throw isHostError(error) ? error : unexpectedError(server, error, connector.clean);
 }
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {

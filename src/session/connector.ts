@@ -38,6 +38,10 @@ export interface ConnectorOptions {
   readonly client: ClientIdentity;
   /** Where the journal of children lies; without it a crash of the whole machine's session may leave some behind. */
   readonly stateDir?: string | undefined;
+  /** Files and folders that sandboxed servers never see, beside the state directory: the configuration. */
+  readonly hiddenPaths?: readonly string[];
+  /** Whether sandboxed servers find their home again at the next start. True when absent. */
+  readonly keepsHomes?: boolean;
   /** What children's environments are drawn from. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
@@ -77,7 +81,7 @@ export class Connector {
   readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
-    const { clock = systemClock, stateDir, ambient, onProblem } = options;
+    const { clock = systemClock, stateDir, ambient, onProblem, hiddenPaths = [], keepsHomes = true } = options;
     this.#options = options;
     this.#redactor = options.redactor ?? createRedactor();
     this.clock = clock;
@@ -87,6 +91,8 @@ export class Connector {
       clock,
       ...(stateDir === undefined ? {} : { stateDir }),
       ambient: ambient ?? process.env,
+      hiddenPaths,
+      keepsHomes,
       ...(onProblem === undefined ? {} : { onProblem }),
     });
   }

@@ -14,6 +14,7 @@ const files = {
   'broker/store/kill': () => import('../broker/store/kill.test.js'),
   'broker/store/one-writer': () => import('../broker/store/one-writer.test.js'),
   'cli/apply-config': () => import('../../src/cli/apply-config.test.js'),
+  'contract/real-servers': () => import('../contract/real-servers.test.js'),
   'fuzz/configuration': () => import('../fuzz/configuration.test.js'),
   'fuzz/f2-answers': () => import('../fuzz/f2-answers.test.js'),
   'fuzz/redact-cost': () => import('../fuzz/redact-cost.test.js'),

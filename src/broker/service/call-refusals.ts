@@ -4,6 +4,7 @@
  *
  * Invariant: each says what is known of its execution; names that came from a worker are quoted neutralised.
  */
+import { unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
@@ -11,19 +12,41 @@ import type { Target } from './manifests.js';
 
 const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
-export const notAllowed = (role: string | undefined, server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'denied',
-    `tool '${shown(tool)}' is not allowed for role ${role === undefined ? '<none>' : `'${role}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      ...(role === undefined ? {} : { role }),
-      reason: 'allowlist',
-      execution: 'not_executed',
-      hint: 'ask the operator to allow it for your role',
-    },
-  );
+/** Says why a worker has no tools at all, and goes along with its empty manifest. */
+export const unlistedRole = (role: string): HostError =>
+  new HostError('denied', `${unlistedRoleText(role)}: this worker may use nothing`, {
+    role: shown(role),
+    reason: 'unlisted_role',
+    execution: 'not_executed',
+    hint: `ask the operator of the host to ${unlistedRoleHint}`,
+  });
+
+export const noRole = (): HostError =>
+  new HostError('denied', 'the key of this worker has no role: it may use nothing', {
+    reason: 'no_role',
+    execution: 'not_executed',
+    hint: 'ask the operator of the host to give the key a role, or to set unlistedRole to "allow"',
+  });
+
+/** `because`: the role may use nothing at all, which is more to the point than the name of one tool. */
+export function notAllowed(
+  role: string | undefined,
+  server: string | undefined,
+  tool: string,
+  because: HostError | undefined,
+): HostError {
+  const isUnlisted = because !== undefined && role !== undefined;
+  const whom = role === undefined ? '<none>' : `'${role}'`;
+  const why = isUnlisted ? `: ${unlistedRoleText(role)}` : ` for role ${whom}`;
+  return new HostError('denied', `tool '${shown(tool)}' is not allowed${why}`, {
+    ...(server === undefined ? {} : { server: shown(server) }),
+    tool: shown(tool),
+    ...(role === undefined ? {} : { role }),
+    reason: isUnlisted ? 'unlisted_role' : 'allowlist',
+    execution: 'not_executed',
+    hint: (isUnlisted ? because.hint : undefined) ?? 'ask the operator to allow it for your role',
+  });
+}
 
 export const notFound = (server: string | undefined, tool: string): HostError =>
   new HostError(
