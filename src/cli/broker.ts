@@ -115,9 +115,11 @@ async function begin(
     try {
       const edited = source.read();
       const changed = settingsOf(file, edited);
-      const credentials = credentialsOf(parseKeys(changed.keys, problem));
+      const problems: HostError[] = [];
+      const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
       // Everything is read: nothing is thrown from here on.
       log.level = changed.log.level;
+      for (const each of problems) problem(each);
       opened.rekey(credentials);
       edited.accept();
       log.say('info', 'the keys of the configuration count from now on');
