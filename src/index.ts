@@ -7,6 +7,7 @@ export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   Discovered,
+  DiscoveredTool,
   DiscoverOptions,
   HostCallOptions,
   HostConfig,
@@ -14,17 +15,19 @@ export type {
   HostOptions,
   HostRequestOptions,
   HostTool,
+  JointChange,
   KnownFacts,
   KnownList,
   KnownServer,
   ListOptions,
+  PinnedText,
   RelayOptions,
   ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
 export type { EraAnswer } from './host/requester.js';
 export type { SpawnOptions } from './host/spawn-options.js';
-export type { StatusRow } from './host/status.js';
+export type { StatusRow, UnroutedTemplates } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {
@@ -42,6 +45,7 @@ export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
+export type { PinStatus } from './policy/pin-store.js';
 export type { Lease } from './registry/lease.js';
 export { RpcRefusal } from './session/answers.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';

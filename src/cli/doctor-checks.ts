@@ -19,6 +19,9 @@ import { resolveCommand } from '../transports/stdio/command.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-path.js';
+import type { ConfigPlace } from './find-config.js';
+import { notTrusted } from './trust/ask-trust.js';
+import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 
 export interface Finding {
   readonly check: string;
@@ -30,7 +33,7 @@ export interface Finding {
 }
 
 export interface DoctorOptions {
-  readonly config: () => string;
+  readonly config: () => ConfigPlace;
   readonly dataDir: string;
   readonly env: NodeJS.ProcessEnv;
 }
@@ -58,11 +61,17 @@ export function nodeFinding(version: string): Finding {
   return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
 }
 
-function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+function configFindings(
+  config: DoctorOptions['config'],
+  env: NodeJS.ProcessEnv,
+  findings: Finding[],
+): HostSettings | undefined {
   const broken = ({ message, hint }: HostError): void =>
     void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
   try {
-    const file = config();
+    const place = config();
+    const { file } = place;
+    findings.push(...trustFindings(place, env));
     const { config: value, problems } = readConfigFile(file, env);
     const before = findings.length;
     for (const problem of problems) broken(problem);
@@ -77,6 +86,16 @@ function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: 
     broken(error);
     return undefined;
   }
+}
+
+/** `hostler up` would ask, or refuse: nothing is broken, and it says what to do. */
+function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
+  if (!isFoundInFolder) return [];
+  const reading = readFound(file, env);
+  const confirmed = trustStoreOf(env).find(reading.place);
+  if (isConfirmed(reading, confirmed)) return [];
+  const { message, hint } = notTrusted(reading, confirmed);
+  return [{ check: 'trust', level: 'note', what: message, hint }];
 }
 
 async function serverFinding({ name, spec, isEnabled }: ServerDefinition, env: NodeJS.ProcessEnv): Promise<Finding> {

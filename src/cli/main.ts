@@ -5,6 +5,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
 import { helpOf, parseWords } from './command.js';
@@ -27,7 +28,6 @@ async function run(argv: string[]): Promise<number> {
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
   if (name === '--version') return show(version, EXIT.done);
-  if (name === 'probe') return probe(rest, wantsHelp);
   if (name !== undefined && isCommand(name)) {
     if (wantsHelp) return show(helpOf(commandSpecs[name]), EXIT.done);
     // Checked before anything is loaded: a wrong word costs nothing.
@@ -35,23 +35,15 @@ async function run(argv: string[]): Promise<number> {
     return (await loadCommand(name)).run(words);
   }
   if (name === undefined || wantsHelp) return show(overview(), wantsHelp ? EXIT.done : EXIT.usage);
+  const near = nearestName(name, [...Object.keys(commandSpecs), '--help', '--version']);
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
-    hint: 'hostler --help lists the commands',
+    reason: 'usage',
+    hint: `${near === undefined ? '' : `did you mean ${near}? `}hostler --help lists the commands`,
   });
 }
 
-async function probe(argv: string[], wantsHelp: boolean): Promise<number> {
-  const [{ renderUsage, runCommand }, { probeCommand }] = await Promise.all([import('citty'), import('./probe.js')]);
-  const command = probeCommand(version);
-  if (wantsHelp) return show(await renderUsage(command), EXIT.done);
-  // The command itself and not its parent: citty keeps the result of a subcommand to itself.
-  const { result } = await runCommand(command, { rawArgs: argv });
-  return result as number;
-}
-
 function overview(): string {
-  const probeRow = ['probe', 'Start or reach one MCP server, show what it is and offers, and stop it.'] as const;
-  const rows = [...Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const), probeRow];
+  const rows = Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const);
   return [
     `The supervised host for MCP servers. (hostler v${version})`,
     '',
@@ -77,13 +69,6 @@ function report(error: unknown): number {
     console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);
     if (error.hint !== undefined) console.error(`         ${oneLine(error.hint)}`);
     return exitCodeOf(error);
-  }
-  if (error instanceof Error && error.name === 'CLIError') {
-    return report(
-      new HostError('invalid_spec', stripVTControlCharacters(error.message), {
-        hint: 'hostler --help lists the commands',
-      }),
-    );
   }
   console.error('hostler: internal error', error);
   return EXIT.failed;

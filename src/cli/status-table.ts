@@ -39,9 +39,16 @@ export function noteOf(row: StatusRow): string {
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${span(row.throttledForMs)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
+    unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
     row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
   ];
   return notes.filter((note) => note !== '').join('; ');
+}
+
+function unroutedNote({ unroutedTemplates: unrouted }: StatusRow): string {
+  if (!unrouted) return '';
+  const [first] = unrouted.templates;
+  return `${unrouted.count} resource templates not routed at /mcp, such as ${first?.template} (${first?.reason})`;
 }

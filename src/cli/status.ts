@@ -24,9 +24,12 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const facts = (await client.ask('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
+  const waits = facts.waiting === undefined ? '' : `\n\nwaits for hostler trust: ${facts.waiting.join(', ')}`;
   const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
   const table = statusTable(rows, widthOf(process.stdout));
-  printText(`hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}`);
+  printText(
+    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}${waits}`,
+  );
 }
 
 /** A terminal is painted over; a script gets one picture after the other. */

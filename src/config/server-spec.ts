@@ -7,6 +7,8 @@ import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { firstIssue } from './first-issue.js';
+import { copyEntry } from './plain-copy.js';
+import { refuseProto } from './refuse-proto.js';
 
 const name = z
   .string()
@@ -16,6 +18,12 @@ const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'
 
 /** Linux takes at most 128 KiB for one argument or variable. */
 const argCharsMax = 128 * 1024;
+
+const paths = (field: string) =>
+  z
+    .array(noNul(field).min(1, 'must not be empty').max(4_096, 'is too long'))
+    .max(100, 'has too many entries')
+    .default([]);
 
 /** The keys that say how a local server is started. */
 export const stdio = z.strictObject({
@@ -27,20 +35,34 @@ export const stdio = z.strictObject({
     .default({}),
   cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
   sandbox: z.enum(['group', 'standard']).default('group'),
-  writablePaths: z
-    .array(noNul('writablePaths').min(1, 'must not be empty').max(4_096, 'is too long'))
-    .max(100, 'has too many entries')
-    .default([]),
+  readablePaths: paths('readablePaths'),
+  writablePaths: paths('writablePaths'),
 });
+
+const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;
+
+/** Quotes the host alone: a path or a query may hold a secret. */
+function notAUrl(input: unknown): string {
+  const host = typeof input === 'string' ? hostAlone.exec(input)?.[1] : undefined;
+  return host === undefined
+    ? 'must be an http or https URL, such as https://example.com/mcp'
+    : `must be an http or https URL: write https://${host} instead of ${host}`;
+}
+
+function hasNoLogin(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { username, password } = new URL(text);
+  return username === '' && password === '';
+}
 
 /** The keys that say how a remote server is reached. Made when there is one: it takes longer than all of a local one. */
 export const http = madeOnce(() =>
   z.strictObject({
     name,
-    url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
-      const { username, password } = new URL(text);
-      return username === '' && password === '';
-    }, 'must not carry a user name or password; use headers'),
+    // `abort`: a refinement runs after a failed check too, and `new URL` throws for what is not a URL.
+    url: z
+      .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
+      .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
     headers: z
       .record(
         z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
@@ -57,12 +79,15 @@ export type ServerSpec = StdioServerSpec | HttpServerSpec;
 
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
 
-export function parseServerSpec(input: unknown): ServerSpec {
+export function parseServerSpec(given: unknown): ServerSpec {
+  const input = copyEntry(given, 'the definition');
   const isObject = typeof input === 'object' && input !== null;
-  if (isObject && 'command' in input === 'url' in input) {
+  const isHttp = isObject && Object.hasOwn(input, 'url');
+  if (isObject && Object.hasOwn(input, 'command') === isHttp) {
     throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
   }
-  const parsed = (isObject && 'url' in input ? http() : stdio).safeParse(input);
+  refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a name that can be used'));
+  const parsed = (isHttp ? http() : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error);
   throw invalid(field, what);

@@ -24,7 +24,7 @@ export interface CallTarget {
   forgetCircuit(): void;
 }
 
-/** `instance` is undefined for whoever wants the shared one. Throws when there can be no such instance. */
+/** `instance` names the client, where each has its own; throws without one there, and when there can be no such instance. */
 export type TargetOf = (server: ManagedServer, instance: string | undefined) => CallTarget;
 
 /** Holds it open for as long as that takes. */

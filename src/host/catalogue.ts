@@ -32,6 +32,7 @@ import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
+import { type JudgedTool, judgedTools } from './judged-tools.js';
 import { type KnownServers, type ListHints, sameItems } from './known-servers.js';
 import type { ManagedServer } from './managed-server.js';
 
@@ -88,25 +89,31 @@ export class Catalogue {
 
   /** The tools of one server, as far as the principal may call them. */
   async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
-    const items = await this.list(server, 'tools/list', options);
-    return items.map(({ key, raw }) => ({ server, name: key, raw }));
+    const items = await this.#listed(server, 'tools/list', options);
+    return this.#judged(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
   }
 
   /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
+    const items = await this.#listed(server, method, options);
+    if (method === 'tools/list') return this.#judged(server, items).map((tool) => ({ server, ...tool }));
+    return items.map(({ key, raw }) => ({ server, key, raw }));
+  }
+
+  async #listed(server: string, method: ListMethod, options: ListOptions): Promise<ListedItem[]> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, listDeadlineMs);
     if (!isListMethod(method)) throw noList(server);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
-    const visible = method === 'tools/list' ? this.visible(server, principal, items) : items;
-    return visible.map(({ key, raw }) => ({ server, key, raw }));
+    return method === 'tools/list' ? this.visible(server, principal, items) : items;
   }
 
   /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
+    if (this.#parts.findServer(server)?.definition.isolation === 'per-client') throw readMissesInstance(server);
     this.chargeRead(server, uri, principal);
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
@@ -124,6 +131,10 @@ export class Catalogue {
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
     const refused = this.#parts.budgets.charge({ principal, server });
     if (refused) throw refused;
+  }
+
+  #judged(server: string, items: readonly ListedItem[]): JudgedTool[] {
+    return judgedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
   }
 
   /** Those that the principal may call. */
@@ -285,10 +296,13 @@ export class Catalogue {
     const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
-    const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    const wasSeen = known.hasTools(managed);
+    const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight there are no old answers, only the call that woke the server.
-    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
+    // At first sight there are no old answers, only the call that woke the server. A trusted server is not compared with pins,
+    // but what it answered with other tools counts no more either.
+    const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
+    if (isChanged) {
       this.#cache.drop(name);
       onToolsChanged(name);
     }
@@ -331,6 +345,14 @@ const noList = (server: string): HostError =>
     field: 'method',
     execution: 'not_executed',
     hint: 'use tools/list, prompts/list, resources/list or resources/templates/list',
+  });
+
+const readMissesInstance = (server: string): HostError =>
+  new HostError('invalid_request', `server '${shown(server)}' has isolation "per-client", and no client is named`, {
+    server,
+    field: 'instance',
+    execution: 'not_executed',
+    hint: 'use host.request(server, "resources/read", params, { instance: "<client>" })',
   });
 
 const badUri = (server: string): HostError =>

@@ -3,7 +3,8 @@
  * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
  *
  * Invariants: the embedder's guards come on top of the configured roles and never replace them; nobody but the embedder goes
- * by its id, under which answers are kept and calls are counted.
+ * by its id, under which answers are kept and calls are counted; rules of one configuration never hold for a server as another
+ * configuration defined it.
  */
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
@@ -21,6 +22,8 @@ export class HostRules {
   #guards: readonly Guard[];
   #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
+  /** Servers whose definition is about to be the one of these rules. */
+  readonly #changing = new Set<string>();
   #listedRoles: HostSettings['roles'];
   #unlistedRole: HostSettings['unlistedRole'];
   #revision = 0;
@@ -53,7 +56,13 @@ export class HostRules {
     return this.#unlistedRole !== 'allow' && !this.#listedRoles?.has(role);
   }
 
-  configure({ roles, unlistedRole, budgets, groups }: HostSettings): void {
+  /**
+   * `changing`: servers that still have the definition of an earlier configuration. The new rules were not written for them, so
+   * nobody may use them until `changed` says that they have the new definition, or are gone.
+   */
+  configure({ roles, unlistedRole, budgets, groups }: HostSettings, changing: Iterable<string> = []): void {
+    this.#changing.clear();
+    for (const server of changing) this.#changing.add(server);
     this.#listedRoles = roles;
     this.#unlistedRole = unlistedRole;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
@@ -62,14 +71,27 @@ export class HostRules {
     this.setOwn(this.#own);
   }
 
+  changed(server: string): void {
+    // The guard is there only while a server changes: calls are not asked one more question for it.
+    if (this.#changing.delete(server) && this.#changing.size === 0) this.setOwn(this.#own);
+  }
+
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
-    this.#guards = [this.#ofTools, this.#configured, ...guards];
+    const all = [this.#ofTools, this.#configured, ...guards];
+    this.#guards = this.#changing.size === 0 ? all : [this.#notChanging, ...all];
     this.#revision++;
   }
+
+  readonly #notChanging: Guard = ({ server }) => (this.#changing.has(server) ? isChanging : allowed);
 }
 
 const allowed = { allow: true } as const;
+const isChanging = {
+  allow: false,
+  reason: 'its entry in the configuration is being changed',
+  hint: 'try again in a moment',
+} as const;
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
 /**

@@ -4,6 +4,7 @@
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
+import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -32,6 +33,7 @@ import {
   type HostOptions,
   type HostRequestOptions,
   type HostTool,
+  type JointChange,
   type KnownServer,
   type ListOptions,
   noCallOptions,
@@ -42,7 +44,7 @@ import { createHostParts, type HostParts, type MakeConnector } from './host-part
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
-import { type StatusRow, statusRows } from './status.js';
+import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
@@ -62,13 +64,13 @@ export class Host {
     this.#learnsTools = options.learnAtBoot ?? false;
   }
 
-  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
+  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#parts.onProblem);
+    const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
-    this.#parts.configured.declare(settings.mcpServers);
+    this.#parts.configured.declare(settings);
     this.#isOpen = true;
     this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
@@ -77,21 +79,29 @@ export class Host {
    * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
    * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
    * and leaves its server as it was. Resolves when what was taken out is gone.
+   * `joint`: what must change in the same tick, such as the keys by which a gateway knows who has which role.
    */
-  reconfigure(config: HostConfig): Promise<Reconfigured> {
-    return this.#readings.take('', async () => {
-      if (this.#closing !== undefined) throw closed();
-      const settings = parseHostConfig(config, this.#parts.onProblem);
+  async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
+    const { applied } = await this.#readings.take('', async () => {
+      this.#mustBeOpen();
+      const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
-      // Nothing is thrown from here on.
-      this.#parts.audit.tracing = tracing;
-      this.#parts.rules.configure(settings);
-      const before = this.#parts.servers.names();
-      const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      this.#mustBeOpen();
+      // From here on nothing waits and nothing is thrown: no principal is ever seen with rules of one configuration and a role,
+      // or a server, of another.
+      const { rules, configured, audit, servers, onProblem } = this.#parts;
+      audit.tracing = tracing;
+      const before = servers.names();
+      rules.configure(settings, configured.changing(settings));
+      perform(joint?.swap, onProblem);
+      const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
+      perform(joint?.announce, onProblem);
       this.#learnUnseen();
-      return applied;
+      // In an object: the next reading does not wait until what was taken out is gone.
+      return { applied };
     });
+    return applied;
   }
 
   /**
@@ -100,9 +110,10 @@ export class Host {
    * needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
-    const name = spawnName(entry);
+    const given = copyEntry(entry, 'the server') as SpawnEntry;
+    const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
+    await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     // One that waits for its first call is listed as well.
     this.#learnUnseen();
     return name;
@@ -330,6 +341,11 @@ export class Host {
     this.#parts.audit.meter = meter;
   }
 
+  /** Shown by `status`: which resource templates a gateway does not route. One gateway at a time; undefined takes it off. */
+  showUnrouted(unroutedOf: UnroutedOf | undefined): void {
+    this.#parts.routing.unroutedOf = unroutedOf;
+  }
+
   /** Stops every server; resolves when nothing of this host runs. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -349,6 +365,10 @@ export class Host {
     }
   }
 
+  #mustBeOpen(): void {
+    if (this.#closing !== undefined) throw closed();
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#parts.rules.guards, request);
     if (!refused) return;
@@ -364,6 +384,14 @@ export class Host {
 
   #learnUnseen(): Sightings {
     return this.#learnsTools ? this.#parts.discovery.learnUnseen() : new Map();
+  }
+}
+
+function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
+  try {
+    step?.();
+  } catch (error) {
+    onProblem(error);
   }
 }
 

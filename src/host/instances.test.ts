@@ -45,11 +45,14 @@ function setUp(entry: Record<string, unknown> = {}) {
   return { clock, server, instances, base, baseOf, use };
 }
 
-test('who names no client, and everybody of a shared server, gets the server itself', () => {
+test('E4 all clients of a shared server get the server itself; without a client there is no instance', () => {
   const { instances, base } = setUp();
-  expect(instances.targetOf(base, undefined)).toBe(base);
+  expect(() => instances.targetOf(base, undefined)).toThrow(
+    expect.objectContaining({ code: 'invalid_request', details: expect.objectContaining({ field: 'instance' }) }),
+  );
   const shared = setUp({ isolation: 'shared' });
   expect(shared.instances.targetOf(shared.base, 'ann')).toBe(shared.base);
+  expect(shared.instances.targetOf(shared.base, undefined)).toBe(shared.base);
 });
 
 test('each client has one of its own, the same each time, and nobody else has it', async () => {

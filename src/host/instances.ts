@@ -100,8 +100,11 @@ export class Instances {
   }
 
   /** The one of this client, or the server itself where all share it. */
-  readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget =>
-    client === undefined || base.definition.isolation === 'shared' ? base : this.#of(base, client);
+  readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget => {
+    if (base.definition.isolation === 'shared') return base;
+    if (client === undefined) throw instanceMissing(base.definition.name);
+    return this.#of(base, client);
+  };
 
   countOf(server: string): number {
     let count = 0;
@@ -199,6 +202,17 @@ export class Instances {
 }
 
 const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';
+
+/** A server with `isolation: "per-client"` has no process that several clients could share. */
+export const instanceMissing = (server: string, tool?: string): HostError =>
+  new HostError('invalid_request', `server '${server}' has isolation "per-client", and no client is named`, {
+    server,
+    ...(tool === undefined ? {} : { tool }),
+    field: 'instance',
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'pass { instance: "<client>" } with each call: every client has a process of its own',
+  });
 
 const tooMany = (server: string): HostError =>
   new HostError('overloaded', `server '${server}' has as many instances of clients as there may be`, {

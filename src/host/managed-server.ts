@@ -7,13 +7,14 @@ import type { Clock } from '../kernel/clock.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
+import { trustsEverything } from '../policy/pins.js';
 import { RetryBudget } from '../policy/retry-budget.js';
 import type { CallHold } from '../registry/registry.js';
 import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import { originOf } from './pin-origin.js';
+import { originOf, unpinnedOrigin } from './pin-origin.js';
 import { ServerCircuit } from './server-circuit.js';
 import { toolTraits } from './tool-traits.js';
 import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
@@ -27,6 +28,8 @@ export class ManagedServer {
   readonly fingerprint: string;
   /** What it is: another definition of the same is taken to list the same until it was asked. */
   readonly origin: string;
+  /** Under which its lists are kept. Those of a server whose pins are off were compared with nothing. */
+  readonly listsOrigin: string;
   readonly #hold: CallHold;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
@@ -55,6 +58,7 @@ export class ManagedServer {
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
     this.origin = originOf(definition.spec);
+    this.listsOrigin = trustsEverything(definition.pins) ? unpinnedOrigin(this.origin) : this.origin;
     this.#onCircuit = onCircuit;
     this.#clock = clock;
   }

@@ -33,3 +33,6 @@ export function originOf(spec: ServerSpec): string {
   const parts = isStdio(spec) ? [spec.command, spec.args, spec.cwd ?? null] : [spec.url];
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
+
+/** For the lists of a server whose pins are off: with pins on again they must not pass for lists that were compared. */
+export const unpinnedOrigin = (origin: string): string => `${origin} unpinned`;

@@ -86,6 +86,18 @@ test('what changed is read again, and nothing before it is ready', async () => {
   expect(keeps).toEqual([3, 4, 5]);
 });
 
+test.each(['constructor', 'toString', '__proto__'])(
+  'E12 a notification called %s is one that is not known',
+  async (name) => {
+    const { run, asked } = open();
+    run.ready();
+    await run.listsRead;
+    asked.length = 0;
+    run.heard(name, undefined);
+    expect(asked).toEqual([]);
+  },
+);
+
 test('a server is told of each change of what is wanted, in order, and only of changes', async () => {
   const { run, set, asked } = open({ capabilities: '{}' });
   run.ready();

@@ -3,6 +3,7 @@
  * Invariant: every field is read when it is asked for, and nothing is kept here; what belongs to a run (its process, its
  * protocol) is there only while that run can be spoken to.
  */
+import type { ServerDefinition } from '../config/server-definition.js';
 import { isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -64,6 +65,8 @@ export interface StatusRow {
   readonly tools: number;
   /** Tools that differ from what was approved. */
   readonly changedTools: number;
+  /** Resource templates of it that a gateway matches no URI against at `/mcp`; undefined when there are none. */
+  readonly unroutedTemplates: UnroutedTemplates | undefined;
   readonly cache_entries: number;
   /** More than twenty lines in the last minute that are no messages. */
   readonly noisy: boolean;
@@ -77,6 +80,15 @@ export interface StatusRow {
   readonly stderrTail: string | undefined;
 }
 
+export interface UnroutedTemplates {
+  readonly count: number;
+  /** The first of them, at most 2,000, each with the reason why it is not routed. */
+  readonly templates: readonly { readonly template: string; readonly reason: string }[];
+}
+
+/** What a gateway tells the host about the templates of one server. */
+export type UnroutedOf = (server: string) => UnroutedTemplates | undefined;
+
 /** Those who know it. */
 export interface StatusSources {
   readonly clock: Clock;
@@ -87,6 +99,8 @@ export interface StatusSources {
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
   readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
+  /** Without a gateway nothing is routed, and nothing is left out. */
+  readonly routing?: { readonly unroutedOf: UnroutedOf | undefined };
 }
 
 interface Instant {
@@ -140,16 +154,19 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     ejected: snapshot.ejected,
     nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),
-    lastError: lastError && {
-      code: lastError.code,
-      message: lastError.message,
-      at: wallTime(lastError.atMs, instant),
-      agoMs: nowMs - lastError.atMs,
-    },
+    lastError: lastError
+      ? {
+          code: lastError.code,
+          message: lastError.message,
+          at: wallTime(lastError.atMs, instant),
+          agoMs: nowMs - lastError.atMs,
+        }
+      : problemOf(definition, snapshot.sinceMs, instant),
     lastSuccessAt: lastSuccessAtMs === undefined ? undefined : wallTime(lastSuccessAtMs, instant),
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
     changedTools: sources.pins.differingOf(name),
+    unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
     escaped: sources.connector.escapedOf(name),
@@ -164,12 +181,24 @@ function identityOf({ auth }: ManagedServer, { connector }: StatusSources): stri
   return said === undefined ? undefined : neutraliseLine(connector.clean(said), identityChars);
 }
 
+/** What is wrong with the entry, and what to do about it. */
+function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Instant): StatusRow['lastError'] {
+  if (!problem) return undefined;
+  const { message, hint } = problem;
+  return {
+    code: 'invalid_spec',
+    message: hint === undefined ? message : `${message}; ${hint}`,
+    at: wallTime(sinceMs, instant),
+    agoMs: instant.nowMs - sinceMs,
+  };
+}
+
 /** A time of our clock as people write it. */
 const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
   new Date(date.getTime() + (atMs - nowMs)).toISOString();
 
-const plannedTransport = ({ definition: { spec } }: ManagedServer): StatusRow['transport'] =>
-  isStdio(spec) ? 'stdio' : spec.transport;
+const plannedTransport = ({ definition: { spec, problem } }: ManagedServer): StatusRow['transport'] =>
+  problem ? 'auto' : isStdio(spec) ? 'stdio' : spec.transport;
 
 function processFacts(session: Session | undefined): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
   const channel = session?.channel;

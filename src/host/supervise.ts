@@ -100,7 +100,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
   const guard = new CorrelatedFailures(clock);
   const planOf = sharedPlans();
   return (definition, predecessor, ofClient) => {
-    const { name, spec, restart, isLazy, isEnabled } = definition;
+    const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
     const kept = ofClient ? undefined : histories?.of(name, fingerprintOf(definition), plan);
@@ -117,6 +117,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
       isEnabled,
+      ...(problem === undefined ? {} : { problem }),
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),

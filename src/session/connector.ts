@@ -37,6 +37,10 @@ export interface ConnectorOptions {
   readonly client: ClientIdentity;
   /** Where the journal of children lies; without it a crash of the whole machine's session may leave some behind. */
   readonly stateDir?: string | undefined;
+  /** Files and folders that sandboxed servers never see, beside the state directory: the configuration. */
+  readonly hiddenPaths?: readonly string[];
+  /** Whether sandboxed servers find their home again at the next start. True when absent. */
+  readonly keepsHomes?: boolean;
   /** What children's environments are drawn from. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
@@ -76,7 +80,7 @@ export class Connector {
   readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
-    const { clock = systemClock, stateDir, ambient, onProblem } = options;
+    const { clock = systemClock, stateDir, ambient, onProblem, hiddenPaths = [], keepsHomes = true } = options;
     this.#options = options;
     this.#redactor = options.redactor ?? createRedactor();
     this.clock = clock;
@@ -86,6 +90,8 @@ export class Connector {
       clock,
       ...(stateDir === undefined ? {} : { stateDir }),
       ambient: ambient ?? process.env,
+      hiddenPaths,
+      keepsHomes,
       ...(onProblem === undefined ? {} : { onProblem }),
     });
   }
@@ -103,7 +109,8 @@ export class Connector {
     return this.#children.escapedOf(server);
   }
 
-  connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
+  /** Async, so that whatever a definition makes it throw is a rejection. */
+  async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = isStdio(spec) ? undefined : spec.transport;
     return this.#open({
@@ -192,5 +199,6 @@ function secretsOf(spec: ServerSpec): string[] {
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
-  return [...headers, ...named(new URL(spec.url).searchParams)];
+  // What is not a URL is refused where it is opened, with the name of the field.
+  return URL.canParse(spec.url) ? [...headers, ...named(new URL(spec.url).searchParams)] : headers;
 }

@@ -11,6 +11,13 @@ export interface Refused {
   readonly server: string;
   readonly nowMs: number;
   readonly lastError: HostError | undefined;
+  /** Why its entry in the configuration cannot be used. */
+  readonly problem?: Problem | undefined;
+}
+
+interface Problem {
+  readonly message: string;
+  readonly hint: string | undefined;
 }
 
 /** Why nobody can have the server in this state; undefined when it is ready or may be soon. */
@@ -34,9 +41,13 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
     case 'stopped':
       return stopped(server);
     case 'disabled':
-      return disabled(server);
+      return disabled(server, refused.problem);
     case 'stopping':
-      return at.next === 'stopped' ? stopped(server) : at.next === 'disabled' ? disabled(server) : undefined;
+      return at.next === 'stopped'
+        ? stopped(server)
+        : at.next === 'disabled'
+          ? disabled(server, refused.problem)
+          : undefined;
     default:
       return undefined;
   }
@@ -94,11 +105,17 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
 const stopped = (server: string): HostError =>
   refuse('server_stopped', `server '${server}' is stopped`, { server, hint: `start or reload server '${server}'` });
 
-const disabled = (server: string): HostError =>
-  refuse('server_disabled', `server '${server}' is disabled in the configuration`, {
-    server,
-    hint: `set "enabled" of server '${server}' to true`,
-  });
+const disabled = (server: string, problem: Problem | undefined): HostError =>
+  problem
+    ? refuse('server_disabled', `server '${server}' is disabled, its entry cannot be used: ${problem.message}`, {
+        server,
+        reason: 'invalid_spec',
+        hint: problem.hint ?? 'correct its entry in the configuration',
+      })
+    : refuse('server_disabled', `server '${server}' is disabled in the configuration`, {
+        server,
+        hint: `set "enabled" of server '${server}' to true`,
+      });
 
 const because = (reason: Reason, { server, lastError }: Refused): HostErrorOptions => ({
   server,

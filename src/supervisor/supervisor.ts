@@ -395,6 +395,7 @@ export class Supervisor<C extends Connection> {
   }
 
   #refused(): Refused {
-    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error };
+    const { problem } = this.#options;
+    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error, problem };
   }
 }

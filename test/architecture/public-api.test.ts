@@ -72,6 +72,7 @@ test('the methods of a host', () => {
       'request',
       'rulesRevision',
       'setAllowlist',
+      'showUnrouted',
       'spawn',
     ],
     ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenSeen', 'withBudget'],

@@ -3,6 +3,7 @@
 //   all      every kind of child
 //   one      one child that does not leave when its input ends
 //   fds      one child that tells which descriptors it sees
+//   boxed    one child in a sandbox that tells what its descriptors are, in a process that keeps those it was given
 //   alone    stops a server whose grandchild only leaves when it is killed, with nothing else to do meanwhile
 //   emfile   starts children with ever fewer descriptors to spare, and stops one with none (run it under ulimit -n)
 import { closeSync, existsSync, openSync } from 'node:fs';
@@ -16,7 +17,7 @@ const { ChildKeeper } = await load('transports/stdio/child-keeper.js');
 const { openStdio } = await load('transports/stdio/stdio-channel.js');
 const { procTable } = await load('transports/stdio/proc-table.js');
 const { closeInheritedDescriptors } = await load('transports/stdio/inherited-descriptors.js');
-closeInheritedDescriptors();
+if (what !== 'boxed') closeInheritedDescriptors();
 
 const cwd = path.dirname(fileURLToPath(import.meta.url));
 const children = new ChildKeeper({ clock: systemClock, stateDir, ambient: process.env });
@@ -41,6 +42,12 @@ if (what === 'one') {
   const script =
     '$| = 1; my @f = grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":"@f"}\n); <STDIN>';
   const { said } = await start({ args: ['-e', script] });
+  await children.closeAll();
+  process.stdout.write(`${said}\n`);
+} else if (what === 'boxed') {
+  const script =
+    '$| = 1; my @f = map { readlink("/proc/self/fd/$_") =~ s/\\d+//gr } grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":"@f"}\n); <STDIN>';
+  const { said } = await start({ args: ['-e', script], sandbox: 'standard' });
   await children.closeAll();
   process.stdout.write(`${said}\n`);
 } else if (what === 'alone') {

@@ -128,8 +128,10 @@ describe.each(clients)('%s', (_name, era, connect) => {
 
   test('reads what is listed and what a template promises, and hears when there is nothing', async () => {
     const read = (uri: string) => client.request('resources/read', { uri });
-    expect(JSON.stringify(await read('fixture://one'))).toContain('fixture://one');
-    expect(JSON.stringify(await read('fixture://item/7'))).toContain('item 7');
+    expect(JSON.stringify(await read('hostler://old/fixture://one'))).toContain('fixture://one');
+    expect(JSON.stringify(await read('hostler://new/fixture://item/7'))).toContain('item 7');
+    for (const uri of ['fixture://one', 'fixture://item/7'])
+      await expect(read(uri)).rejects.toThrow(/ambiguous.*'new' and 'old' and 'raw'/);
     await expect(read('nobody://')).rejects.toThrow(/not found/);
     // As it came: a client may have its own idea of the code.
     const { error } = heard.at(-1) as { error?: { code: number } };

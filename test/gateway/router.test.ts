@@ -95,7 +95,7 @@ describe('lists', () => {
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
     expect(resources).toEqual([
       { uri: 'file:///a' },
-      { uri: 'file:///both' },
+      { uri: 'hostler://fs/file:///both' },
       { uri: 'hostler://web/file:///both' },
       { uri: 'web://home' },
     ]);
@@ -568,7 +568,7 @@ describe('other requests', () => {
   });
 
   test.each([
-    ['file:///both', 'fs'],
+    ['file:///a', 'fs'],
     ['web://home', 'web'],
     ['file:///any/where', 'fs'],
     ['web://1/x', 'web'],

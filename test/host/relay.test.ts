@@ -10,6 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
+import type { Principal } from '../../src/policy/call.js';
 import { eventually } from '../eventually.js';
 import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
@@ -201,8 +202,6 @@ describe('with an instance for each client', () => {
     const pids = await Promise.all(everyone.map((someone) => someone.call('pid')));
     expect(new Set(pids.map(textOf)).size).toBe(2);
     expect(instances()).toEqual([2]);
-    const shared = textOf(await host.call('a', 'pid'));
-    expect(pids.map(textOf)).not.toContain(shared);
     const prompt = await host.request('a', 'prompts/get', '{"name":"greet"}', bob().options);
     expect(prompt.bytes.toString()).toContain('bob');
   });
@@ -212,7 +211,25 @@ describe('with an instance for each client', () => {
     const someone = ann();
     expect(textOf(await someone.call('roots'))).toContain('"ann"');
     expect(someone.asked).toEqual(['roots/list']);
-    expect(textOf(await host.call('a', 'roots'))).toBe('refused -32601: this client does not offer roots/list');
+  });
+
+  test('E4 whoever names no client is refused, and no shared process is used or started', async () => {
+    await start({ isolation: 'per-client' });
+    const { principal } = ann().options;
+    const refused = await Promise.all(
+      [
+        host.call('a', 'pid'),
+        host.call('a', 'pid', {}, { principal }),
+        host.request('a', 'prompts/get', '{"name":"greet"}'),
+        host.read('a', 'x:1'),
+        host.subscribe('a', 'x:1', principal as Principal, () => {}),
+      ].map(failureOf),
+    );
+    for (const error of refused)
+      expect(error.toJSON()).toMatchObject({ code: 'invalid_request', server: 'a', field: 'instance' });
+    expect(refused[0]?.hint).toContain('instance');
+    expect((await failureOf(host.call('a', 'pid', {}, { instance: '' }))).code).toBe('invalid_request');
+    expect(host.status()[0]).toMatchObject({ run: 0, instances: 0 });
   });
 
   test('calls that it never answers open the breaker, as those of a shared server do', async () => {
@@ -244,7 +261,6 @@ describe('with an instance for each client', () => {
       'circuit_open',
     );
     expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
-    expect(textOf(await host.call('a', 'pid'))).toMatch(/^[0-9]+$/);
     expect(row()).toMatchObject({ circuit: 'open', consecutive_failures: 2, instances: 2 });
     const upstreams: Pick<Upstreams, 'endInstance'> = host;
     upstreams.endInstance('ann');

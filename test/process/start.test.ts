@@ -1,5 +1,6 @@
 /** Starting: what a child sees, what it costs us, and what is said when it cannot be started. */
-import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
@@ -7,13 +8,12 @@ import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
 import { inheritedDescriptors } from '../../src/transports/stdio/inherited-descriptors.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { hasProc, procFolder } from '../real-table.js';
-import { carriers, profiles, stubServer, Talk, until, useBench } from './harness.js';
+import { carriers, fakes, profiles, stubServer, Talk, until, useBench } from './harness.js';
 
 const bench = useBench();
 
 const fdCount = () => readdirSync(`${procFolder}/self/fd`).length;
 
-// Without /proc nothing tells which descriptors the test runner itself was given.
 test.runIf(hasProc).each(profiles)('P8 fd hygiene: a child under profile %s sees 0, 1 and 2 only', async (sandbox) => {
   const talk = await bench.open({
     sandbox,
@@ -24,7 +24,8 @@ test.runIf(hasProc).each(profiles)('P8 fd hygiene: a child under profile %s sees
     ],
   });
   await until(() => talk.messages.length > 0, 'the child has answered');
-  // What the test runner itself was given goes along; the driver in survival.test.ts shows the rule without it.
+  // What the test runner itself was given goes along, in a sandbox as /dev/null; the driver in survival.test.ts shows the
+  // rule without it.
   const given = inheritedDescriptors().map((descriptor) => ` ${descriptor}`);
   expect(talk.messages).toEqual([`{"fds":"0 1 2${given.join('')}"}`]);
 });
@@ -63,6 +64,15 @@ test.each(profiles)(
       TMPDIR: '/tmp',
       XDG_CACHE_HOME: '/c',
     };
+    // Bubblewrap sets PWD to the folder that it starts the child in.
+    const inside = {
+      PWD: '/usr',
+      HOME: '/sandbox/home',
+      XDG_CACHE_HOME: '/sandbox/home/.cache',
+      XDG_CONFIG_HOME: '/sandbox/home/.config',
+      XDG_DATA_HOME: '/sandbox/home/.local/share',
+      XDG_STATE_HOME: '/sandbox/home/.local/state',
+    };
     const ours = { AWS_SECRET_ACCESS_KEY: 's', NODE_OPTIONS: '--no-warnings', LD_PRELOAD: '', HOSTLER_RUN: 'forged' };
     const children = new ChildKeeper({ clock: systemClock, ambient: { ...baseline, ...ours } });
     const script =
@@ -76,8 +86,7 @@ test.each(profiles)(
       ...baseline,
       DECLARED: 'yes',
       HOSTLER_RUN: `${children.instanceId}.1`,
-      // Bubblewrap tells where it has put the child.
-      ...(sandbox === 'standard' ? { PWD: '/usr' } : {}),
+      ...(sandbox === 'standard' ? inside : {}),
     };
     const seen = (talk.messages[0] as string).slice(1, -1).split('|');
     expect(seen).toEqual(
@@ -89,12 +98,12 @@ test.each(profiles)(
 );
 
 test.runIf(hasProc)('N-E1 sandbox: only declared paths can be written, /tmp is private', async () => {
-  const writable = path.join(bench.stateDir, 'writable');
-  mkdirSync(writable);
+  const writable = mkdtempSync(path.join(tmpdir(), 'hostler-writable-'));
   const attempts = [
     path.join(writable, 'a'),
     '/tmp/b',
     path.join(bench.stateDir, 'c'),
+    path.join(fakes, 'f'),
     '/var/d',
     '/dev/shm/../../etc/e',
   ];
@@ -108,10 +117,10 @@ test.runIf(hasProc)('N-E1 sandbox: only declared paths can be written, /tmp is p
     ],
   });
   await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the child has answered');
-  // The third lies below /tmp: inside, that is a folder made for the bind, and gone with the sandbox.
-  expect(talk.messages).toEqual(['"1 1 1 0 0"']);
+  expect(talk.messages).toEqual(['"1 1 0 0 0 0"']);
   expect(readdirSync(writable)).toEqual(['a']);
   expect(readdirSync(bench.stateDir)).not.toContain('c');
+  rmSync(writable, { recursive: true });
 });
 
 test('S6 permanent failure: what cannot be started says why', async () => {
@@ -130,6 +139,8 @@ test('S6 permanent failure: what cannot be started says why', async () => {
     [{ args: ['a\0b'] }, 'ERR_INVALID_ARG_VALUE'],
     [{ cwd: '/no/such/folder' }, 'ENOENT'],
     [{ sandbox: 'standard', writablePaths: ['/no/such/folder'] }, 'ENOENT'],
+    [{ sandbox: 'standard', readablePaths: ['/no/such/folder'] }, 'ENOENT'],
+    [{ sandbox: 'standard', writablePaths: [tmpdir()] }, 'sandbox_path'],
   ] as const;
   for (const [spec, reason] of cases) {
     const error = await bench.open(spec).then(

@@ -1,6 +1,6 @@
 /** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { appendFileSync, closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -142,7 +142,8 @@ describe('S8 host killed:', () => {
     expect([...report.signalled].sort()).toEqual(left);
     expect(carriers(driver.instanceId)).toEqual([]);
     expect(foreign.map(({ pid }) => isAlive(pid))).toEqual([true, true, true]);
-    expect(readdirSync(stateDir)).toEqual([]);
+    // The home of the sandboxed server is kept.
+    expect(readdirSync(stateDir)).toEqual(['sandbox']);
   });
 
   test('the journal of a Hostler that lives is not touched', async () => {
@@ -306,6 +307,16 @@ test.runIf(hasProc)('P8 fd hygiene: what we were given ourselves does not reach 
   const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
   const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
+});
+
+test('E7 what an embedder was given does not reach a sandboxed child', () => {
+  // Node closes low numbers for its children by itself.
+  const given = openSync(driverFile, 'r');
+  const stdio = ['ignore', 'pipe', 'inherit', ...Array.from({ length: 37 }, () => 'ignore' as const), given] as const;
+  const flags = [driverFile, compiled, stateDir, 'boxed'];
+  const { stdout } = spawnSync(process.execPath, flags, { encoding: 'utf8', stdio: [...stdio] });
+  closeSync(given);
+  expect(stdout).toMatch(/^"socket:\[\] socket:\[\] socket:\[\](?: \/dev\/null)+"\n$/);
 });
 
 test('S7 ordered stop: a process with nothing else to do waits for the end of a stop', () => {

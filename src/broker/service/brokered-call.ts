@@ -245,8 +245,11 @@ export class BrokeredCall {
     try {
       // Claiming took its time too.
       this.#requireWanted();
+      const principal = this.#principal();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
-        principal: this.#principal(),
+        principal,
+        // A worker is known by its key.
+        instance: principal.id,
         deadlineMs: this.#time.runMs,
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),

@@ -18,6 +18,7 @@ import { PidJournal } from './pid-journal.js';
 import type { GroupLeader } from './process-group.js';
 import type { ProcessFacts, ProcessTable } from './process-table.js';
 import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
+import { type SandboxPlaces, sandboxPlaces } from './sandbox/places.js';
 import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
 import { systemTable } from './system-table.js';
@@ -28,6 +29,10 @@ interface ChildKeeperOptions {
   readonly stateDir?: string;
   /** Our own environment, from which children get their baseline. */
   readonly ambient: Environment;
+  /** What sandboxed servers never see, beside the state directory and the default folders of Hostler. */
+  readonly hiddenPaths?: readonly string[];
+  /** Whether homes of sandboxed servers are kept in the state directory. True when absent. */
+  readonly keepsHomes?: boolean;
   readonly instanceId?: string;
   /** The journal could not be written, or an old one not be used: children run, but a crash may leave some behind. */
   readonly onProblem?: (error: unknown) => void;
@@ -39,6 +44,7 @@ interface ChildKeeperOptions {
 export class ChildKeeper {
   readonly instanceId: string;
   readonly ambient: Environment;
+  readonly places: SandboxPlaces;
   readonly #clock: Clock;
   readonly #table: ProcessTable;
   readonly #stateDir: string | undefined;
@@ -56,6 +62,8 @@ export class ChildKeeper {
   constructor(options: ChildKeeperOptions) {
     this.instanceId = options.instanceId ?? newId();
     this.ambient = options.ambient;
+    const { ambient, stateDir, hiddenPaths = [], keepsHomes = true } = options;
+    this.places = sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes });
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;
