@@ -1,12 +1,19 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export type { ServerDefinition } from './config/server-definition.js';
-export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
+export {
+  type AttachedServerSpec,
+  type ConfiguredServerSpec,
+  parseServerSpec,
+  type ServerSpec,
+} from './config/server-spec.js';
+export type { AttachOptions } from './host/attach-options.js';
 export type { Reconfigured } from './host/configured-servers.js';
 export type { CallForecast, Explanation } from './host/explain.js';
 export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   Discovered,
+  DiscoveredTool,
   DiscoverOptions,
   HostCallOptions,
   HostConfig,
@@ -14,17 +21,19 @@ export type {
   HostOptions,
   HostRequestOptions,
   HostTool,
+  JointChange,
   KnownFacts,
   KnownList,
   KnownServer,
   ListOptions,
+  PinnedText,
   RelayOptions,
   ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
 export type { EraAnswer } from './host/requester.js';
 export type { SpawnOptions } from './host/spawn-options.js';
-export type { StatusRow } from './host/status.js';
+export type { StatusRow, UnroutedTemplates } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export {
@@ -42,6 +51,7 @@ export type { CacheStats } from './policy/cache.js';
 export type { Principal } from './policy/call.js';
 export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
+export type { PinStatus } from './policy/pin-store.js';
 export type { Lease } from './registry/lease.js';
 export { RpcRefusal } from './session/answers.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
@@ -56,6 +66,12 @@ export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
+export type {
+  Attachable,
+  AttachableServer,
+  AttachableTransport,
+  AttachFactory,
+} from './transports/attached/attachable.js';
 export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';

@@ -12,7 +12,7 @@ import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
@@ -21,6 +21,9 @@ import { sandboxView } from '../transports/stdio/sandbox/view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-path.js';
+import type { ConfigPlace } from './find-config.js';
+import { notTrusted } from './trust/ask-trust.js';
+import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 
 export interface Finding {
   readonly check: string;
@@ -32,7 +35,7 @@ export interface Finding {
 }
 
 export interface DoctorOptions {
-  readonly config: () => string;
+  readonly config: () => ConfigPlace;
   readonly dataDir: string;
   readonly env: NodeJS.ProcessEnv;
 }
@@ -61,11 +64,17 @@ export function nodeFinding(version: string): Finding {
   return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
 }
 
-function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+function configFindings(
+  config: DoctorOptions['config'],
+  env: NodeJS.ProcessEnv,
+  findings: Finding[],
+): HostSettings | undefined {
   const broken = ({ message, hint }: HostError): void =>
     void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
   try {
-    const file = config();
+    const place = config();
+    const { file } = place;
+    findings.push(...trustFindings(place, env));
     const { config: value, problems } = readConfigFile(file, env);
     const before = findings.length;
     for (const problem of problems) broken(problem);
@@ -82,11 +91,21 @@ function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: 
   }
 }
 
+/** `hostler up` would ask, or refuse: nothing is broken, and it says what to do. */
+function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
+  if (!isFoundInFolder) return [];
+  const reading = readFound(file, env);
+  const confirmed = trustStoreOf(env).find(reading.place);
+  if (isConfirmed(reading, confirmed)) return [];
+  const { message, hint } = notTrusted(reading, confirmed);
+  return [{ check: 'trust', level: 'note', what: message, hint }];
+}
+
 /** As `hostler up` would have them. */
-function placesOf(config: () => string, dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
+function placesOf(config: DoctorOptions['config'], dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
   let hiddenPaths: string[] = [];
   try {
-    hiddenPaths = [path.resolve(config())];
+    hiddenPaths = [path.resolve(config().file)];
   } catch {
     // There is none, which is a finding of its own.
   }
@@ -100,6 +119,7 @@ async function serverFinding(
 ): Promise<Finding> {
   const check = `server ${name}`;
   if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
+  if (isAttached(spec)) return { check, level: 'ok', what: 'is attached by a program' };
   if (!isStdio(spec)) return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not asked here` };
   try {
     const cwd = spec.cwd ?? process.cwd();

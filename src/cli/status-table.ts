@@ -27,7 +27,7 @@ const cells = (row: StatusRow): string[] => [
   span(row.forMs),
   String(row.tools),
   row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
-  row.pid === undefined ? '-' : String(row.pid),
+  String(row.pid ?? '-'),
   noteOf(row),
 ];
 
@@ -39,9 +39,17 @@ export function noteOf(row: StatusRow): string {
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${span(row.throttledForMs)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
+    unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
+    row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
     row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
   ];
   return notes.filter((note) => note !== '').join('; ');
+}
+
+function unroutedNote({ unroutedTemplates: unrouted }: StatusRow): string {
+  if (!unrouted) return '';
+  const [first] = unrouted.templates;
+  return `${unrouted.count} resource templates not routed at /mcp, such as ${first?.template} (${first?.reason})`;
 }

@@ -6,11 +6,18 @@ import { printJson, printText, widthOf } from './print.js';
 import { withRunning } from './running.js';
 import { textTable } from './text-table.js';
 
+interface InputSchema {
+  readonly properties?: Readonly<Record<string, unknown>>;
+  readonly required?: readonly string[];
+}
+
 interface ToolFrame {
   readonly server: string;
   readonly tool?: string;
   readonly state?: string;
-  readonly schema?: { readonly properties?: Readonly<Record<string, unknown>>; readonly required?: readonly string[] };
+  readonly pin?: string;
+  /** The whole tool. */
+  readonly schema?: { readonly inputSchema?: InputSchema };
   readonly error?: { readonly code?: string; readonly message?: string };
 }
 
@@ -34,15 +41,17 @@ function table(found: readonly ToolFrame[]): string {
   const rows = found.map((frame) =>
     frame.tool === undefined
       ? [frame.server, '-', `not known: ${neutraliseLine(String(frame.error?.message), argumentsChars)}`]
-      : [frame.server, neutraliseLine(frame.tool, 64), argumentsOf(frame)],
+      : [frame.server, `${neutraliseLine(frame.tool, 64)}${pinMark(frame)}`, argumentsOf(frame)],
   );
   if (rows.length === 0) return 'no tools are known';
   return textTable([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], widthOf(process.stdout));
 }
 
+const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);
+
 /** Those that may be left out are in brackets. */
 function argumentsOf({ schema }: ToolFrame): string {
-  const { properties, required } = schema ?? {};
+  const { properties, required } = schema?.inputSchema ?? {};
   if (typeof properties !== 'object' || properties === null) return '';
   const isNeeded = (name: string) => Array.isArray(required) && required.includes(name);
   const names = Object.keys(properties).map((name) => (isNeeded(name) ? name : `[${name}]`));

@@ -6,6 +6,7 @@
  * Invariant: every exchange is ended exactly once, by `succeed` or `fail`; what is told to it afterwards is dropped, and so
  * is what is told to one whose client has gone.
  */
+import type { UnroutedTemplates } from '../host/status.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Principal } from '../policy/call.js';
 import type { Era } from '../wire/channel.js';
@@ -30,7 +31,7 @@ export interface ClientCapabilities {
  * nothing may be inferred from the ones before.
  */
 export interface Client {
-  /** Names the session (legacy) or the principal (modern). Unguessable for sessions; never shown to other clients. */
+  /** The legacy session, the stdio process, or what client-id.ts makes of key and header. Never shown to other clients. */
   readonly id: string;
   readonly principal: Principal;
   readonly era: Era;
@@ -101,12 +102,14 @@ export interface Router {
   handle(exchange: Exchange): void;
   /** A legacy client finished its handshake; `session.signal` aborts at its end. */
   opened(session: ClientSession): void;
-  /** A legacy session ended of which that was never told: its requests were served all the same, and leave nothing behind. */
-  neverOpened?(session: Client): void;
+  /** A legacy session or stdio process ended without `opened`: its requests were served all the same, and leave nothing behind. */
+  neverOpened?(client: Pick<Client, 'id'>): void;
   /** A notification of a client, other than `cancelled` and `initialized`, which are the ingress's own business. */
   notified(client: Client, method: string, params: Buffer | undefined): void;
   /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
+  /** Resource templates of a server that are not routed at `/mcp`; undefined when all are. */
+  unroutedOf?(server: string): UnroutedTemplates | undefined;
   /** Keys changed: whoever is told things that depend on the role is told by the one that counts now. */
   rekeyed?(now: PrincipalNow): void;
   /** The gateway ends: streams that would last for ever get their result. Before the ingresses close. */

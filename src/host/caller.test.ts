@@ -209,6 +209,18 @@ describe('a relayed call', () => {
     expect([cache.stats().entries, asked.length]).toEqual([1, 2]);
   });
 
+  test('E4 that names no client of a server with one process each is refused before anything is charged', async () => {
+    const { asked, caller } = setUp({ isolation: 'per-client' });
+    await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({
+      code: 'invalid_request',
+      details: { field: 'instance', execution: 'not_executed' },
+    });
+    await expect(caller.call('a', 'x', {}, { instance: 7 as never })).rejects.toMatchObject({
+      code: 'invalid_request',
+    });
+    expect(asked).toEqual([]);
+  });
+
   test('to an instance of its own goes past what is kept', async () => {
     const { asked, caller, cache } = setUp({ isolation: 'per-client' });
     const called = caller.call('a', 'x', {}, { instance: 'ann' });

@@ -41,6 +41,7 @@ import type { Audit, CallWatch } from './audit.js';
 import type { TargetOf } from './call-target.js';
 import { dispatch } from './dispatch.js';
 import { embedder, type HostCallOptions, noCallOptions, type ToolResult } from './host-interface.js';
+import { instanceMissing } from './instances.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface CallerParts {
@@ -93,12 +94,13 @@ export class Caller {
         // Asked again when the answer is in: by then the server may be gone, and its answer is not kept.
         fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
+        noticeAccount: ({ server }) => serverOf(server).auth?.current(),
       }),
       throttle(parts.throttle),
       refuseThrottled(parts.serverThrottle),
-      gate(({ server, relay }) => {
+      gate(({ server, relay, principal }) => {
         const managed = serverOf(server);
-        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance).circuit;
+        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance, principal.id).circuit;
       }, clock),
       concurrency((server) => serverOf(server).slots),
       noteThrottling(parts.serverThrottle),
@@ -139,7 +141,11 @@ export class Caller {
 
   #enter(call: CallUnderWay): void {
     try {
-      this.#parts.mustBeOpen(call.server);
+      const { mustBeOpen, findServer } = this.#parts;
+      mustBeOpen(call.server);
+      // Never silently the process that describes the server to everybody.
+      if (call.relay?.instance === undefined && findServer(call.server)?.definition.isolation === 'per-client')
+        return this.#over(call, instanceMissing(call.server, call.tool));
       this.#send(call);
       call.isFresh = false;
     } catch (error) {
@@ -269,15 +275,21 @@ const unwritable = (server: string, tool: string, cause?: unknown): HostError =>
 
 /** What an embedder without types can get wrong, before it gets any further. */
 function invalidRequest(server: string, tool: string, options: HostCallOptions): HostError | undefined {
-  const { deadlineMs, signal } = options;
+  const { deadlineMs, signal, instance } = options;
   if (typeof server !== 'string') return invalid(server, 'server', 'is not a string', 'give the name of a server');
   if (typeof tool !== 'string') return invalid(server, 'tool', 'is not a string', 'give the name of a tool');
   if (deadlineMs !== undefined && !(typeof deadlineMs === 'number' && !Number.isNaN(deadlineMs)))
     return invalid(server, 'deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
   if (signal !== undefined && !isCancelSignal(signal))
     return invalid(server, 'signal', 'is not an AbortSignal', 'give the signal of an AbortController');
+  if (instance !== undefined && !isInstance(instance))
+    return invalid(server, 'instance', `is not a text of 1 to ${instanceCharsMax} characters`, 'name the client');
   return undefined;
 }
+
+const instanceCharsMax = 512;
+const isInstance = (value: unknown): boolean =>
+  typeof value === 'string' && value.length > 0 && value.length <= instanceCharsMax;
 
 const invalid = (server: string, field: string, what: string, hint: string): HostError =>
   new HostError('invalid_request', `server '${neutraliseLine(String(server), LIMITS.quotedChars)}': ${field} ${what}`, {

@@ -32,6 +32,7 @@ import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { waitMs } from './deadline.js';
 import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
+import { type JudgedTool, judgedTools } from './judged-tools.js';
 import { type KnownServers, type ListHints, sameItems } from './known-servers.js';
 import type { ManagedServer } from './managed-server.js';
 
@@ -88,25 +89,31 @@ export class Catalogue {
 
   /** The tools of one server, as far as the principal may call them. */
   async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
-    const items = await this.list(server, 'tools/list', options);
-    return items.map(({ key, raw }) => ({ server, name: key, raw }));
+    const items = await this.#listed(server, 'tools/list', options);
+    return this.#judged(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
   }
 
   /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
+    const items = await this.#listed(server, method, options);
+    if (method === 'tools/list') return this.#judged(server, items).map((tool) => ({ server, ...tool }));
+    return items.map(({ key, raw }) => ({ server, key, raw }));
+  }
+
+  async #listed(server: string, method: ListMethod, options: ListOptions): Promise<ListedItem[]> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, listDeadlineMs);
     if (!isListMethod(method)) throw noList(server);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
     const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
-    const visible = method === 'tools/list' ? this.visible(server, principal, items) : items;
-    return visible.map(({ key, raw }) => ({ server, key, raw }));
+    return method === 'tools/list' ? this.visible(server, principal, items) : items;
   }
 
   /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
+    if (this.#parts.findServer(server)?.definition.isolation === 'per-client') throw readMissesInstance(server);
     this.chargeRead(server, uri, principal);
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;
@@ -124,6 +131,10 @@ export class Catalogue {
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
     const refused = this.#parts.budgets.charge({ principal, server });
     if (refused) throw refused;
+  }
+
+  #judged(server: string, items: readonly ListedItem[]): JudgedTool[] {
+    return judgedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
   }
 
   /** Those that the principal may call. */
@@ -171,7 +182,7 @@ export class Catalogue {
     }
   }
 
-  /** Another run, another definition, or the end of the server: nothing that was read before counts. */
+  /** Another run, account or definition, or the end of the server: nothing that was read before counts. */
   drop(server: string): void {
     this.#cache.drop(server);
     this.#parts.pins.forgetList(server);
@@ -209,7 +220,7 @@ export class Catalogue {
     const { server, method, uri, principal } = question;
     const { clock, serverOf, alive } = this.#parts;
     const managed = serverOf(server);
-    const kept = this.#cache.get(question);
+    const kept = this.#kept(managed, question);
     if (kept) return kept;
     const key = jointKey(server, method, uri, principalKey(principal));
     // By the epoch: who asks after a drop must not be given what was asked for before it.
@@ -224,6 +235,12 @@ export class Catalogue {
     }
   }
 
+  #kept(managed: ManagedServer, question: ListQuestion): KeptItem[] | undefined {
+    // A token of another account drops what is kept, also where its provider told nobody of it.
+    managed.auth?.current();
+    return this.#cache.get(question);
+  }
+
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
     const { clock, serverThrottle, reconnects } = this.#parts;
@@ -233,7 +250,7 @@ export class Catalogue {
     const attempt = async (): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
-      const items = this.#cache.get(question);
+      const items = this.#kept(managed, question);
       if (items) return { items, ttlMs: 0, isPublic: false };
       // The question may have waited for a place or for the connection.
       const refusal = serverThrottle.refusal(server);
@@ -254,9 +271,9 @@ export class Catalogue {
     return answered.items;
   }
 
-  async #askOnce(session: Session, { method, uri }: ListQuestion, limits: CallOptions): Promise<Answered> {
+  async #askOnce(session: Session, { method, uri, principal }: ListQuestion, limits: CallOptions): Promise<Answered> {
     if (method !== 'resources/read') return answeredList(await session.list(method, limits));
-    const answer = await session.request(method, JSON.stringify({ uri }), limits);
+    const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
     // What was asked on the way, and refused, may have made another answer of it.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
@@ -285,10 +302,13 @@ export class Catalogue {
     const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
     const isNews = !sameItems(managed.tools, items);
-    const { changes, isFirstSight } = pins.observe(name, items, clock.date());
+    const wasSeen = known.hasTools(managed);
+    const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight there are no old answers, only the call that woke the server.
-    if (!isFirstSight && changes.some(({ isFresh }) => isFresh)) {
+    // At first sight there are no old answers, only the call that woke the server. A trusted server is not compared with pins,
+    // but what it answered with other tools counts no more either.
+    const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
+    if (isChanged) {
       this.#cache.drop(name);
       onToolsChanged(name);
     }
@@ -331,6 +351,14 @@ const noList = (server: string): HostError =>
     field: 'method',
     execution: 'not_executed',
     hint: 'use tools/list, prompts/list, resources/list or resources/templates/list',
+  });
+
+const readMissesInstance = (server: string): HostError =>
+  new HostError('invalid_request', `server '${shown(server)}' has isolation "per-client", and no client is named`, {
+    server,
+    field: 'instance',
+    execution: 'not_executed',
+    hint: 'use host.request(server, "resources/read", params, { instance: "<client>" })',
   });
 
 const badUri = (server: string): HostError =>

@@ -67,12 +67,13 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
         counts.askingMax = Math.max(counts.askingMax, ++counts.asking);
         try {
           const names = await (fakes[server]?.ask?.() ?? new Promise<string[]>(() => {}));
-          return names.map((name) => ({ server, name, raw: item(name).raw }));
+          return names.map((name) => ({ server, name, raw: item(name).raw, pin: 'approved', isUnapproved: false }));
         } finally {
           counts.asking--;
         }
       },
     },
+    pins: { statusesOf: () => () => 'approved', recordOf: () => undefined, isApprovedText: () => true },
     cards: { read: async (source) => ({ source, tools: [item('from_card')] }) as unknown as ServerCard },
     isSeen: ({ tools }) => tools.length > 0,
     listsRead: async () => {},

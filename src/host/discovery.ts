@@ -10,13 +10,20 @@ import type { Clock } from '../kernel/clock.js';
 import { deferred } from '../kernel/deferred.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
+import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
-import { memberText } from '../wire/json-members.js';
 import type { Catalogue } from './catalogue.js';
 import { waitMs } from './deadline.js';
 import type { Sightings } from './first-sight.js';
-import { type Discovered, type DiscoverOptions, embedder } from './host-interface.js';
+import {
+  type Discovered,
+  type DiscoveredTool,
+  type DiscoverOptions,
+  embedder,
+  type HostTool,
+} from './host-interface.js';
+import { judgedTools } from './judged-tools.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface DiscoveryParts {
@@ -28,6 +35,7 @@ export interface DiscoveryParts {
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
+  readonly pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>;
   readonly cards: Pick<ServerCards, 'read'>;
   /** Whether anything is known of it. */
   readonly isSeen: (managed: ManagedServer) => boolean;
@@ -173,7 +181,7 @@ export class Discovery {
     if (wake || managed.supervisor.snapshot().state === 'ready') {
       try {
         const tools = await catalogue.tools(name, { principal, deadlineMs: deadlineAtMs - clock.nowMs() });
-        return tools.map(({ name: key, raw }) => described(name, { key, raw }, undefined));
+        return tools.map((tool) => described(tool, undefined));
       } catch (error) {
         if (!isHostError(error)) throw error;
         refusal = error;
@@ -206,7 +214,10 @@ export class Discovery {
     if (items.length === 0) return refusal ? [{ server: name, error: refusal }] : [];
     const { state } = managed.supervisor.snapshot();
     const mark = state === 'ready' ? refusal?.code : state;
-    return this.#parts.catalogue.visible(name, principal, items).map((item) => described(name, item, mark));
+    const visible = this.#parts.catalogue.visible(name, principal, items);
+    // The pins were never compared with a card: its texts are approved only if they are those of the server.
+    const judged = judgedTools(this.#parts.pins, name, visible, tools ? [] : managed.tools);
+    return judged.map(({ key, ...tool }) => described({ server: name, name: key, ...tool }, mark));
   }
 
   #mayList(server: string, { principal = embedder }: DiscoverOptions): boolean {
@@ -243,10 +254,9 @@ async function isReady({ supervisor }: ManagedServer, untilMs: number, clock: Cl
   }
 }
 
-function described(server: string, { key, raw }: ListedItem, state: string | undefined): Discovered {
-  const text = memberText(raw, 'inputSchema');
-  const schema = text === undefined ? undefined : (JSON.parse(text) as unknown);
-  return { server, tool: key, schema, ...(state === undefined ? {} : { state }) };
+function described({ server, name: tool, raw, pin, isUnapproved }: HostTool, state: string | undefined): Discovered {
+  const schema = JSON.parse(raw.toString('utf8')) as DiscoveredTool['schema'];
+  return { server, tool, schema, raw, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
 }
 
 const late = (server: string): HostError =>

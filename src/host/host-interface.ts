@@ -9,6 +9,7 @@ import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { Principal } from '../policy/call.js';
+import type { PinStatus } from '../policy/pin-store.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
@@ -47,6 +48,14 @@ interface CeilingEntry {
   readonly window: number | string;
 }
 
+/** What changes in the same tick as the configuration of a host. Both are prepared before, so that neither can fail. */
+export interface JointChange {
+  /** The new rules hold, and nobody has heard of it. Must tell nobody itself. */
+  readonly swap: () => void;
+  /** The servers are the new ones: whoever must hear of the change may be told. */
+  readonly announce: () => void;
+}
+
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;
@@ -57,7 +66,10 @@ export interface HostOptions {
   readonly random?: Random;
   /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
-  /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
+  /**
+   * Starts servers whose tools were never seen once in the background, a few at a time, to learn them. When absent: off, until a
+   * gateway or a broker lists the tools of this host. `false` keeps it off: then they list a server's tools after its first start.
+   */
   readonly learnAtBoot?: boolean;
   /** Shared with whoever shows texts of servers beside the host: what either knows to be secret, both take out. */
   readonly redactor?: Redactor;
@@ -82,7 +94,7 @@ export interface RelayOptions {
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
   /** What else the server says that surely belongs to this request, such as logs. Progress goes to `onProgress`. */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** Whose own instance is meant, of a server with `isolation: "per-client"`. Ignored by shared ones. */
+  /** The client, for a server with `isolation: "per-client"`, which needs one: each has its own process. Shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 
@@ -148,10 +160,22 @@ export interface ToolResult {
   json(): unknown;
 }
 
-export interface HostTool {
+/** What the pin of a tool says about its text. */
+export interface PinnedText {
+  /**
+   * The whole tool as its server wrote it, with every member. Where the server lists another version than the approved one, this
+   * is the approved text. Only a tool without an approved text is shown as it is listed, marked by `isUnapproved`.
+   */
+  readonly raw: Buffer;
+  /** Of the version that the server lists now. Always `approved` with `pins: "off"`. */
+  readonly pin: PinStatus;
+  /** `raw` was never approved: show it to an operator, not to a model. */
+  readonly isUnapproved: boolean;
+}
+
+export interface HostTool extends PinnedText {
   readonly server: string;
   readonly name: string;
-  readonly raw: Buffer;
 }
 
 export interface ListOptions {
@@ -166,7 +190,11 @@ export interface HostItem {
   readonly server: string;
   /** Its name, or for resources its URI or template. */
   readonly key: string;
+  /** For a tool the approved text, as in `HostTool`. */
   readonly raw: Buffer;
+  /** Of a tool only, as in `HostTool`. */
+  readonly pin?: PinStatus;
+  readonly isUnapproved?: boolean;
 }
 
 /** What a server answered to `resources/read`. */
@@ -188,15 +216,16 @@ export interface DiscoverOptions {
   readonly hideUnavailable?: boolean;
 }
 
-export type Discovered =
-  | {
-      readonly server: string;
-      readonly tool: string;
-      readonly schema: unknown;
-      /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
-      readonly state?: string;
-    }
-  | { readonly server: string; readonly error: HostError };
+export interface DiscoveredTool extends PinnedText {
+  readonly server: string;
+  readonly tool: string;
+  /** The whole tool, parsed from `raw`: `inputSchema`, `outputSchema`, `annotations` and every other member. */
+  readonly schema: Readonly<Record<string, unknown>>;
+  /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
+  readonly state?: string;
+}
+
+export type Discovered = DiscoveredTool | { readonly server: string; readonly error: HostError };
 
 /** Whoever embeds the host without roles acts as this. No other principal may have its id (host-rules.ts). */
 export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };

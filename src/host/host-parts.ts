@@ -10,7 +10,7 @@ import { systemRandom } from '../kernel/random.js';
 import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
-import { type PinChange, Pins } from '../policy/pins.js';
+import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
@@ -31,12 +31,12 @@ import { Instances } from './instances.js';
 import { Knowledge } from './knowledge.js';
 import { LastWords } from './last-words.js';
 import { pinsByOrigin } from './pin-origin.js';
-import { quietly } from './problems.js';
+import { quietly, warnProcess } from './problems.js';
 import { Requester } from './requester.js';
 import { schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
 import { StateFile } from './state-file.js';
-import type { StatusSources } from './status.js';
+import type { StatusSources, UnroutedOf } from './status.js';
 import { createSupervise } from './supervise.js';
 
 export interface HostParts {
@@ -63,7 +63,11 @@ export interface HostParts {
   readonly requester: Requester;
   readonly alive: KeepAlive;
   readonly statusSources: StatusSources;
+  /** Set by a gateway. */
+  readonly routing: { unroutedOf: UnroutedOf | undefined };
   readonly onProblem: (error: unknown) => void;
+  /** The same for mistakes in the configuration, which are never silent. */
+  readonly onConfigProblem: (error: unknown) => void;
   /** Nothing that the server answered before counts any more. */
   readonly forget: (server: string) => void;
   /** Writes what waits to be written. */
@@ -79,6 +83,7 @@ export function createHostParts(
 ): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
+  const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
@@ -104,6 +109,10 @@ export function createHostParts(
   const pins = new Pins({
     store: pinsByOrigin(state?.pins ?? memoryPinStore(), (server) => serverOf(server).definition.spec),
     policyOf: (server) => serverOf(server).definition.pins,
+    isTrusted: (server) => {
+      const managed = servers.find(server);
+      return managed !== undefined && trustsEverything(managed.definition.pins);
+    },
     onStoreError: onProblem,
   });
   const events = new HostEvents(
@@ -128,6 +137,12 @@ export function createHostParts(
     },
     opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
     openedOf: (instance, session) => knowledge.runs.openedOf(instance, session),
+    accountChanged: (name) => {
+      cache.drop(name);
+      catalogue.drop(name);
+      const managed = servers.find(name);
+      if (managed) knowledge.runs.of(managed)?.accountChanged();
+    },
     onChannel: (name, channel) => lastWords.opened(name, channel),
     onProblem,
     authProvider: options.authProvider,
@@ -199,6 +214,7 @@ export function createHostParts(
     listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
   });
   const { targetOf } = instances;
+  const routing: HostParts['routing'] = { unroutedOf: undefined };
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
     ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
@@ -207,10 +223,14 @@ export function createHostParts(
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget, serverThrottle },
+    onConfigProblem,
     writeAll: () => state?.flush(),
-    configured: new ConfiguredServers(servers, onProblem),
+    configured: new ConfiguredServers(servers, onConfigProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
-    statusSources: { clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle },
+    routing,
+    statusSources: {
+      ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
+    },
   };
 }

@@ -242,6 +242,18 @@ test('what was kept is there at once; what another of the name learns is not mix
   expect(revision()).toBeGreaterThan(before);
 });
 
+test('E21 lists that were read without pins are not carried to a definition with pins', () => {
+  const { known, managed, servers, make, learn } = open({ pins: 'off' });
+  learn(item('t'));
+  const still = make({ pins: 'off', lazy: true });
+  expect(known.recall(still, managed).length).toBe(1);
+  const pinned = make({ pins: 'block' });
+  servers.set('a', pinned);
+  expect(known.recall(pinned, still)).toEqual([]);
+  known.learnTools(pinned, [item('t')], hints);
+  expect(known.recall(make({ pins: 'off' }), pinned).length).toBe(1);
+});
+
 test('one that is doubted is still up', () => {
   const { known, state } = open();
   const isReady = (kind: string) => {

@@ -156,15 +156,15 @@ export class KnownServers {
    * no fault of the server: it is known here all the same, and written when the tools are listed again.
    */
   keep(managed: ManagedServer): void {
-    const { definition, origin } = managed;
+    const { definition, listsOrigin } = managed;
     const record = this.#records.get(managed);
     // Of one that was replaced meanwhile nothing is kept: its name is another's.
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
-    this.#parts.manifests?.save(definition.name, origin, record, (why) => {
+    this.#parts.manifests?.save(definition.name, listsOrigin, record, (why) => {
       // It may have been replaced meanwhile, and what it knew is the other's now.
       const now = this.#parts.findServer(definition.name);
-      const heir = now?.origin === origin ? this.#records.get(now) : undefined;
+      const heir = now?.listsOrigin === listsOrigin ? this.#records.get(now) : undefined;
       if (heir) heir.isUnsaved = true;
       // Of pins their own store has told.
       if (why !== 'pins') this.#parts.onProblem(why.error);
@@ -173,9 +173,9 @@ export class KnownServers {
 
   // --- inside
 
-  #isKept({ definition, origin }: ManagedServer): boolean {
+  #isKept({ definition, listsOrigin }: ManagedServer): boolean {
     try {
-      return this.#parts.manifests?.isKept(definition.name, origin) ?? true;
+      return this.#parts.manifests?.isKept(definition.name, listsOrigin) ?? true;
     } catch (error) {
       this.#parts.onProblem(error);
       return true;
@@ -250,13 +250,20 @@ export class KnownServers {
     }
   }
 
-  #carried({ origin }: ManagedServer, before: ManagedServer | undefined): KnownRecord | undefined {
-    return before?.origin === origin ? this.#records.get(before) : undefined;
+  #carried(managed: ManagedServer, before: ManagedServer | undefined): KnownRecord | undefined {
+    if (before?.origin !== managed.origin) return undefined;
+    // Pins are on again: what was listed without them was compared with nothing, and is read anew.
+    const isCompared = before.listsOrigin === before.origin || managed.listsOrigin !== managed.origin;
+    return isCompared ? this.#records.get(before) : undefined;
   }
 
-  #load({ definition, origin }: ManagedServer): Manifest {
+  #load({ definition: { name }, origin, listsOrigin }: ManagedServer): Manifest {
+    const { manifests } = this.#parts;
     try {
-      return this.#parts.manifests?.load(definition.name, origin) ?? noManifest;
+      const own = manifests?.load(name, listsOrigin) ?? noManifest;
+      const isEmpty = own.facts === undefined && own.lists.size === 0;
+      // A list that was compared with pins is good enough for a server without them.
+      return isEmpty && listsOrigin !== origin ? (manifests?.load(name, origin) ?? noManifest) : own;
     } catch (error) {
       // What is not known is read again.
       this.#parts.onProblem(error);

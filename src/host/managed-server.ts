@@ -3,17 +3,20 @@
  */
 import { hash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
+import { isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
+import { trustsEverything } from '../policy/pins.js';
 import { RetryBudget } from '../policy/retry-budget.js';
 import type { CallHold } from '../registry/registry.js';
 import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import { originOf } from './pin-origin.js';
+import { notReloadable } from './attach-options.js';
+import { originOf, unpinnedOrigin } from './pin-origin.js';
 import { ServerCircuit } from './server-circuit.js';
 import { toolTraits } from './tool-traits.js';
 import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
@@ -27,6 +30,8 @@ export class ManagedServer {
   readonly fingerprint: string;
   /** What it is: another definition of the same is taken to list the same until it was asked. */
   readonly origin: string;
+  /** Under which its lists are kept. Those of a server whose pins are off were compared with nothing. */
+  readonly listsOrigin: string;
   readonly #hold: CallHold;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
@@ -55,6 +60,7 @@ export class ManagedServer {
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
     this.origin = originOf(definition.spec);
+    this.listsOrigin = trustsEverything(definition.pins) ? unpinnedOrigin(this.origin) : this.origin;
     this.#onCircuit = onCircuit;
     this.#clock = clock;
   }
@@ -124,6 +130,12 @@ export class ManagedServer {
   get startMs(): number {
     const { firstStartMs, startMs } = this.definition.timeouts;
     return this.supervisor.isFirstStart ? firstStartMs : startMs;
+  }
+
+  /** A reload closes and opens again: throws where one object was attached, which can be opened once. */
+  mustBeReloadable(): void {
+    const { name, spec } = this.definition;
+    if (isOneShot(spec)) throw notReloadable(name);
   }
 
   /** Ends it for good; resolves when nothing of it runs. `isReplaced`: another one takes its name. */

@@ -36,6 +36,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     connector: { escapedOf: () => 0, clean: (text) => text },
     instances: { countOf: () => 0 },
     serverThrottle: { leftMs: () => throttledForMs },
+    routing: { unroutedOf: (server) => ({ count: 1, templates: [{ template: server, reason: 'too_many' }] }) },
   });
   return row as StatusRow;
 }
@@ -54,6 +55,10 @@ test('times are given by the wall, and as how long ago on our own clock', () => 
     lastError: { code: 'transport', message: 'gone', at: '2026-01-01T12:00:01.000Z', agoMs: 9_000 },
     ...{ ref_count: 3, leases: { bindings: 1, calls: 2 } },
   });
+});
+
+test('E9 the templates that a gateway does not route are named', () => {
+  expect(rowOf({}).unroutedTemplates).toEqual({ count: 1, templates: [{ template: 'a', reason: 'too_many' }] });
 });
 
 test('the next probe is told by the wall and from now, and is never in the past', () => {

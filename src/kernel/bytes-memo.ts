@@ -5,6 +5,7 @@
  * asked for last stays until the next.
  */
 import { setBounded } from './bounded-map.js';
+import { unpooledCopy } from './unpooled-copy.js';
 
 const entriesMax = 64;
 const bytesMax = 1_024;
@@ -28,7 +29,7 @@ export class BytesMemo<T> {
     let entry = this.#entries.get(key);
     if (entry === undefined) {
       // From a copy: what is kept must not hold on to the message it came in, nor change with it.
-      const copy = Buffer.from(bytes);
+      const copy = unpooledCopy(bytes);
       entry = { bytes: copy, value: make(copy) };
       if (!mayKeep(entry.value)) return entry.value;
       setBounded(this.#entries, key, entry, entriesMax);

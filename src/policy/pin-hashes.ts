@@ -43,6 +43,11 @@ export class PinHashes {
     this.#make = make;
   }
 
+  /** Of one text, whatever list it is from. */
+  of(raw: Buffer): PinHash | undefined {
+    return this.#make(this.#kind, raw);
+  }
+
   /** Makes those that are missing; undefined when they are so few that it can as well be done later. */
   ahead(server: string, items: readonly PinItem[]): Promise<void> | undefined {
     const last = this.#last.get(server);

@@ -89,6 +89,22 @@ describe('a list', () => {
     expect(pins.statusOf(`${server} `, 'anything')).toBe('new');
   });
 
+  test('E21 a server that is trusted from now on is not counted, reported or approved, whatever was pinned before', () => {
+    let isTrusted = false;
+    const { list, pins } = pinsOf({ isTrusted: () => isTrusted });
+    list(first);
+    list(changed);
+    expect([pins.differingOf(server), pins.recordOf(server, 'get_issue')?.pending]).toEqual([1, expect.anything()]);
+    isTrusted = true;
+    expect(list(changed, other)).toMatchObject({ isTrusted: true, changes: [] });
+    expect([pins.differingOf(server), pins.recordOf(server, 'get_issue')]).toEqual([0, undefined]);
+    expect(() => pins.approve(server, 'get_issue', 'any', day(1))).toThrow(
+      expect.objectContaining({ code: 'tool_not_found', hint: expect.stringContaining('pins are off') }),
+    );
+    isTrusted = false;
+    expect([pins.differingOf(server), pins.statusOf(server, 'get_issue')]).toEqual([1, 'changed']);
+  });
+
   test('AC-S4 a tool without a name is passed over', () => {
     const { statuses } = pinsOf();
     const nameless = ['{}', '{"name":""}', '{"name":5}', '{"name":"a","name":"b"}', '"name"', 'null'];

@@ -28,11 +28,15 @@ export interface PinPolicy {
 
 export const defaultPinPolicy: PinPolicy = { onFirstSight: 'warn', onChange: 'block' };
 
+/** `pins: "off"`: the operator trusts the server, whatever it lists. */
+export const trustsEverything = ({ onFirstSight, onChange }: PinPolicy): boolean =>
+  onFirstSight === 'off' && onChange === 'off';
+
 export interface PinOptions {
   readonly store: PinStore;
   /** Asked each time, so that a change of the configuration counts at once. */
   readonly policyOf?: (server: string) => PinPolicy;
-  /** A trusted server is never flagged and nothing of it is pinned. */
+  /** A trusted server is never flagged, counted or reported, and nothing of it is pinned. Asked each time. */
   readonly isTrusted?: (server: string) => boolean;
   readonly kind?: PinKind;
   readonly pinsMax?: number;
@@ -53,6 +57,8 @@ export interface PinChange {
 
 export interface PinReport {
   readonly isFirstSight: boolean;
+  /** Nothing was compared. */
+  readonly isTrusted: boolean;
   /** Every name that is listed or pinned. */
   readonly tools: ReadonlyMap<string, PinStatus>;
   /** What an operator should see: all that is not approved, and on first sight what was approved unseen. */
@@ -97,7 +103,7 @@ export class Pins {
   observe(server: string, items: readonly PinItem[], now: Date): PinReport {
     if (this.#isTrusted(server)) {
       const names = items.filter(({ key }) => key !== '').map(({ key }) => [key, 'approved'] as const);
-      return { isFirstSight: false, tools: new Map(names), changes: [] };
+      return { isFirstSight: false, isTrusted: true, tools: new Map(names), changes: [] };
     }
     const known = this.#recordsOf(server);
     const before: ReadonlyMap<string, PinRecord> = new Map(known);
@@ -138,9 +144,11 @@ export class Pins {
 
   /** Approves the version that is listed now, if that is the one with this hash. */
   approve(server: string, tool: string, hash: string, now: Date): void {
+    if (this.#isTrusted(server))
+      throw notPinned(server, tool, 'pins are off for this server: its tools need no approval');
     const records = this.#recordsOf(server);
     const record = records?.get(tool);
-    if (!records || !record) throw notPinned(server, tool);
+    if (!records || !record) throw notPinned(server, tool, 'list the tools of the server first');
     const { approved, pending, isAmbiguous, isListed } = record;
     if (!isAmbiguous && !pending && approved?.hash === hash) return;
     if (isAmbiguous || !isListed || pending?.hash !== hash) throw notThatVersion(server, tool, record);
@@ -179,9 +187,9 @@ export class Pins {
 
   /** How many of a server's tools differ from what was approved: changed, or known under another name. */
   differingOf(server: string): number {
+    if (this.#isTrusted(server)) return 0;
     const known = this.#differing.get(server);
     if (known !== undefined) return known;
-    if (this.#isTrusted(server)) return 0;
     let count = 0;
     for (const record of this.#recordsOf(server)?.values() ?? []) {
       const status = pinStatus(record);
@@ -209,9 +217,16 @@ export class Pins {
     this.#hashes.forget(server);
   }
 
-  /** Both versions with their texts, to show what changed. */
+  /** Both versions with their texts, to show what changed; undefined for a trusted server. */
   recordOf(server: string, tool: string): PinRecord | undefined {
-    return this.#recordsOf(server)?.get(tool);
+    return this.#isTrusted(server) ? undefined : this.#recordsOf(server)?.get(tool);
+  }
+
+  /** Whether this very text is the approved version of its tool, whatever list it comes from. */
+  isApprovedText(server: string, { key, raw }: PinItem): boolean {
+    if (this.#isTrusted(server)) return true;
+    const approved = this.#recordsOf(server)?.get(key)?.approved;
+    return approved !== undefined && this.#hashes.of(raw)?.hash === approved.hash;
   }
 
   /** Of the version that was agreed to, and of the one that waits for it. */
@@ -282,7 +297,7 @@ export class Pins {
     };
     for (const tool of listed.keys()) judge(tool, records.get(tool));
     for (const [tool, record] of records) if (!listed.has(tool)) judge(tool, record);
-    return { isFirstSight, tools, changes };
+    return { isFirstSight, isTrusted: false, tools, changes };
   }
 
   #save(server: string, records: Records): void {
@@ -305,11 +320,11 @@ export class Pins {
 
 const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
 
-const notPinned = (server: string, tool: string): HostError =>
+const notPinned = (server: string, tool: string, hint: string): HostError =>
   new HostError('tool_not_found', `server '${shown(server)}': nothing is pinned for '${shown(tool)}'`, {
     server,
     tool,
-    hint: 'list the tools of the server first',
+    hint,
   });
 
 function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, pending }: PinRecord): HostError {

@@ -58,7 +58,7 @@ export class FakeRouter implements Router {
     this.#changed();
   }
 
-  neverOpened({ id }: Client): void {
+  neverOpened({ id }: Pick<Client, 'id'>): void {
     this.unopened.push(id);
   }
 
@@ -100,6 +100,7 @@ afterEach(async () => {
   for (const close of toClose.splice(0).reverse()) await close();
 });
 
+/** `options.router` takes the place of the one that writes down what reaches it. */
 export async function start(options: Partial<HttpIngressOptions> = {}): Promise<Harness> {
   const router = new FakeRouter();
   const problems: unknown[] = [];

@@ -36,9 +36,10 @@ const servers = ['old', 'new', 'raw'];
 
 beforeAll(async () => {
   const mcpServers = {
-    old: entry('sdk1-stdio'),
+    // Clients come one after the other: what a shared legacy server asks would be refused for 30 s after each.
+    old: { ...entry('sdk1-stdio'), isolation: 'per-client' },
     new: entry('sdk2-stdio-modern'),
-    raw: entry('raw-stdio-legacy'),
+    raw: { ...entry('raw-stdio-legacy'), isolation: 'per-client' },
   };
   const capabilities = { elicitation: { form: {}, url: {} }, roots: {}, sampling: {} };
   host = await createHost(
@@ -128,8 +129,10 @@ describe.each(clients)('%s', (_name, era, connect) => {
 
   test('reads what is listed and what a template promises, and hears when there is nothing', async () => {
     const read = (uri: string) => client.request('resources/read', { uri });
-    expect(JSON.stringify(await read('fixture://one'))).toContain('fixture://one');
-    expect(JSON.stringify(await read('fixture://item/7'))).toContain('item 7');
+    expect(JSON.stringify(await read('hostler://old/fixture://one'))).toContain('fixture://one');
+    expect(JSON.stringify(await read('hostler://new/fixture://item/7'))).toContain('item 7');
+    for (const uri of ['fixture://one', 'fixture://item/7'])
+      await expect(read(uri)).rejects.toThrow(/ambiguous.*'new' and 'old' and 'raw'/);
     await expect(read('nobody://')).rejects.toThrow(/not found/);
     // As it came: a client may have its own idea of the code.
     const { error } = heard.at(-1) as { error?: { code: number } };

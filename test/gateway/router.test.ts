@@ -90,12 +90,23 @@ describe('lists', () => {
     expect((await gateway.ask(roled, 'tools/list')).json().cacheScope).toBe('private');
   });
 
+  test('E5 are private while there is a key or a role, and public again without', async () => {
+    const gateway = new FakeGateway(two);
+    const scope = async () => (await gateway.ask(at('/mcp/web', 'modern'), 'tools/list')).json().cacheScope;
+    const scopes = [await scope()];
+    gateway.mayBePublic = false;
+    scopes.push(await scope());
+    gateway.mayBePublic = true;
+    scopes.push(await scope());
+    expect(scopes).toEqual(['public', 'private', 'public']);
+  });
+
   test('show a resource that two servers list of both', async () => {
     const gateway = new FakeGateway(two);
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
     expect(resources).toEqual([
       { uri: 'file:///a' },
-      { uri: 'file:///both' },
+      { uri: 'hostler://fs/file:///both' },
       { uri: 'hostler://web/file:///both' },
       { uri: 'web://home' },
     ]);
@@ -568,7 +579,7 @@ describe('other requests', () => {
   });
 
   test.each([
-    ['file:///both', 'fs'],
+    ['file:///a', 'fs'],
     ['web://home', 'web'],
     ['file:///any/where', 'fs'],
     ['web://1/x', 'web'],

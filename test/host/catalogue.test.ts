@@ -292,8 +292,15 @@ describe('server cards', () => {
     const web = await serve(({ path: at }, response) => json(response, card, at.includes('.well-known') ? 200 : 404));
     await open({ mcpServers: { far: { url: 'http://127.0.0.1:9/mcp', card: web.url } } });
     for (let i = 0; i < 3; i++) {
-      expect(await host.discover()).toEqual([
-        { server: 'far', tool: 'from_card', schema: { type: 'object' }, state: 'registered' },
+      expect(await host.discover()).toMatchObject([
+        {
+          server: 'far',
+          tool: 'from_card',
+          schema: tool('from_card'),
+          state: 'registered',
+          pin: 'new',
+          isUnapproved: true,
+        },
       ]);
     }
     expect(web.received.map(({ path: at }) => at)).toEqual(['/mcp', '/mcp/.well-known/mcp-card']);

@@ -271,7 +271,9 @@ test('AC-H14 discover finds the tools of every server, and one that fails distur
   await open({ mcpServers: { a: entry(), b: entry(), dead: { command: 'no-such-command' } } });
   const found = await host.discover({ wake: true });
   const echo = found.filter((each) => 'tool' in each && each.tool === 'echo');
-  expect(echo).toMatchObject(['a', 'b'].map((server) => ({ server, tool: 'echo', schema: { type: 'object' } })));
+  expect(echo).toMatchObject(
+    ['a', 'b'].map((server) => ({ server, tool: 'echo', schema: { name: 'echo', inputSchema: { type: 'object' } } })),
+  );
   expect(found.filter((each) => 'error' in each).map(({ server }) => server)).toEqual(['dead']);
 });
 

@@ -10,6 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
+import type { Principal } from '../../src/policy/call.js';
 import { eventually } from '../eventually.js';
 import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
@@ -20,6 +21,7 @@ const script = fileURLToPath(new URL('../fakes/asking-server.mjs', import.meta.u
 let folder: string;
 let host: Host;
 let listener: TestServer | undefined;
+let problems: unknown[];
 
 /** Asks in the stream of each call, and answers it with what it was told. */
 async function startAskingHttp(): Promise<string> {
@@ -83,7 +85,9 @@ const start = async (more: Record<string, unknown> = {}, url?: string) => {
   const client = { name: 'hostler', version: '0', capabilities: { elicitation: {} } };
   const reach = url === undefined ? { command: process.execPath, args: [script] } : { url };
   const entry = { ...reach, pins: 'off', trustAnnotations: true, ...more };
-  host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client });
+  problems = [];
+  const onProblem = (error: unknown) => problems.push(error);
+  host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client, onProblem });
 };
 
 beforeEach(() => {
@@ -113,7 +117,7 @@ describe('what a shared server asks', () => {
     const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
     await eventually('the call hangs', () => bob.told.length === 1);
     expect(textOf(await ann.call('ask'))).toBe(
-      'refused -32603: ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation per-client',
+      'refused -32603: ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation: per-client',
     );
     expect([ann.asked, bob.asked, ann.told]).toEqual([[], [], []]);
     stop.abort();
@@ -124,16 +128,40 @@ describe('what a shared server asks', () => {
     await start();
     const [ann, bob] = [new Someone('ann'), new Someone('bob')];
     const stop = new AbortController();
-    const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
-    await eventually('the call hangs', () => bob.told.length === 1);
+    const hanging = failureOf(ann.call('hang', {}, { signal: stop.signal }));
+    await eventually('the call hangs', () => ann.told.length === 1);
     stop.abort();
     await hanging;
     expect(textOf(await ann.call('ask'))).toContain(
       'refused -32603: ambiguous: 1 request is in progress and 1 was given up and may still be at work, ',
     );
-    expect([ann.asked, bob.asked]).toEqual([[], []]);
+    expect(ann.asked).toEqual([]);
     await ann.call('finish');
     expect(textOf(await ann.call('ask'))).toContain('"ann"');
+    // Calls of ann have just ended: what is asked now may be hers.
+    expect(textOf(await bob.call('ask'))).toContain(
+      'refused -32603: ambiguous: a request that ended in the last 30 s ',
+    );
+    expect(bob.asked).toEqual([]);
+  });
+
+  test('E3 reaches no client after a call of another client ended, also on the same key; nor does what it logs', async () => {
+    await start();
+    const [first, second] = [1, 2].map((n) => new Someone('ann', { instance: `session-${n}` })) as [Someone, Someone];
+    await first.call('pid');
+    expect(textOf(await first.call('ask'))).toContain('"ann"');
+    expect(textOf(await second.call('ask'))).toBe(
+      'refused -32603: ambiguous: a request that ended in the last 30 s may still be at work, Hostler does not guess which one asked; set isolation: per-client',
+    );
+    const stop = new AbortController();
+    const hanging = failureOf(second.call('hang', {}, { signal: stop.signal }));
+    await eventually('question and log line are counted', () => host.status()[0]?.unattributed === 2);
+    stop.abort();
+    await hanging;
+    expect([first.asked, first.told, second.asked, second.told]).toEqual([['elicitation/create'], [], [], []]);
+    expect(problems).toMatchObject([
+      { details: { server: 'a', reason: 'unattributed' }, hint: expect.stringContaining('isolation: per-client') },
+    ]);
   });
 
   test('is refused when its caller cannot be asked', async () => {
@@ -201,8 +229,6 @@ describe('with an instance for each client', () => {
     const pids = await Promise.all(everyone.map((someone) => someone.call('pid')));
     expect(new Set(pids.map(textOf)).size).toBe(2);
     expect(instances()).toEqual([2]);
-    const shared = textOf(await host.call('a', 'pid'));
-    expect(pids.map(textOf)).not.toContain(shared);
     const prompt = await host.request('a', 'prompts/get', '{"name":"greet"}', bob().options);
     expect(prompt.bytes.toString()).toContain('bob');
   });
@@ -212,7 +238,25 @@ describe('with an instance for each client', () => {
     const someone = ann();
     expect(textOf(await someone.call('roots'))).toContain('"ann"');
     expect(someone.asked).toEqual(['roots/list']);
-    expect(textOf(await host.call('a', 'roots'))).toBe('refused -32601: this client does not offer roots/list');
+  });
+
+  test('E4 whoever names no client is refused, and no shared process is used or started', async () => {
+    await start({ isolation: 'per-client' });
+    const { principal } = ann().options;
+    const refused = await Promise.all(
+      [
+        host.call('a', 'pid'),
+        host.call('a', 'pid', {}, { principal }),
+        host.request('a', 'prompts/get', '{"name":"greet"}'),
+        host.read('a', 'x:1'),
+        host.subscribe('a', 'x:1', principal as Principal, () => {}),
+      ].map(failureOf),
+    );
+    for (const error of refused)
+      expect(error.toJSON()).toMatchObject({ code: 'invalid_request', server: 'a', field: 'instance' });
+    expect(refused[0]?.hint).toContain('instance');
+    expect((await failureOf(host.call('a', 'pid', {}, { instance: '' }))).code).toBe('invalid_request');
+    expect(host.status()[0]).toMatchObject({ run: 0, instances: 0 });
   });
 
   test('calls that it never answers open the breaker, as those of a shared server do', async () => {
@@ -244,7 +288,6 @@ describe('with an instance for each client', () => {
       'circuit_open',
     );
     expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
-    expect(textOf(await host.call('a', 'pid'))).toMatch(/^[0-9]+$/);
     expect(row()).toMatchObject({ circuit: 'open', consecutive_failures: 2, instances: 2 });
     const upstreams: Pick<Upstreams, 'endInstance'> = host;
     upstreams.endInstance('ann');

@@ -15,7 +15,8 @@ async function setUp(entry: Record<string, unknown> = {}) {
     await server.closePort();
   });
   const call = (options: HostCallOptions = {}) => host.call('a', 'write', {}, { deadlineMs: 20_000, ...options });
-  await call();
+  await host.tools('a');
+  await call({ instance: 'ann' });
   await eventually('its tools are known', () => host.status()[0]?.tools === 1);
   const calls = server.count('tools/call');
   return { server, host, call, reached: () => server.count('tools/call') - calls };
@@ -95,7 +96,7 @@ test('W11 every instance of a server with isolation per-client is throttled with
   const before = reached();
   server.refusal = { status: 429, retryAfter: '100' };
   expect((await failureOf(call({ instance: 'ann' }))).details.reason).toBe('throttled');
-  for (const instance of ['ann', 'bob', undefined])
+  for (const instance of ['ann', 'bob', 'eve'])
     expect((await failureOf(call({ instance }))).details.reason).toBe('throttled');
   expect(reached() - before).toBe(1);
 });

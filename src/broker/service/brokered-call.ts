@@ -245,8 +245,11 @@ export class BrokeredCall {
     try {
       // Claiming took its time too.
       this.#requireWanted();
+      const principal = this.#principal();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
-        principal: this.#principal(),
+        principal,
+        // A worker is known by its key.
+        instance: principal.id,
         deadlineMs: this.#time.runMs,
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),
@@ -322,7 +325,7 @@ export class BrokeredCall {
     const isAllowed = isOpen && servers.some((each) => host.isAllowed(principal, each, tool));
     if (!isAllowed) {
       this.#ports.onEvent({ kind: 'denied', from, server, tool });
-      throw notAllowed(from.role, server, tool);
+      throw notAllowed(from.role, server, tool, shown.denied);
     }
     // Its list may not have been read yet: the host will know.
     if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };

@@ -7,6 +7,7 @@
 import { z } from 'zod';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
+import { embedder } from '../../host/host-interface.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { madeOnce } from '../../kernel/made-once.js';
@@ -77,7 +78,8 @@ export function createOperations(parts: OperationsParts): Operations {
     call: operation(
       () => schemas().call,
       async ({ server, tool, args, deadlineMs: limit }, { tell, signal }) => {
-        const options = { signal, ...(limit === undefined ? {} : { deadlineMs: limit }) };
+        // Without a session of its own a client is known by its key: here the operator's.
+        const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
         const { bytes, isError } = await host.call(server, tool, args, options);
         const text = bytes.toString('utf8');
         for (let at = 0; at < text.length; at += pieceChars) tell(text.slice(at, at + pieceChars));
@@ -163,7 +165,7 @@ type Found = Awaited<ReturnType<Host['discover']>>[number];
 
 function toolFrame(found: Found): Readonly<Record<string, unknown>> {
   if ('error' in found) return { server: found.server, error: isHostError(found.error) ? found.error.toJSON() : {} };
-  const { server, tool, schema, state } = found;
-  const frame = { server, tool, ...(state === undefined ? {} : { state }) };
+  const { server, tool, schema, pin, isUnapproved, state } = found;
+  const frame = { server, tool, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };
 }

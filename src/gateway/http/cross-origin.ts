@@ -8,7 +8,7 @@ import type { RequestHead } from './request-head.js';
 const methods = 'POST, GET, DELETE';
 const headers = [
   ...['Authorization', 'Content-Type', 'Accept', 'Last-Event-ID'],
-  ...['Mcp-Session-Id', 'Mcp-Protocol-Version', 'Mcp-Method', 'Mcp-Name'],
+  ...['Mcp-Session-Id', 'Mcp-Protocol-Version', 'Mcp-Method', 'Mcp-Name', 'Hostler-Client'],
 ];
 const exposed = 'Mcp-Session-Id, WWW-Authenticate, Retry-After';
 /** Arguments that are repeated in headers have names of their own. */

@@ -6,6 +6,7 @@ import type { Principal } from '../../policy/call.js';
 import { MODERN_VERSION } from '../../session/versions.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { modernClientId } from '../client-id.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Client, ClientCapabilities } from '../exchange.js';
 import { SaidCapabilities } from '../messages/client-capabilities.js';
@@ -26,8 +27,8 @@ export interface Caller {
 
 const saidNothing = new SaidCapabilities(undefined);
 
-const modernClient = ({ principal, endpoint }: Caller, capabilities: ClientCapabilities): Client => ({
-  id: principal.id,
+const modernClient = ({ principal, endpoint, head }: Caller, capabilities: ClientCapabilities): Client => ({
+  id: modernClientId(principal, head.client),
   principal,
   era: 'modern',
   version: MODERN_VERSION,
@@ -62,7 +63,7 @@ export function takeModern(
     case 'notification': {
       const failure = checkModernNotification({ method, params, head });
       if (failure) {
-        writeJson(response, statusOf(failure), failureText('null', failure), limits.writeStallMs);
+        writeJson(response, statusOf(failure), failureText(undefined, failure), limits.writeStallMs);
         return undefined;
       }
       response.writeHead(202);

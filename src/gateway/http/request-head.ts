@@ -15,6 +15,8 @@ export class RequestHead {
   mcpName: string | undefined;
   sessionId: string | undefined;
   lastEventId: string | undefined;
+  /** `Hostler-Client`. */
+  client: string | undefined;
   expect: string | undefined;
   readonly #raw: readonly string[];
 
@@ -51,5 +53,6 @@ const FIELDS = new Map<string, Exclude<keyof RequestHead, 'other'>>([
   ['mcp-name', 'mcpName'],
   ['mcp-session-id', 'sessionId'],
   ['last-event-id', 'lastEventId'],
+  ['hostler-client', 'client'],
   ['expect', 'expect'],
 ]);

@@ -15,7 +15,9 @@ import type { Exchange } from '../exchange.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import type { ServerFacts } from '../routing/server-facts.js';
 import type { Upstreams } from '../upstreams.js';
-import { wrapParams } from '../views/shared-uris.js';
+import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
+import type { UriTurns } from '../views/uri-turns.js';
+import type { View } from '../views/view.js';
 import type { Views } from '../views/views.js';
 import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
 
@@ -31,6 +33,7 @@ export interface SubscriptionParts {
   readonly views: Views;
   readonly facts: ServerFacts;
   readonly lists: ListWatch;
+  readonly turns: UriTurns;
 }
 
 export interface Wish {
@@ -98,20 +101,31 @@ export class ListenStream {
     const { clock } = this.#parts;
     const cancel = clock.at(clock.nowMs() + acknowledgeMsMax, acknowledge);
     this.#releases.push(cancel);
-    const asked = uris.map(async (uri) => {
-      if (await this.#subscribe(uri)) granted.add(uri);
-    });
-    void Promise.allSettled(asked).then(acknowledge);
+    void this.#subscribeAll(uris, granted).then(acknowledge, acknowledge);
+  }
+
+  /** Puts each URI that is granted into `granted`. */
+  async #subscribeAll(uris: readonly string[], granted: Set<string>): Promise<void> {
+    const { client } = this.#exchange;
+    const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
+    await viewNow().sight();
+    const asked: Promise<void>[] = [];
+    for (const uri of uris) {
+      for (let turn = this.#parts.turns.wait(uri.length); turn; turn = this.#parts.turns.wait(uri.length)) await turn;
+      if (this.#isOver) break;
+      const subscribe = async () => {
+        if (await this.#subscribe(uri, viewNow().findResource(uri))) granted.add(uri);
+      };
+      asked.push(subscribe());
+    }
+    await Promise.allSettled(asked);
   }
 
   /** Whether it was granted. */
-  async #subscribe(uri: string): Promise<boolean> {
+  async #subscribe(uri: string, found: ReturnType<View['findResource']>): Promise<boolean> {
     const { client } = this.#exchange;
     try {
-      const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
-      await viewNow().sight();
-      const found = viewNow().findResource(uri);
-      if (!found) return false;
+      if (!found || isAmbiguous(found)) return false;
       const { server } = found;
       const updated = (params: Buffer) => {
         // By the role it has now.

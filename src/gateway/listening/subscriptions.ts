@@ -12,10 +12,11 @@ import { spliceMeta } from '../../wire/meta-splice.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
 import type { ClientSession, Exchange } from '../exchange.js';
-import { requestFailure, unknownUri } from '../messages/failures.js';
+import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { invalidParams } from '../routing/call-relay.js';
-import { wrapParams } from '../views/shared-uris.js';
+import { noTarget } from '../routing/other-requests.js';
+import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readWish, type SubscriptionParts, uriCharsMax, urisMax } from './listen-stream.js';
 
@@ -62,7 +63,7 @@ export class Subscriptions {
     const { entry, uri } = asked;
     const { client } = exchange;
     const found = this.#parts.views.of(client.endpoint, client.principal).findResource(uri);
-    if (!found) return exchange.fail(unknownUri(uri, client.era));
+    if (!found || isAmbiguous(found)) return exchange.fail(noTarget(uri, found, client.era));
     const { server } = found;
     if (entry.uris.has(uri)) return exchange.succeed('{}');
     if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));

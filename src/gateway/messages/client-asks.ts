@@ -3,10 +3,11 @@
  * wait for an answer.
  * Not here: on which stream or pipe a question is written (`tell`).
  *
- * Invariants: ids are ours and count up; an answer is taken once, by the question whose id it carries, of this client only;
+ * Invariants: nothing is asked before the client has sent `notifications/initialized`; a question that comes earlier waits for
+ * that, for a bounded time. Ids are ours and count up; an answer is taken once, by the question whose id it carries, of this client only;
  * every question is settled: by an answer, its deadline, its signal, the end of the request it belongs to, or the client's.
  */
-import type { Clock } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
 import type { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
@@ -18,9 +19,13 @@ import { notificationText, requestText } from './rpc-text.js';
 /** Where a question is written. False: nobody can ever read it. */
 export type Tell = (parts: readonly JsonText[]) => boolean;
 
+/** How long a question waits for a client that has not sent `notifications/initialized`. */
+export const initializedWaitMs = 10_000;
+
 interface Ask {
   readonly owner: object;
   readonly method: string;
+  readonly params: JsonText | undefined;
   readonly tell: Tell;
   readonly settle: (outcome: Answer | HostError) => void;
 }
@@ -31,6 +36,7 @@ export class ClientAsks {
   /** At most `max`. */
   readonly #open = new Map<number, Ask>();
   #lastId = 0;
+  #isInitialized = false;
   #isEnded = false;
 
   constructor(clock: Clock, max: number) {
@@ -40,6 +46,13 @@ export class ClientAsks {
 
   get size(): number {
     return this.#open.size;
+  }
+
+  /** The client has sent `notifications/initialized`: what waits for that is asked now. */
+  initialized(): void {
+    if (this.#isInitialized) return;
+    this.#isInitialized = true;
+    for (const [id, ask] of [...this.#open]) this.#send(id, ask);
   }
 
   /** `owner` is the request on whose behalf it is asked. */
@@ -57,17 +70,19 @@ export class ClientAsks {
     return new Promise((resolve, reject) => {
       const cancelTimer = this.#clock.at(deadlineAtMs, () => this.#giveUp(id, 'timeout', 'was not answered in time'));
       const onAbort = () => this.#giveUp(id, 'cancelled', 'is no longer wanted');
+      const cancelWait = this.#isInitialized ? undefined : this.#waitForInitialized(id);
       const settle = (outcome: Answer | HostError) => {
         this.#open.delete(id);
         cancelTimer();
+        cancelWait?.();
         signal?.removeEventListener('abort', onAbort);
         if (outcome instanceof HostError) reject(outcome);
         else resolve(outcome);
       };
-      this.#open.set(id, { owner, method, tell, settle });
+      const ask: Ask = { owner, method, params, tell, settle };
+      this.#open.set(id, ask);
       signal?.addEventListener('abort', onAbort, { once: true });
-      if (!tell(requestText(id, method, params)))
-        settle(unanswered('transport', method, 'has nobody who could read it'));
+      if (this.#isInitialized) this.#send(id, ask);
     });
   }
 
@@ -94,10 +109,22 @@ export class ClientAsks {
       this.#giveUp(id, 'transport', 'was not answered before the client was gone');
   }
 
+  #send(id: number, { method, params, tell, settle }: Ask): void {
+    if (!tell(requestText(id, method, params))) settle(unanswered('transport', method, 'has nobody who could read it'));
+  }
+
+  #waitForInitialized(id: number): Cancel {
+    return this.#clock.at(this.#clock.nowMs() + initializedWaitMs, () => {
+      if (!this.#isInitialized)
+        this.#giveUp(id, 'timeout', 'was not sent: the client never sent notifications/initialized');
+    });
+  }
+
   #giveUp(id: number, code: ErrorCode, what: string): void {
     const ask = this.#open.get(id);
     if (!ask) return;
-    ask.tell(notificationText(NOTIFICATION.cancelled, `{"requestId":${id}}`));
+    // A question that was never sent needs no cancellation.
+    if (this.#isInitialized) ask.tell(notificationText(NOTIFICATION.cancelled, `{"requestId":${id}}`));
     ask.settle(unanswered(code, ask.method, what));
   }
 }

@@ -94,6 +94,22 @@ describe('initialize', () => {
     },
   );
 
+  test.each([
+    ['small', '{"sampling":{}}'],
+    ['large', `{"sampling":{"text":"${'x'.repeat(2_000)}"}}`],
+  ])('W18 a session keeps its %s capabilities and nothing else of its message', (_, capabilities) => {
+    const params = bytes(`{"protocolVersion":"2025-11-25","capabilities":${capabilities}}`);
+    const read = readInitialize(params) as { capabilities: { raw: Buffer } };
+    const kept = read.capabilities.raw;
+    expect([kept.toString(), kept.buffer.byteLength]).toEqual([capabilities, capabilities.length]);
+  });
+
+  test('W18 sessions whose clients declare the same share one copy', () => {
+    const params = bytes('{"protocolVersion":"2025-11-25","capabilities":{"roots":{}}}');
+    const [first, second] = [readInitialize(params), readInitialize(Buffer.from(params))] as { capabilities: object }[];
+    expect(first?.capabilities).toBe(second?.capabilities);
+  });
+
   test('capabilities left out are none', () => {
     expect(readInitialize(bytes('{"protocolVersion":"2025-06-18"}'))).toMatchObject({
       capabilities: { raw: bytes('{}'), roots: false },

@@ -7,6 +7,7 @@
  * but the version it asked for, cut short.
  */
 import { BytesMemo } from '../../kernel/bytes-memo.js';
+import { unpooledCopy } from '../../kernel/unpooled-copy.js';
 import {
   isLegacyVersion,
   LEGACY_VERSIONS,
@@ -77,6 +78,10 @@ function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
   return { version, capabilities: new SaidCapabilities(capabilities) };
 }
 
+const declared = new BytesMemo<SaidCapabilities>();
+const keptCapabilities = (said: Buffer): SaidCapabilities => new SaidCapabilities(unpooledCopy(said));
+const always = (): boolean => true;
+
 /** What a legacy client asks for in `initialize`, or why it cannot have it. */
 export function readInitialize(params: Buffer | undefined): Initialize | RpcFailure {
   if (!isObject(params)) return invalid('params must be an object');
@@ -85,8 +90,9 @@ export function readInitialize(params: Buffer | undefined): Initialize | RpcFail
   const said = memberBytes(params, 'capabilities');
   if (said && (!isObject(said) || said.length > capabilitiesBytesMax))
     return invalid('params.capabilities must be an object of at most 64 KiB');
-  // A copy: the session outlives the message that it was opened with.
-  const capabilities = new SaidCapabilities(said && Buffer.from(said));
+  // Not of the message's own bytes, which the session would keep in memory. Sessions whose clients say the same share it.
+  const capabilities =
+    said === undefined ? new SaidCapabilities(undefined) : declared.of(said, keptCapabilities, always);
   return { version: isLegacyVersion(asked) ? asked : NEWEST_LEGACY_VERSION, capabilities };
 }
 

@@ -3,14 +3,17 @@
  * Not here: tool calls (call-relay.ts), lists (views/prepared-list.ts).
  * Invariant: of what the client wrote only names and the envelope of its hop are changed.
  */
+import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
 import { memberString, stringOf } from '../../wire/json-members.js';
 import { uniqueMembers } from '../../wire/unique-members.js';
 import type { BridgedRequest } from '../bridge/bridge-ports.js';
 import type { Exchange, RpcFailure } from '../exchange.js';
-import { requestFailure, unknownUri } from '../messages/failures.js';
+import { ambiguousUri, requestFailure, unknownUri } from '../messages/failures.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { readMeta } from '../messages/request-meta.js';
+import { type AmbiguousResource, isAmbiguous } from '../views/shared-uris.js';
+import { uriCharsMax } from '../views/uri-templates.js';
 import type { View } from '../views/view.js';
 import { guarded, identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';
 import { RelayRoute } from './relay-route.js';
@@ -19,6 +22,8 @@ import { RelayRoute } from './relay-route.js';
 interface Target {
   readonly server: string;
   readonly edits: MemberEdits;
+  /** A server that was not seen yet may have a better claim to it. */
+  readonly isGuess?: boolean;
 }
 
 type Aim = (view: View, params: Buffer, exchange: Exchange) => Target | RpcFailure;
@@ -44,8 +49,9 @@ const aims: Readonly<Record<string, Aim>> = {
     const uri = memberString(params, 'uri');
     if (uri === undefined) return invalidParams('uri must be a string');
     const found = view.findResource(uri);
-    if (!found) return unknownUri(uri, client.era);
-    return { server: found.server, edits: found.uri === uri ? [] : [['uri', JSON.stringify(found.uri)]] };
+    if (!found || isAmbiguous(found)) return noTarget(uri, found, client.era);
+    const { server, isByTemplate: isGuess = false } = found;
+    return { server, isGuess, edits: found.uri === uri ? [] : [['uri', JSON.stringify(found.uri)]] };
   },
   'completion/complete': (view, params) => {
     const [ref] = uniqueMembers(params, ['ref']) ?? [];
@@ -90,7 +96,7 @@ export function relayOther(exchange: Exchange, parts: RelayParts): void {
     relay(request, { method }, through, (error, place) => exchange.fail(requestFailure(error, place)));
   };
   const target = aim();
-  const sight = 'server' in target ? undefined : viewNow().sight();
+  const sight = 'server' in target && !target.isGuess ? undefined : viewNow().sight();
   if (!sight) return go(target);
   sight.then(
     guarded(exchange, parts, () => go(aim())),
@@ -110,8 +116,17 @@ function promptRef(view: View, ref: Buffer): Target | RpcFailure {
 function resourceRef(view: View, ref: Buffer): Target | RpcFailure {
   const uri = memberString(ref, 'uri');
   const found = uri === undefined ? undefined : view.findResource(uri);
-  if (!found) return invalidParams('unknown resource in ref');
+  if (uri === undefined || !found) return invalidParams('unknown resource in ref');
+  if (isAmbiguous(found)) return ambiguousUri(uri, found.servers);
   return withRef(found.server, found.uri === uri ? ref : editMembers(ref, [['uri', JSON.stringify(found.uri)]]));
+}
+
+/** Why no server is asked for the resource. */
+export function noTarget(uri: string, found: AmbiguousResource | undefined, era: Era): RpcFailure {
+  if (found) return ambiguousUri(uri, found.servers);
+  return uri.length > uriCharsMax
+    ? invalidParams(`uri has more than ${uriCharsMax} characters; use the endpoint /mcp/<server>`)
+    : unknownUri(uri, era);
 }
 
 const withRef = (server: string, ref: JsonText | undefined): Target | RpcFailure =>

@@ -4,6 +4,8 @@
  * Not here: reading and writing messages (http/, stdio/), what a server asks back (bridge/).
  * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
  */
+import { embedder } from '../../host/host-interface.js';
+import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
@@ -22,6 +24,8 @@ import { isLogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { PreparedLists, pageOfCursor } from '../views/prepared-list.js';
 import type { Table } from '../views/table.js';
+import { UnroutedNotes } from '../views/unrouted-notes.js';
+import { UriTurns } from '../views/uri-turns.js';
 import { Views } from '../views/views.js';
 import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
 import { discoverResult } from './discover.js';
@@ -34,6 +38,11 @@ export interface RouterOptions {
   readonly upstreams: Upstreams;
   readonly bridge: Bridge;
   readonly clock: Clock;
+  /**
+   * Whether there is neither a key nor a role, now, so that all callers are shown the same: only then may lists and resources be
+   * kept for everybody (`cacheScope: "public"`). Absent: they are private.
+   */
+  readonly mayBePublic?: () => boolean;
   /** Who answers where many servers do. */
   readonly serverInfo: { readonly name: string; readonly version: string };
   /** A mistake of ours, which its client was told as an internal error. */
@@ -53,19 +62,23 @@ export class GatewayRouter implements Router {
   readonly #onProblem: (error: unknown) => void;
   /** A schema may be large, and is read once, however often its tool is called. */
   readonly #mirrored = new WeakMap<ListedItem, readonly MirroredHeader[]>();
+  readonly #unrouted: UnroutedNotes;
+  readonly #turns = new UriTurns();
   #rulesRevision: number;
 
-  constructor({ upstreams, bridge, clock, serverInfo, onProblem = () => {} }: RouterOptions) {
+  constructor(options: RouterOptions) {
+    const { upstreams, bridge, clock, serverInfo, mayBePublic = () => false, onProblem = () => {} } = options;
     this.#upstreams = upstreams;
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
     this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
+    this.#unrouted = new UnroutedNotes(() => this.#views.of(everything, embedder));
     this.#facts = new ServerFacts(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
     const shared = { upstreams, views: this.#views, facts: this.#facts };
-    this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch });
-    this.#relay = { ...shared, bridge, levels: this.#levels, onProblem };
+    this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch, turns: this.#turns });
+    this.#relay = { ...shared, bridge, levels: this.#levels, mayBePublic, onProblem };
     this.#unlisten = upstreams.onKnownChanged((server) => {
       this.#views.changed();
       this.#facts.changed(server);
@@ -94,8 +107,8 @@ export class GatewayRouter implements Router {
     else session.signal.addEventListener('abort', end, { once: true });
   }
 
-  neverOpened(session: Client): void {
-    this.#forget(session);
+  neverOpened(client: Pick<Client, 'id'>): void {
+    this.#forget(client);
   }
 
   /** Servers are told nothing of it: what they were promised of a client goes with each request. */
@@ -113,6 +126,11 @@ export class GatewayRouter implements Router {
     return mirrored.length === 0 ? undefined : mirrored;
   }
 
+  /** As whoever embeds the host sees `/mcp`: an endpoint with fewer servers leaves out no others. */
+  unroutedOf(server: string): UnroutedTemplates | undefined {
+    return this.#unrouted.of(server);
+  }
+
   rekeyed(now: PrincipalNow): void {
     this.#watch.rekeyed(now);
   }
@@ -128,7 +146,7 @@ export class GatewayRouter implements Router {
     const { method } = exchange;
     if (method === 'tools/call') return relayCall(exchange, this.#relay);
     if (isListMethod(method)) return this.#afterSight(exchange, () => this.#list(exchange, method));
-    if (isOtherRequest(method)) return relayOther(exchange, this.#relay);
+    if (isOtherRequest(method)) return this.#inTurn(exchange, () => relayOther(exchange, this.#relay));
     if (exchange.client.era === 'modern') this.#modern(exchange);
     else this.#legacy(exchange);
   }
@@ -144,7 +162,7 @@ export class GatewayRouter implements Router {
       case 'logging/setLevel':
         return this.#setLevel(exchange);
       case 'resources/subscribe':
-        return this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange));
+        return this.#inTurn(exchange, () => this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange)));
       case 'resources/unsubscribe':
         return this.#subscriptions.unsubscribe(exchange);
       default:
@@ -170,7 +188,8 @@ export class GatewayRouter implements Router {
     if (page === undefined) return exchange.fail(invalidParams('invalid cursor'));
     const states = this.#views.statesOf(client.endpoint, client.principal);
     const serverInfo = infoOf(view, this.#facts);
-    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, page }));
+    const mayBePublic = this.#relay.mayBePublic();
+    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, page }));
   }
 
   #setLevel(exchange: Exchange): void {
@@ -180,6 +199,14 @@ export class GatewayRouter implements Router {
     if (!isLogLevel(level)) return exchange.fail(invalidParams('level must be one of the levels of a log'));
     this.#levels.set(client.id, level, client.principal, this.#viewOf(client).servers);
     exchange.succeed('{}');
+  }
+
+  /** A long URI may take milliseconds to match: of many that come at once, others have their turn in between. */
+  #inTurn(exchange: Exchange, run: () => void): void {
+    const bytes = exchange.params?.length ?? 0;
+    const turn = bytes > shortParamsBytes ? this.#turns.wait(bytes) : undefined;
+    if (!turn) return run();
+    void turn.then(() => this.#inTurn(exchange, run)).catch((error: unknown) => this.#broken(exchange, error));
   }
 
   /** At boot a list waits a bounded time for servers of its endpoint that were never seen (host/first-sight.ts). */
@@ -196,7 +223,7 @@ export class GatewayRouter implements Router {
     sight.then(guarded, guarded);
   }
 
-  #forget({ id }: Client): void {
+  #forget({ id }: Pick<Client, 'id'>): void {
     this.#levels.forget(id);
     this.#upstreams.endInstance(id);
   }
@@ -219,16 +246,19 @@ export class GatewayRouter implements Router {
   }
 }
 
+/** Of a request with an ordinary URI; as many as come in one turn are matched in it. */
+const shortParamsBytes = 256;
+const everything: EndpointId = { kind: 'all' };
 const uriCharsShown = 200;
 
 const sharedUri = (server: string, uri: string, first: string): HostError =>
   new HostError(
     'invalid_spec',
-    `${server} has resources that ${first} has too, such as ${uri.slice(0, uriCharsShown)}`,
+    `servers '${first}' and '${server}' have the same resources, such as ${uri.slice(0, uriCharsShown)}`,
     {
       server,
       reason: 'shared_uri',
-      hint: `those of ${server} are shown behind hostler://${server}/ where both are`,
+      hint: `at /mcp they are listed as hostler://${first}/... and hostler://${server}/..., and the plain URI is refused`,
     },
   );
 

@@ -2,7 +2,6 @@
  * The one legacy session a pipe can have, from `initialize` to the end of the pipe.
  * Invariant: the router is told of it once, after the handshake was answered and the client has shown that it read that.
  */
-import { newId } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { EndpointId } from '../endpoint-id.js';
@@ -10,7 +9,7 @@ import type { ClientCapabilities, ClientSession } from '../exchange.js';
 import type { Initialize } from '../messages/client-envelope.js';
 
 export class PipeSession implements ClientSession {
-  readonly id = newId();
+  readonly id: string;
   readonly era = 'legacy';
   readonly principal: Principal;
   readonly endpoint: EndpointId;
@@ -20,14 +19,17 @@ export class PipeSession implements ClientSession {
   readonly #abort = new AbortController();
   /** Some clients do not wait for the answer to their handshake. */
   hasProceeded = false;
+  #wasOpened = false;
   #phase: 'opening' | 'answered' | 'open' | 'over' = 'opening';
 
   constructor(
+    id: string,
     principal: Principal,
     endpoint: EndpointId,
     { version, capabilities }: Initialize,
     notify: (method: string, params: JsonText | undefined) => void,
   ) {
+    this.id = id;
     this.principal = principal;
     this.endpoint = endpoint;
     this.version = version;
@@ -54,7 +56,13 @@ export class PipeSession implements ClientSession {
     this.hasProceeded = true;
     if (this.#phase !== 'answered') return false;
     this.#phase = 'open';
+    this.#wasOpened = true;
     return true;
+  }
+
+  /** The router was told of it, and hears of its end by the signal. */
+  get wasOpened(): boolean {
+    return this.#wasOpened;
   }
 
   end(): void {

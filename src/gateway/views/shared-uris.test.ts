@@ -10,6 +10,8 @@ const servers = {
 const client = fakeClient();
 const modern = fakeClient({ era: 'modern' });
 const wrapped = 'hostler://b/file:///x?q#f';
+/** As an item: a text that begins with a brace would be taken for one. */
+const anything = '{"uriTemplate":"{+any}"}';
 
 test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s comes out as it went in', (uri) => {
   expect(unwrapUri(wrapUri({ server: 'my server', uri }))).toEqual({ server: 'my server', uri });
@@ -22,18 +24,18 @@ test.each(['file:///x', 'hostler://', 'hostler://b', 'hostler://b/', 'hostler://
   },
 );
 
-describe('of two servers with the same URI', () => {
-  test('both are listed, the second behind ours, which is told once', async () => {
+describe('two servers with the same URI', () => {
+  test('E6 both are listed behind ours, which is reported once', async () => {
     const gateway = new FakeGateway(servers);
     const uris = async (path: string, method: string, list: string, member: string) => {
       const listed = (await gateway.ask(fakeClient({ path }), method)).json()[list] as Record<string, string>[];
       return listed.map((item) => item[member]);
     };
     expect(await uris('/mcp', 'resources/list', 'resources', 'uri')).toEqual([
-      ...['file:///x?q#f', 'file:///only-a', wrapped, 'file:///only-b'],
+      ...['hostler://a/file:///x?q#f', 'file:///only-a', wrapped, 'file:///only-b'],
     ]);
     expect(await uris('/mcp', 'resources/templates/list', 'resourceTemplates', 'uriTemplate')).toEqual([
-      ...['file:///{path}', 'hostler://b/file:///{path}', 'b://{id}'],
+      ...['hostler://a/file:///{path}', 'hostler://b/file:///{path}', 'b://{id}'],
     ]);
     expect(await uris('/mcp/b', 'resources/list', 'resources', 'uri')).toEqual(['file:///x?q#f', 'file:///only-b']);
     expect(gateway.problems).toHaveLength(1);
@@ -41,15 +43,43 @@ describe('of two servers with the same URI', () => {
   });
 
   test.each([
-    ['file:///x?q#f', 'a', 'file:///x?q#f'],
+    ['hostler://a/file:///x?q#f', 'a', 'file:///x?q#f'],
     [wrapped, 'b', 'file:///x?q#f'],
-    ['file:///made%20of', 'a', 'file:///made%20of'],
+    ['file:///only-a', 'a', 'file:///only-a'],
+    ['file:///only-b', 'b', 'file:///only-b'],
+    ['hostler://a/file:///made%20of', 'a', 'file:///made%20of'],
     ['hostler://b/file:///made%20of', 'b', 'file:///made%20of'],
     ['b://7', 'b', 'b://7'],
   ])('%s is read at %s, as %s', async (uri, server, asked) => {
     const gateway = new FakeGateway(servers);
     await gateway.ask(client, 'resources/read', JSON.stringify({ uri }));
     expect(gateway.upstreams.requests).toMatchObject([{ server, params: JSON.stringify({ uri: asked }) }]);
+  });
+
+  test.each([
+    ['resources/read', (uri: string) => ({ uri })],
+    ['resources/subscribe', (uri: string) => ({ uri })],
+    ['completion/complete', (uri: string) => ({ ref: { type: 'ref/resource', uri }, argument: {} })],
+  ])('E6 %s of a URI that two servers list, or have a template for, is refused naming both', async (method, params) => {
+    const gateway = new FakeGateway(servers);
+    gateway.open();
+    for (const uri of ['file:///x?q#f', 'file:///made%20of', 'file:///{path}']) {
+      const { failure } = await gateway.ask(client, method, JSON.stringify(params(uri)));
+      expect(failure).toMatchObject({ code: -32602, message: expect.stringContaining("'a' and 'b'") });
+      expect(failure?.message).toContain('/mcp/<server>');
+      expect(JSON.parse(String(failure?.data))).toMatchObject({ uri, servers: ['a', 'b'] });
+    }
+    expect(gateway.upstreams.requests).toEqual([]);
+    expect(gateway.upstreams.subscribers.size).toBe(0);
+  });
+
+  test('E6 each of the two has it to itself at its own endpoint, and where the other is not seen', async () => {
+    const gateway = new FakeGateway(servers);
+    const params = JSON.stringify({ uri: 'file:///x?q#f' });
+    for (const path of ['/mcp/b', '/mcp/a']) await gateway.ask(fakeClient({ path }), 'resources/read', params);
+    gateway.upstreams.allow((_principal, server) => server === 'b');
+    await gateway.ask(client, 'resources/read', params);
+    expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['b', 'a', 'b']);
   });
 
   test('a server that is not seen is not found behind ours either', async () => {
@@ -86,5 +116,81 @@ describe('of two servers with the same URI', () => {
     expect(stream.heard.at(-1)?.params).toContain(JSON.stringify(wrapped));
     await gateway.ask(client, 'resources/unsubscribe', JSON.stringify({ uri: wrapped }));
     expect(gateway.upstreams.subscribers.get('b file:///x?q#f')?.size).toBe(1);
+  });
+});
+
+describe('E6 a URI that a server lists', () => {
+  test('is that server’s, whatever templates and prefixes others have', async () => {
+    const gateway = new FakeGateway({
+      evil: { templates: ['file:///{+any}', anything, 'f{+any}'] },
+      good: { resources: ['file:///secret'] },
+    });
+    await gateway.ask(client, 'resources/read', JSON.stringify({ uri: 'file:///secret' }));
+    expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['good']);
+  });
+
+  test('is waited for at boot when a template of another server matches it', async () => {
+    const gateway = new FakeGateway({
+      evil: { templates: ['file:///{+any}'] },
+      good: { capabilities: null },
+    });
+    let seen = () => {};
+    gateway.upstreams.sight = new Promise<void>((resolve) => {
+      seen = resolve;
+    });
+    const asked = gateway.ask(client, 'resources/read', JSON.stringify({ uri: 'file:///secret' }));
+    gateway.upstreams.set('good', { resources: ['file:///secret'] });
+    seen();
+    await asked;
+    expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['good']);
+  });
+
+  test('in the form of ours does not stand for another server', async () => {
+    const gateway = new FakeGateway({
+      evil: { resources: ['hostler://good/file:///secret'], templates: ['hostler://good/{+any}', 'h{+any}'] },
+      good: { resources: ['file:///secret'] },
+    });
+    const { resources } = (await gateway.ask(client, 'resources/list')).json();
+    expect(resources).toEqual([{ uri: 'hostler://evil/hostler://good/file:///secret' }, { uri: 'file:///secret' }]);
+    for (const uri of ['hostler://good/file:///secret', 'hostler://good/other', resources[0].uri])
+      await gateway.ask(client, 'resources/read', JSON.stringify({ uri }));
+    expect(gateway.upstreams.requests.map(({ server, params }) => [server, params])).toEqual([
+      ['good', '{"uri":"file:///secret"}'],
+      ['good', '{"uri":"other"}'],
+      ['evil', '{"uri":"hostler://good/file:///secret"}'],
+    ]);
+  });
+});
+
+describe('templates that are not routed', () => {
+  const own = { templates: [anything, 'own://{id}'] };
+
+  test('E6 without a literal prefix route at the endpoint of their server only', async () => {
+    const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
+    const params = JSON.stringify({ uri: 'wild://1' });
+    expect((await gateway.ask(client, 'resources/read', params)).failure).toMatchObject({
+      message: 'resource not found',
+    });
+    await gateway.ask(fakeClient({ path: '/mcp/any' }), 'resources/read', params);
+    await gateway.ask(client, 'resources/read', JSON.stringify({ uri: 'own://1' }));
+    expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['any', 'any']);
+  });
+
+  test('E9 are named for the status of their server, unless it is the only one with resources', () => {
+    const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
+    expect(gateway.router.unroutedOf('any')).toEqual({
+      count: 1,
+      templates: [{ template: '{+any}', reason: 'no_prefix' }],
+    });
+    expect(gateway.router.unroutedOf('other')).toBeUndefined();
+    gateway.upstreams.remove('other');
+    expect(gateway.router.unroutedOf('any')).toBeUndefined();
+  });
+
+  test('E9 a URI that is too long to match says so', async () => {
+    const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
+    const params = JSON.stringify({ uri: `own://${'x'.repeat(8_200)}` });
+    const { failure } = await gateway.ask(client, 'resources/read', params);
+    expect(failure).toMatchObject({ code: -32602, message: expect.stringContaining('8192 characters') });
   });
 });

@@ -1,27 +1,107 @@
 /**
- * Whether a URI may have come out of a URI template (RFC 6570, levels 1 and 2): enough to find the server that is meant, which
- * then decides for itself.
- * Invariant: the cost is at most the length of the URI times the parts of the template, whatever either holds.
+ * Whether a URI may be an expansion of a URI template (RFC 6570). It finds the server that is meant; that server then checks
+ * the URI itself.
+ *
+ * `{var}` stands for any text without a slash. `{+var}` and the other operators stand for any text. Between two of the latter,
+ * `{var}` may contain slashes too: only that makes it possible to match without backtracking.
+ *
+ * Invariant: a match takes at most two comparisons per character of the URI and one per character of the template, whatever
+ * either contains. Literals are searched for by two-way-search.ts, because `indexOf` is quadratic for some texts.
  */
+import { codesOf, type Meter, SearchText } from './two-way-search.js';
 
-export interface UriTemplate {
-  /** What every such URI begins with. */
-  readonly head: string;
-  readonly parts: readonly TemplatePart[];
+export const templateCharsMax = 2_048;
+export const uriCharsMax = 8_192;
+export const expressionsMax = 32;
+
+type Expression = 'segment' | 'anything';
+type TemplatePart = { readonly literal: string } | Expression;
+
+/** Literals from one end of the URI inwards; those of the right side are reversed. `hasGap`: a `{var}` comes before the literal. */
+type Side = readonly { readonly literal: SearchText; readonly hasGap: boolean }[];
+
+interface Pattern {
+  readonly left: Side;
+  /** Literals between expressions that stand for any text, in their order. */
+  readonly middle: readonly SearchText[];
+  readonly right: Side;
+  /** What lies between both sides; undefined: nothing does, since the template has no expression. */
+  readonly between: Expression | undefined;
 }
 
-type TemplatePart =
-  | { readonly kind: 'literal'; readonly text: string }
-  /** `{var}` is one path segment or less; `{+var}` and all other operators may be anything. */
-  | { readonly kind: 'segment' | 'anything' };
+/** A URI to match against many templates. */
+export class UriText {
+  readonly text: string;
+  /** Comparisons of characters so far. */
+  readonly meter: Meter = { steps: 0 };
+  #forward: Reading | undefined;
+  #backward: Reading | undefined;
 
-const templateCharsMax = 2_048;
-const uriCharsMax = 8_192;
-const expressionsMax = 32;
+  constructor(text: string) {
+    this.text = text;
+  }
 
-/** Undefined: it is none, or larger than anybody needs. */
-export function parseTemplate(text: string): UriTemplate | undefined {
-  if (text.length > templateCharsMax) return undefined;
+  get forward(): Reading {
+    this.#forward ??= readingOf(codesOf(this.text));
+    return this.#forward;
+  }
+
+  get backward(): Reading {
+    this.#backward ??= readingOf(codesOf(this.text).reverse());
+    return this.#backward;
+  }
+}
+
+/** The URI read from one of its ends. */
+interface Reading {
+  readonly codes: Uint16Array;
+  /** Where the next slash is, from each place on; the length of the URI where there is none. */
+  readonly nextSlash: Uint16Array;
+}
+
+export class UriTemplate {
+  /** Every URI of this template begins with it. */
+  readonly head: string;
+  readonly #parts: readonly TemplatePart[];
+  /** Compiled for the first URI that begins as the template does. */
+  #pattern: Pattern | undefined;
+
+  private constructor(parts: readonly TemplatePart[]) {
+    const [first] = parts;
+    this.head = typeof first === 'object' ? first.literal : '';
+    this.#parts = parts;
+  }
+
+  /** Undefined for a text that is no template, or beyond the limits. */
+  static parse(text: string): UriTemplate | undefined {
+    const parts = text.length > templateCharsMax ? undefined : partsOf(text);
+    return parts && new UriTemplate(parts);
+  }
+
+  matches(uri: UriText): boolean {
+    const { text } = uri;
+    if (text.length > uriCharsMax || !text.startsWith(this.head)) return false;
+    this.#pattern ??= compile(this.#parts);
+    const { left, middle, right, between } = this.#pattern;
+    const { length } = text;
+    if (between === undefined) return length === this.head.length;
+    const { meter, forward } = uri;
+    let at = consume(forward, left, length, meter);
+    if (at < 0) return false;
+    const consumed = consume(uri.backward, right, length - at, meter);
+    if (consumed < 0) return false;
+    const end = length - consumed;
+    if (between === 'segment') return (forward.nextSlash[at] as number) >= end;
+    for (const literal of middle) {
+      at = literal.find(forward.codes, at, end, meter);
+      if (at < 0) return false;
+      at += literal.length;
+    }
+    return true;
+  }
+}
+
+function partsOf(text: string): TemplatePart[] | undefined {
   const parts: TemplatePart[] = [];
   let expressions = 0;
   let at = 0;
@@ -29,42 +109,82 @@ export function parseTemplate(text: string): UriTemplate | undefined {
     const open = text.indexOf('{', at);
     const literal = text.slice(at, open < 0 ? text.length : open);
     if (literal.includes('}')) return undefined;
-    if (literal !== '') parts.push({ kind: 'literal', text: literal });
+    if (literal !== '') parts.push({ literal });
     if (open < 0) break;
     const close = text.indexOf('}', open);
     if (close <= open + 1 || ++expressions > expressionsMax) return undefined;
-    parts.push({ kind: /[A-Za-z0-9_%.]/.test(text[open + 1] as string) ? 'segment' : 'anything' });
+    const expression = isVariable.test(text[open + 1] as string) ? 'segment' : 'anything';
+    // Two expressions side by side are as good as the wider one of them.
+    const before = parts.at(-1);
+    if (typeof before === 'string') parts[parts.length - 1] = before === 'anything' ? before : expression;
+    else parts.push(expression);
     at = close + 1;
   }
-  const first = parts[0];
-  return { head: first?.kind === 'literal' ? first.text : '', parts };
+  return parts;
 }
 
-export function matchesTemplate({ head, parts }: UriTemplate, uri: string): boolean {
-  if (uri.length > uriCharsMax || !uri.startsWith(head)) return false;
-  // Each place of the URI up to which the parts so far can reach.
-  let reached = new Uint8Array(uri.length + 1);
-  reached[0] = 1;
-  for (const part of parts) {
-    const next = new Uint8Array(uri.length + 1);
-    let any = false;
-    let isOpen = false;
-    for (let i = 0; i <= uri.length; i++) {
-      if (part.kind === 'literal') {
-        if (reached[i] !== 1 || !uri.startsWith(part.text, i)) continue;
-        next[i + part.text.length] = 1;
-        any = true;
-        continue;
-      }
-      if (reached[i] === 1) isOpen = true;
-      if (isOpen) {
-        next[i] = 1;
-        any = true;
-      }
-      if (part.kind === 'segment' && uri[i] === '/') isOpen = false;
-    }
-    if (!any) return false;
-    reached = next;
+/** The first character of an expression without an operator that may produce a slash; `{.var}` produces none. */
+const isVariable = /[A-Za-z0-9_%.]/;
+
+function compile(parts: readonly TemplatePart[]): Pattern {
+  const widest: Expression = parts.includes('anything') ? 'anything' : 'segment';
+  const last = parts.lastIndexOf(widest);
+  if (last < 0) return { left: [], middle: [], right: [], between: undefined };
+  // Without an expression for any text, the sides meet at the last one: from the left, the first place where a literal is found
+  // leaves the most to those after it.
+  const first = widest === 'anything' ? parts.indexOf(widest) : last;
+  return {
+    left: sideOf(parts.slice(0, first), false),
+    middle: parts
+      .slice(first, last)
+      .flatMap((part) => (typeof part === 'object' ? [new SearchText(part.literal)] : [])),
+    right: sideOf(parts.slice(last + 1).reverse(), true),
+    between: widest,
+  };
+}
+
+const sideOf = (parts: readonly TemplatePart[], isReversed: boolean): Side =>
+  parts.flatMap((part, i) =>
+    typeof part === 'object'
+      ? [{ literal: new SearchText(part.literal, isReversed), hasGap: parts[i - 1] === 'segment' }]
+      : [],
+  );
+
+const SLASH = 0x2f;
+
+function readingOf(codes: Uint16Array): Reading {
+  const { length } = codes;
+  const nextSlash = new Uint16Array(length + 1);
+  nextSlash[length] = length;
+  for (let i = length - 1; i >= 0; i--) nextSlash[i] = codes[i] === SLASH ? i : (nextSlash[i + 1] as number);
+  return { codes, nextSlash };
+}
+
+/** How many characters, at most `end`, a side takes at least; -1 when the URI differs from it. */
+function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: Meter): number {
+  let at = 0;
+  for (const { literal, hasGap } of side) {
+    const start = hasGap ? startInSegment(codes, nextSlash[at] as number, literal, at, end, meter) : at;
+    if (start < 0) return -1;
+    // A search has compared it already.
+    const isFound = hasGap && literal.slashAt < 0;
+    if (!isFound && !literal.isAt(codes, start, end, meter)) return -1;
+    at = start + literal.length;
   }
-  return reached[uri.length] === 1;
+  return at;
+}
+
+/** Where the literal may begin at the earliest, with no slash between it and `at`; -1 when there is no such place. */
+function startInSegment(
+  codes: Uint16Array,
+  slash: number,
+  literal: SearchText,
+  at: number,
+  end: number,
+  meter: Meter,
+): number {
+  if (literal.slashAt < 0) return literal.find(codes, at, Math.min(slash, end), meter);
+  // Its first slash is the next one of the URI: there is only one place where it can be.
+  const start = slash - literal.slashAt;
+  return start >= at ? start : -1;
 }

@@ -13,10 +13,11 @@ import type { ListedItem, ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
-import { type ResourceTarget, unwrapUri, wrapUri } from './shared-uris.js';
+import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri, wrapUri } from './shared-uris.js';
 import type { Entry, Table, Tables } from './table.js';
+import { TemplateRoutes, type UnroutedTemplate } from './template-routes.js';
 import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
-import { matchesTemplate, parseTemplate, type UriTemplate } from './uri-templates.js';
+import { UriText } from './uri-templates.js';
 
 /** Where a tool call goes. */
 export interface ToolTarget {
@@ -40,7 +41,9 @@ export class View {
   readonly #tables = new Map<ListMethod, Table>();
   /** Each of its servers was: one that is defined anew, and so unseen again, is in another view. */
   #isSeen = false;
-  #templates: { readonly server: string; readonly template: UriTemplate }[] | undefined;
+  #routes: TemplateRoutes | undefined;
+  /** URIs and templates that several servers list, with these servers. */
+  readonly #shared = new Map<string, string[]>();
 
   constructor(
     upstreams: Upstreams,
@@ -103,19 +106,35 @@ export class View {
   }
 
   /** The server that a URI, or the text of a template, belongs to, and what it is called there. */
-  findResource(uri: string): ResourceTarget | undefined {
+  findResource(uri: string): ResourceTarget | AmbiguousResource | undefined {
     const listed =
       this.table('resources/list').byName.get(uri) ?? this.table('resources/templates/list').byName.get(uri);
     if (listed) return { server: listed.server, uri: listed.key };
-    const wrapped = this.only === undefined ? unwrapUri(uri) : undefined;
-    if (wrapped && this.servers.includes(wrapped.server)) return wrapped;
-    this.#templates ??= this.table('resources/templates/list').entries.flatMap(({ server, key, name }) => {
-      const template = name === key ? parseTemplate(key) : undefined;
-      return template ? [{ server, template }] : [];
-    });
-    const found = this.#templates.find(({ template }) => matchesTemplate(template, uri));
-    const server = found?.server ?? this.#onlyWithResources();
-    return server === undefined ? undefined : { server, uri };
+    const only = this.#onlyWithResources();
+    if (this.only === undefined) {
+      if (hasOurScheme(uri)) return this.#unwrapped(uri);
+      const servers =
+        this.#shared.get(uri) ?? (only === undefined ? this.#routesNow().serversOf(new UriText(uri)) : []);
+      if (servers.length > 1) return { servers };
+      const [server] = servers;
+      if (server !== undefined) return { server, uri, isByTemplate: true };
+    }
+    return only === undefined ? undefined : { server: only, uri, isByTemplate: this.only === undefined };
+  }
+
+  /** Templates of its servers that no URI is matched against here; at the endpoint of one server every URI is that server's. */
+  unroutedTemplates(): readonly UnroutedTemplate[] {
+    return this.#onlyWithResources() === undefined ? this.#routesNow().unrouted : [];
+  }
+
+  #routesNow(): TemplateRoutes {
+    this.#routes ??= new TemplateRoutes(this.table('resources/templates/list').entries);
+    return this.#routes;
+  }
+
+  #unwrapped(uri: string): ResourceTarget | undefined {
+    const wrapped = unwrapUri(uri);
+    return wrapped && this.servers.includes(wrapped.server) ? wrapped : undefined;
   }
 
   #onlyWithResources(): string | undefined {
@@ -139,14 +158,22 @@ export class View {
     return undefined;
   }
 
-  #shownUri(uris: Map<string, string>, server: string, uri: string): string {
-    const first = uris.get(uri);
-    if (first === undefined) {
-      uris.set(uri, server);
-      return uri;
+  /** A URI that two servers list is shown behind ours for both. `onClash` is told of the second and each further one. */
+  #shownUris(found: readonly Wanted[]): string[] {
+    if (this.only !== undefined) return found.map(({ name }) => name);
+    const owners = new Map<string, string[]>();
+    for (const { server, tool: uri } of found) {
+      const servers = owners.get(uri);
+      if (servers === undefined) owners.set(uri, [server]);
+      else {
+        this.#onClash({ server, uri }, servers[0] as string);
+        servers.push(server);
+        this.#shared.set(uri, servers);
+      }
     }
-    this.#onClash({ server, uri }, first);
-    return wrapUri({ server, uri });
+    return found.map(({ server, tool: uri }) =>
+      hasOurScheme(uri) || (owners.get(uri)?.length ?? 0) > 1 ? wrapUri({ server, uri }) : uri,
+    );
   }
 
   #build(method: ListMethod): Table {
@@ -155,8 +182,6 @@ export class View {
     let ttlMs = Number.POSITIVE_INFINITY;
     // What depends on who asks must not be kept for others.
     let isPublic = this.principal.role === undefined && !this.#isFiltered;
-    /** Whose each URI is. */
-    const uris = new Map<string, string>();
     for (const server of this.servers) {
       const known = this.known(server);
       const list = known?.lists.get(method);
@@ -180,7 +205,7 @@ export class View {
           }
         }
         own.add(key);
-        const name = isNamed ? (rules ? renamed(rules, key) : key) : this.#shownUri(uris, server, key);
+        const name = rules ? renamed(rules, key) : key;
         found.push({
           server,
           tool: key,
@@ -189,7 +214,7 @@ export class View {
         });
       }
     }
-    const names = isNamed ? uniqueNames(found, this.only !== undefined) : found.map(({ name }) => name);
+    const names = isNamed ? uniqueNames(found, this.only !== undefined) : this.#shownUris(found);
     const entries = found.map(({ server, tool, item }, i) => ({ server, key: tool, name: names[i] as string, item }));
     return this.#interned.intern(entries, Number.isFinite(ttlMs) ? ttlMs : 0, isPublic && entries.length > 0);
   }

@@ -38,6 +38,8 @@ export interface ChildRequest {
 }
 
 interface ChildDeps {
+  /** Read right after the spawn, when the child cannot have been reaped yet. */
+  readonly startTicks: number;
   readonly clock: Clock;
   readonly table: ProcessTable;
   /** The walk is about to begin, and the leader still lives. */
@@ -142,7 +144,7 @@ export class Child {
   #report: StopReport | undefined;
   #resolveStopped: (report: StopReport) => void = () => {};
 
-  /** Throws when the process table cannot be read: without its start time a child could not be told from another. */
+  /** Does not look at the process table: the start of a server must not wait for it. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
     if (pid === undefined || !stdin || !stdout || !stderr) throw withoutPipes(request.server);
@@ -152,8 +154,7 @@ export class Child {
     this.stderr = stderr;
     this.#request = request;
     this.#deps = deps;
-    // The child cannot have been reaped yet, so its entry is there even when it is dead already.
-    this.startTicks = deps.table.read(pid)?.startTicks ?? 0;
+    this.startTicks = deps.startTicks;
     this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
     // A broken pipe shows in the write that met it; unheard, the event would end our process.
     for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {});

@@ -288,7 +288,7 @@ export class StdioChannel implements Channel {
   }
 
   #endingError(ending: Ending, lineBytes?: number): HostError {
-    const lastLine = this.#stderr.lastLine(lastWordsChars);
+    const lastLine = this.#stderr.crashLine(lastWordsChars);
     const error = endingError(this.#server, ending, this.#child.exit, lastLine, lineBytes);
     return this.#profile === 'standard' && ending === 'exit' ? sandboxedExit(this.#server, error, lastLine) : error;
   }

@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import type { Entry } from './table.js';
+import { fairShares, routedTemplatesMax, TemplateRoutes } from './template-routes.js';
+import { expressionsMax, UriText } from './uri-templates.js';
+
+const entry = (server: string, key: string): Entry => ({
+  server,
+  key,
+  name: key,
+  item: { key, raw: Buffer.from('{}') },
+});
+const serversOf = (routes: TemplateRoutes, uri: string): string[] => routes.serversOf(new UriText(uri));
+
+test('every server with a template for the URI is found, each once and in order', () => {
+  const routes = new TemplateRoutes([
+    ...['x://{a}', 'x://{+a}', 'y://{a}'].map((key) => entry('one', key)),
+    ...['x://{a}'].map((key) => entry('two', key)),
+  ]);
+  expect(serversOf(routes, 'x://1')).toEqual(['one', 'two']);
+  expect(serversOf(routes, 'x://1/2')).toEqual(['one']);
+  expect(serversOf(routes, 'z://1')).toEqual([]);
+});
+
+test('E6 a template without a literal prefix routes nothing and is named', () => {
+  const routes = new TemplateRoutes(['{+any}', '{scheme}://x', 'x://{'].map((key) => entry('greedy', key)));
+  expect(serversOf(routes, 'x://x')).toEqual([]);
+  expect(routes.unrouted).toEqual([
+    { server: 'greedy', template: '{+any}', reason: 'no_prefix' },
+    { server: 'greedy', template: '{scheme}://x', reason: 'no_prefix' },
+    { server: 'greedy', template: 'x://{', reason: 'unreadable' },
+  ]);
+});
+
+test('E9 at most 1,000 templates are routed, and one server cannot push out those of another', () => {
+  const routes = new TemplateRoutes([
+    ...Array.from({ length: 2_000 }, (_, i) => entry('greedy', `g://${i}/{a}`)),
+    ...Array.from({ length: 10 }, (_, i) => entry('modest', `m://${i}/{a}`)),
+  ]);
+  expect(serversOf(routes, 'm://9/x')).toEqual(['modest']);
+  expect(serversOf(routes, `g://${routedTemplatesMax - 11}/x`)).toEqual(['greedy']);
+  expect(serversOf(routes, `g://${routedTemplatesMax - 10}/x`)).toEqual([]);
+  expect(routes.unrouted).toHaveLength(1_010);
+  expect(routes.unrouted[0]).toEqual({ server: 'greedy', template: 'g://990/{a}', reason: 'too_many' });
+});
+
+test.each([
+  [[5, 5], 20, [5, 5]],
+  [[50, 5, 50], 20, [7, 5, 8]],
+  [[1, 2, 3], 2, [0, 1, 1]],
+  [[], 5, []],
+])('shares of %j in %i are %j', (wanted, max, expected) => {
+  expect(fairShares(wanted, max)).toEqual(expected);
+});
+
+test('E9 8,000 characters against 1,000 templates of 32 expressions take two steps per character at most', () => {
+  const own = Array.from({ length: 1_200 }, (_, i) => `x://${'{+a}xxy'.repeat(expressionsMax)}${i}`);
+  const routes = new TemplateRoutes(own.map((key) => entry('a', key)));
+  const uri = new UriText(`x://${'x'.repeat(7_996)}`);
+  expect(routes.serversOf(uri)).toEqual([]);
+  expect(uri.meter.steps).toBeGreaterThan(0);
+  expect(uri.meter.steps).toBeLessThanOrEqual(1_000 * (2 * 8_000 + 2_048));
+});

@@ -1,0 +1,91 @@
+/**
+ * Which servers of an endpoint have a resource template that a URI matches.
+ * Not here: URIs that a server lists (view.ts), matching one template (uri-templates.ts).
+ *
+ * Invariants: at most `routedTemplatesMax` templates are matched, shared fairly between the servers, so that one server cannot
+ * push out the templates of another; every template that is left out is named with the reason.
+ */
+import type { ListedItem } from '../../session/lists.js';
+import type { Entry } from './table.js';
+import { UriTemplate, type UriText } from './uri-templates.js';
+
+export const routedTemplatesMax = 1_000;
+
+/**
+ * `too_many`: past the limit of the endpoint. `no_prefix`: it begins with an expression, so it could claim the URIs of every
+ * server. `unreadable`: it is no template, or beyond the limits of one.
+ */
+export type UnroutedReason = 'too_many' | 'no_prefix' | 'unreadable';
+
+export interface UnroutedTemplate {
+  readonly server: string;
+  readonly template: string;
+  readonly reason: UnroutedReason;
+}
+
+interface Route {
+  readonly server: string;
+  readonly templates: readonly UriTemplate[];
+}
+
+export class TemplateRoutes {
+  readonly unrouted: readonly UnroutedTemplate[];
+  readonly #routes: readonly Route[];
+
+  /** `entries` in the order of their servers. */
+  constructor(entries: readonly Entry[], max = routedTemplatesMax) {
+    const unrouted: UnroutedTemplate[] = [];
+    const byServer = new Map<string, [text: string, template: UriTemplate][]>();
+    for (const { server, key, item } of entries) {
+      const template = templateOf(item, key);
+      if (template && template.head !== '') {
+        const own = byServer.get(server);
+        if (own) own.push([key, template]);
+        else byServer.set(server, [[key, template]]);
+      } else unrouted.push({ server, template: key, reason: template ? 'no_prefix' : 'unreadable' });
+    }
+    const shares = fairShares(
+      [...byServer.values()].map(({ length }) => length),
+      max,
+    );
+    this.#routes = [...byServer].map(([server, templates], i) => {
+      const share = shares[i] as number;
+      for (const [template] of templates.slice(share)) unrouted.push({ server, template, reason: 'too_many' });
+      return { server, templates: templates.slice(0, share).map(([, template]) => template) };
+    });
+    this.unrouted = unrouted;
+  }
+
+  /** In their order, each once. */
+  serversOf(uri: UriText): string[] {
+    const found: string[] = [];
+    for (const { server, templates } of this.#routes)
+      if (templates.some((template) => template.matches(uri))) found.push(server);
+    return found;
+  }
+}
+
+/** How many of each `wanted` fit into `max` when nobody gets more than an equal share of what the others leave. */
+export function fairShares(wanted: readonly number[], max: number): number[] {
+  const shares = wanted.map(() => 0);
+  const bySize = wanted.map((count, i) => [count, i] as const).sort(([a], [b]) => a - b);
+  let left = max;
+  bySize.forEach(([count, i], place) => {
+    const share = Math.min(count, Math.floor(left / (bySize.length - place)));
+    shares[i] = share;
+    left -= share;
+  });
+  return shares;
+}
+
+/** Views share the items of a server: each template is read once. */
+const parsed = new WeakMap<ListedItem, { readonly template: UriTemplate | undefined }>();
+
+function templateOf(item: ListedItem, text: string): UriTemplate | undefined {
+  let known = parsed.get(item);
+  if (!known) {
+    known = { template: UriTemplate.parse(text) };
+    parsed.set(item, known);
+  }
+  return known.template;
+}

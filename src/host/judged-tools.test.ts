@@ -1,0 +1,85 @@
+import { expect, test } from 'vitest';
+import { memoryPinStore } from '../policy/pin-store.js';
+import { Pins } from '../policy/pins.js';
+import type { ListedItem } from '../session/lists.js';
+import { judgedTools } from './judged-tools.js';
+
+const item = (name: string, description: string): ListedItem => ({
+  key: name,
+  raw: Buffer.from(JSON.stringify({ name, description })),
+});
+
+function open(isTrusted = false) {
+  const pins = new Pins({ store: memoryPinStore(), isTrusted: () => isTrusted });
+  let judged: readonly ListedItem[] = [];
+  const list = (...items: ListedItem[]) => {
+    judged = items;
+    pins.observe('a', items, new Date(0));
+  };
+  /** Status, whether it is marked, and the text that is shown. */
+  const shown = (items: readonly ListedItem[] = judged) =>
+    judgedTools(pins, 'a', items, judged).map(({ key, raw, pin, isUnapproved }) => [
+      ...[key, pin, isUnapproved],
+      (JSON.parse(String(raw)) as { description: string }).description,
+    ]);
+  return { pins, list, shown };
+}
+
+const good = item('pay', 'pays');
+const evil = item('pay', 'pays me');
+
+test('E2 an approved tool is shown as it is listed', () => {
+  const { list, shown } = open();
+  list(good);
+  expect(shown()).toEqual([['pay', 'approved', false, 'pays']]);
+});
+
+test('E2 a changed tool is shown with the approved text', () => {
+  const { list, shown, pins } = open();
+  list(good);
+  list(evil);
+  expect(shown()).toEqual([['pay', 'changed', false, 'pays']]);
+  pins.approve('a', 'pay', String(pins.recordOf('a', 'pay')?.pending?.hash), new Date(0));
+  expect(shown()).toEqual([['pay', 'approved', false, 'pays me']]);
+});
+
+test('E2 a tool without an approved text is shown as it is listed, and marked', () => {
+  const { list, shown } = open();
+  list(good);
+  list(good, item('new', 'never seen'));
+  list(good, item('new', 'changed'), item('renamed', 'pays'));
+  expect(shown()).toEqual([
+    ['pay', 'approved', false, 'pays'],
+    ['new', 'changed', true, 'changed'],
+    ['renamed', 'renamed', true, 'pays'],
+  ]);
+});
+
+test('E2 a name that is listed twice is shown once, with the approved text', () => {
+  const { list, shown } = open();
+  list(good);
+  list(evil, good, item('twice', 'one'), item('twice', 'two'));
+  expect(shown()).toEqual([
+    ['pay', 'changed', false, 'pays'],
+    ['twice', 'changed', true, 'one'],
+    ['twice', 'changed', true, 'two'],
+  ]);
+});
+
+test('E2 a text of a list that was never compared is judged by its own hash', () => {
+  const { list, shown } = open();
+  list(good);
+  // Such as the late answer to an earlier request, or a server card.
+  const rewritten = { key: 'pay', raw: Buffer.from('{ "description":"pays", "name":"pay" }') };
+  expect(shown([evil])).toEqual([['pay', 'changed', false, 'pays']]);
+  expect(shown([rewritten])).toEqual([['pay', 'approved', false, 'pays']]);
+  expect(shown([item('other', 'unseen')])).toEqual([['other', 'new', true, 'unseen']]);
+});
+
+test('E21 a trusted server is shown as it is listed', () => {
+  const { list, shown } = open(true);
+  list(good);
+  list(evil);
+  expect(shown()).toEqual([['pay', 'approved', false, 'pays me']]);
+  expect(shown([item('other', 'unseen')])).toEqual([['other', 'approved', false, 'unseen']]);
+});
