@@ -17,7 +17,9 @@ import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
+import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
@@ -41,6 +43,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -92,11 +95,12 @@ export class Host {
       const { rules, configured, audit, servers, onProblem } = this.#parts;
       audit.tracing = tracing;
       const before = servers.names();
-      rules.configure(settings, configured.changing(settings));
+      const closed = rules.configure(settings, configured.stale(settings));
       perform(joint?.swap, onProblem);
       const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
       perform(joint?.announce, onProblem);
+      for (const server of closed) this.#parts.onConfigProblem(outOfDate(server));
       this.#learnUnseen();
       // In an object: the next reading does not wait until what was taken out is gone.
       return { applied };
@@ -117,6 +121,22 @@ export class Host {
     // One that waits for its first call is listed as well.
     this.#learnUnseen();
     return name;
+  }
+
+  /**
+   * Puts a connection of the application under a name: an unstarted transport or an unconnected server of an MCP SDK, or a
+   * function that makes one, which is called for every start. The host owns it from here on: it does the handshake and closes it.
+   * Resolves and fails as `spawn` does.
+   */
+  async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
+    const definition = attachDefinition(name, source, options);
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
+    await this.#parts.servers.spawn(definition, options.replace ?? false);
+  }
+
+  /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
+  async detach(name: string): Promise<void> {
+    await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
@@ -212,6 +232,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
+    managed.mustBeReloadable();
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
@@ -273,6 +294,11 @@ export class Host {
   mayRunTwice(server: string, tool: string): boolean {
     const managed = this.#parts.servers.find(server);
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
+  }
+
+  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  get hasRoles(): boolean {
+    return this.#parts.rules.hasRoles;
   }
 
   /** Counts up when guards or roles may have changed. */
@@ -395,10 +421,23 @@ function perform(step: (() => void) | undefined, onProblem: (error: unknown) => 
   }
 }
 
+const outOfDate = (server: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `mcpServers.${server}: only the operator may use it, as roles or keys changed with it`,
+    {
+      server,
+      field: `mcpServers.${server}`,
+      execution: 'not_executed',
+      hint: 'correct the entry; until then the server runs as it was',
+    },
+  );
+
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
+  if (options.stateDir !== undefined) await loadLibsql();
   const host = new Host(options);
   try {
     await host.open(config);

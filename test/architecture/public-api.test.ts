@@ -44,10 +44,12 @@ test('the methods of a host', () => {
   expect(methods.sort()).toEqual([
     ...[
       'approve',
+      'attach',
       'cacheStats',
       'call',
       'card',
       'close',
+      'detach',
       'discover',
       'endInstance',
       'explain',

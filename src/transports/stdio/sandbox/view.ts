@@ -40,6 +40,8 @@ export interface View {
   readonly mounts: Mounts;
   /** Real paths that the server may write to. */
   readonly writable: readonly string[];
+  /** Variables by which programs find their own installation. */
+  readonly variables: Readonly<Record<string, string>>;
 }
 
 type Field = 'readablePaths' | 'writablePaths' | 'cwd';
@@ -66,6 +68,7 @@ class ViewBuilder {
   readonly #mounts = new Mounts();
   readonly #links: Link[] = [];
   readonly #writable: string[] = [];
+  #variables: Readonly<Record<string, string>> = {};
 
   constructor(request: ViewRequest, places: RealPlaces, hiddenFiles: readonly string[]) {
     this.#request = request;
@@ -83,7 +86,7 @@ class ViewBuilder {
     await this.#hide();
     for (const link of this.#links) this.#addLink(link);
     this.#addOwnFolders();
-    return { mounts: this.#mounts, writable: this.#writable };
+    return { mounts: this.#mounts, writable: this.#writable, variables: this.#variables };
   }
 
   async #declareWritable(): Promise<void> {
@@ -141,7 +144,8 @@ class ViewBuilder {
   async #addProgram(isSystem: (real: string) => boolean): Promise<void> {
     const { file, args, cwd, searchPath } = this.#request;
     const request = { file, args, cwd, searchPath, places: this.#places, isSystem, writable: this.#writable };
-    const { shown, links } = await programPaths(request);
+    const { shown, links, variables } = await programPaths(request);
+    this.#variables = variables;
     for (const real of shown) {
       if (this.#places.isHidden(real))
         throw this.#refused(
