@@ -53,6 +53,7 @@ test('the methods of a host', () => {
       'explain',
       'firstSight',
       'groups',
+      'hasRoles',
       'isAllowed',
       'known',
       'lease',
