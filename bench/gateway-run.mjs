@@ -62,7 +62,7 @@ export async function hostler(folder, mcpServers, name = `run${++runs}`, { port 
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const config = path.join(folder, `${name}.json`);
   writeFileSync(config, JSON.stringify({ mcpServers }));
-  const argv = [main, 'up', '--json', '--port', String(port), '--config', config, '--data-dir', dataDir];
+  const argv = [main, 'up', '--json', '--show-key', '--port', String(port), '--config', config, '--data-dir', dataDir];
   const startedMs = performance.now();
   const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] });
   const exited = once(child, 'exit');

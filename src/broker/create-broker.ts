@@ -2,6 +2,7 @@
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import type { HostConfig } from '../host/host-interface.js';
+import { warnProcess } from '../host/problems.js';
 import { HostError } from '../kernel/errors.js';
 import { type ServedWorkers, type ServeWorkersOptions, serveWorkers } from './serve-workers.js';
 
@@ -15,7 +16,7 @@ export interface BrokerOptions extends Pick<ServeWorkersOptions, 'host' | 'dataD
 /** Rejects with a HostError when the configuration has no broker, or one that cannot be opened. */
 export async function createBroker({
   config,
-  onProblem = () => {},
+  onProblem = warnProcess,
   ...options
 }: BrokerOptions): Promise<ServedWorkers> {
   const { broker: settings, keys, unlistedRole } = parseServing(config);

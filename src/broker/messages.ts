@@ -72,6 +72,8 @@ export interface Manifest {
   /** Of the content: the same tools have the same one at every host. */
   readonly revision: string;
   readonly tools: readonly ManifestTool[];
+  /** Why there are none, where the host refuses this worker everything. */
+  readonly denied?: HostError | undefined;
 }
 
 export type Reply =
@@ -162,12 +164,13 @@ export const errorReply = (error: HostError, of?: string): readonly JsonText[] =
   JSON.stringify({ v: wireVersion, of, error: error.toJSON() }),
 ];
 
-export function manifestReply({ revision, tools }: Manifest): Buffer {
+export function manifestReply({ revision, tools, denied }: Manifest): Buffer {
   const parts: JsonText[] = [`{"v":${wireVersion},"manifest":{"revision":${JSON.stringify(revision)},"tools":[`];
   tools.forEach(({ server, name, raw }, at) => {
     parts.push(`${at ? ',' : ''}{"server":${JSON.stringify(server)},"name":${JSON.stringify(name)},"tool":`, raw, '}');
   });
-  return joined(...parts, ']}}');
+  // Workers that do not know this member ignore it.
+  return joined(...parts, denied ? `],"denied":${JSON.stringify(denied.toJSON())}}}` : ']}}');
 }
 
 const replyKeys = ['v', 'manifest', 'result', 'era', 'error', 'of'];
@@ -189,7 +192,7 @@ export function readReply(body: Buffer): Reply {
 const eraOf = (era: Buffer | undefined): Era => (era && stringOf(era) === 'modern' ? 'modern' : 'legacy');
 
 function readManifest(bytes: Buffer): Manifest {
-  const [revision, tools] = uniqueMembers(bytes, ['revision', 'tools']) ?? [];
+  const [revision, tools, denied] = uniqueMembers(bytes, ['revision', 'tools', 'denied']) ?? [];
   if (!isList(tools)) throw bad('manifest.tools', 'must be a list', 'protocol_error');
   const read: ManifestTool[] = [];
   eachElement(tools, 0, tools.length, 0, (start, end) => {
@@ -199,7 +202,11 @@ function readManifest(bytes: Buffer): Manifest {
     read.push({ server: told('server', server, nameCharsMax), name: told('name', name, nameCharsMax), raw });
     return undefined;
   });
-  return { revision: told('revision', revision, revisionCharsMax), tools: read };
+  return {
+    revision: told('revision', revision, revisionCharsMax),
+    tools: read,
+    denied: isObject(denied) ? readToldError(denied) : undefined,
+  };
 }
 
 export const changedNews = (revision: string): JsonText =>

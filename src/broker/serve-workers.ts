@@ -44,6 +44,11 @@ export interface ServedWorkers {
   readonly url: string | undefined;
   /** From now on these; whoever holds another is cut off. */
   rekey(keys: Keys): Promise<void>;
+  /**
+   * The same, to be done later together with other changes: throws now if the keys cannot be used. Once the function it returns has
+   * been called, the new keys count; its promise is for what is left to do at the broker.
+   */
+  prepareKeys(keys: Keys): () => Promise<void>;
   status(): { readonly service: ServiceStatus; readonly broker: BrokerStatus | undefined };
   readonly deadLetters: DeadLetters | undefined;
   /** Calls that run have so long to end; 0 when absent. */
@@ -58,7 +63,8 @@ interface Engine {
   readonly url: string | undefined;
   readonly open: OpenHostLink;
   readonly journal: CallJournal;
-  rekey(keys: Keys): Promise<void> | void;
+  /** As `ServedWorkers.prepareKeys`. */
+  prepareKeys(keys: Keys): () => Promise<void> | void;
   status(): BrokerStatus | undefined;
   readonly deadLetters: DeadLetters | undefined;
   close(): Promise<void>;
@@ -80,10 +86,15 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
     limits: { running: calls, runningOfOne: callsOfOne },
   });
+  host.learnTools?.();
   const supervision = supervise({ open: engine.open, service, clock });
   return {
     url: engine.url,
-    rekey: async (keys) => engine.rekey(keys),
+    rekey: async (keys) => engine.prepareKeys(keys)(),
+    prepareKeys(keys) {
+      const rekey = engine.prepareKeys(keys);
+      return async () => rekey();
+    },
     status: () => ({ service: service.status(), broker: engine.status() }),
     deadLetters: engine.deadLetters,
     async close(graceMs = 0) {
@@ -124,7 +135,10 @@ async function openEmbedded({ settings, keys, dataDir, clock, onEvent }: EngineO
       url: broker.url,
       open: localHostLink(broker.core),
       journal: store.journal,
-      rekey: (now) => broker.rekey(ofWorkers(now)),
+      prepareKeys(now) {
+        const credentials = ofWorkers(now);
+        return () => broker.rekey(credentials);
+      },
       status: () => broker.status(),
       deadLetters: carefulLetters({
         ...{ letters: broker.deadLetters, journal: store.journal, clock },
@@ -158,7 +172,7 @@ async function openRemote(url: string, { settings, dataDir, clock, onEvent }: En
       url: undefined,
       deadLetters: undefined,
       journal: store.journal,
-      rekey: () => {},
+      prepareKeys: () => () => {},
       status: () => undefined,
     },
     open: openHostLink({ url, key, clock, insecure: settings.insecure }),
@@ -167,7 +181,7 @@ async function openRemote(url: string, { settings, dataDir, clock, onEvent }: En
 }
 
 async function openNats(url: string, { settings, keys, clock, onEvent }: EngineOptions): Promise<Engine> {
-  const { natsHost } = await import('./nats/nats-host.js');
+  const { natsHost, checkCredentials } = await import('./nats/nats-host.js');
   const { durability, replicas, keyFile, insecure, monitor, limits } = settings;
   const host = natsHost({
     ...{ url, clock, durability, replicas, insecure },
@@ -180,7 +194,10 @@ async function openNats(url: string, { settings, keys, clock, onEvent }: EngineO
   });
   return {
     ...{ isJournalShared: true, url: undefined, open: host.open, journal: host.journal, status: () => undefined },
-    rekey: (now) => host.replaceCredentials(natsCredentialsOf(now)),
+    prepareKeys(now) {
+      const credentials = checkCredentials(natsCredentialsOf(now));
+      return () => host.replaceCredentials(credentials);
+    },
     deadLetters: carefulLetters({
       letters: {
         list: () => host.deadLetters(),

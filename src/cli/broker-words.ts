@@ -46,6 +46,8 @@ export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined 
       return ['warn', `broker: somebody was turned away (${event.reason})`];
     case 'denied':
       return ['warn', `broker: ${event.from.mailbox} may not call ${event.server ?? '*'}/${event.tool}`];
+    case 'unlisted_role':
+      return ['warn', `broker: worker '${event.from.mailbox}' is refused everything: ${wholeOf(event.error)}`];
     case 'undeliverable':
       return ['warn', `broker: the reply to ${event.from.mailbox} is kept back${reasonOf(event.error)}`];
     case 'mailbox_full':

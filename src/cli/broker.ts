@@ -14,9 +14,9 @@ import { openBroker } from '../broker/embedded/broker.js';
 import { limitsOf, listenOf, storeFolder, withFilesBelow } from '../broker/engine-settings.js';
 import { openBrokerStore } from '../broker/store/broker-store.js';
 import { brokerEntry } from '../config/broker-settings.js';
-import { readConfigFile } from '../config/config-file.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
+import type { Filled } from '../config/placeholders.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { brokerLines } from './broker-words.js';
@@ -26,24 +26,30 @@ import { openControl } from './control/control-server.js';
 import { letterOperations } from './control/letter-operations.js';
 import { prepareDataDir } from './data-dir.js';
 import { EXIT } from './exit-codes.js';
+import { type ConfigPlace, findConfig } from './find-config.js';
 import { boundHeap } from './heap-bounds.js';
 import { printJson } from './print.js';
 import { dataDirOf } from './running.js';
 import { LevelLog } from './stderr-log.js';
 import { onStopSignal } from './stop-signals.js';
-import { findConfig, portOf } from './up-options.js';
+import { askTrust } from './trust/ask-trust.js';
+import { TrustedSource } from './trust/trusted-source.js';
+import { portOf } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
 
+/** Paths of parts in one line of the log. */
+const waitingShown = 20;
+
 export async function broker(words: Words): Promise<number> {
   boundHeap();
-  const file = words.text('config') ?? findConfig(process.env, process.cwd());
+  const place = findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() });
   const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
   const ends: (() => unknown)[] = [];
   const log = new LevelLog();
   const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
   try {
-    await begin(file, dataDir, words, log, ends);
+    await begin(place, dataDir, words, log, ends);
     await stopped;
     return EXIT.done;
   } finally {
@@ -53,15 +59,20 @@ export async function broker(words: Words): Promise<number> {
 }
 
 async function begin(
-  file: string,
+  place: ConfigPlace,
   dataDir: string,
   words: Words,
   log: LevelLog,
   ends: (() => unknown)[],
 ): Promise<void> {
   const problem = (error: unknown) => tell(log, error);
+  const { file } = place;
+  const source = new TrustedSource(place, process.env);
+  const { confirmations } = source;
   const since = contentOf(file);
-  const settings = readSettings(file);
+  const first = await source.open(askTrust(process.env));
+  const settings = settingsOf(file, first);
+  first.accept();
   log.level = settings.log.level;
   prepareDataDir(dataDir);
   let operations = {};
@@ -100,31 +111,33 @@ async function begin(
     calls: () => opened.core.deadCalls(),
   });
   operations = letterOperations(() => letters);
-  ends.push(
-    watchConfig({
-      file,
-      since,
-      clock: systemClock,
-      onProblem: problem,
-      onChange: () => {
-        try {
-          const changed = readSettings(file);
-          log.level = changed.log.level;
-          opened.rekey(credentialsOf(parseKeys(changed.keys, problem)));
-          log.say('info', 'the keys of the configuration count from now on');
-        } catch (error) {
-          log.say('error', 'the configuration changed and cannot be used; nothing else changed');
-          problem(error);
-        }
-      },
-    }),
-  );
+  const onChange = () => {
+    try {
+      const edited = source.read();
+      const changed = settingsOf(file, edited);
+      const problems: HostError[] = [];
+      const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
+      // Everything is read: nothing is thrown from here on.
+      log.level = changed.log.level;
+      for (const each of problems) problem(each);
+      opened.rekey(credentials);
+      edited.accept();
+      log.say('info', 'the keys of the configuration count from now on');
+      const { waiting } = source;
+      if (waiting.length > 0) log.say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
+    } catch (error) {
+      log.say('error', 'the configuration changed and cannot be used; nothing else changed');
+      problem(error);
+    }
+  };
+  const watched = { clock: systemClock, onProblem: problem, onChange };
+  ends.push(watchConfig({ file, since, ...watched }));
+  if (confirmations !== undefined) ends.push(watchConfig({ file: confirmations, ...watched }));
   if (words.has('json')) printJson({ ready: true, url: opened.url, pid: process.pid, dataDir });
   process.stderr.write(`hostler ${version}: hosts and workers connect at ${opened.url}\n`);
 }
 
-function readSettings(file: string) {
-  const { config } = readConfigFile(file, process.env);
+function settingsOf(file: string, { config }: Filled) {
   const { keys, log, broker: settings } = parseServing(config);
   if (settings?.url !== undefined)
     throw new HostError('invalid_spec', 'broker.url: names another broker, and this command is one', {

@@ -7,7 +7,8 @@ import { exitCodeOf } from './exit-codes.js';
 
 test('the commands and their words are an interface', () => {
   expect(Object.values(commandSpecs).map((spec) => usageOf(spec).replace('usage: ', ''))).toEqual([
-    'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json]',
+    'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
+    'hostler trust [FILE] [--yes] | --list [--json] | --remove [FILE]',
     'hostler status [--json] [--watch]',
     'hostler tools [--server S] [--json]',
     'hostler call SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
@@ -21,6 +22,7 @@ test('the commands and their words are an interface', () => {
     'hostler key add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
     'hostler doctor [--config FILE] [--json]',
     'hostler worker --broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
+    'hostler probe [--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
   ]);
 });
 
@@ -46,6 +48,30 @@ test.each([
   [['a', 'b', '--timeout'], 'argument missing'],
 ])('%j: %s', (argv, message) => {
   expect(() => parseWords(commandSpecs.call, argv)).toThrow(message);
+});
+
+test.each(Object.values(commandSpecs))('E12 $name refuses an option it does not know', (spec) => {
+  for (const word of ['--no-such-option', '--no-such-option=1', '-z']) {
+    const run = () => parseWords(spec, [word]);
+    expect(run).toThrow(expect.objectContaining({ code: 'invalid_spec', hint: usageOf(spec) }));
+    expect(run).toThrow(expect.objectContaining({ details: expect.objectContaining({ reason: 'usage' }) }));
+  }
+  for (const key of Object.keys(spec.options)) {
+    const [name = ''] = key.split('=');
+    const mistyped = `--${name.slice(0, 1)}${name.slice(2)}`;
+    if (name.length < 4) continue;
+    expect(() => parseWords(spec, [mistyped])).toThrow(`unknown option '${mistyped}'; did you mean --${name}?`);
+  }
+});
+
+test('only a command that runs another program takes what stands behind two dashes apart', () => {
+  const words = parseWords(commandSpecs.probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
+  expect([words.has('json'), words.positionals, words.behindDashes]).toEqual([
+    true,
+    [],
+    ['node', '--sanbox', '--', 'x'],
+  ]);
+  expect(parseWords(commandSpecs.call, ['a', '--', '--b']).positionals).toEqual(['a', '--b']);
 });
 
 test('every failure has one exit code', () => {

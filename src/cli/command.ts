@@ -6,11 +6,14 @@
  */
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { HostError } from '../kernel/errors.js';
+import { nearestName } from '../kernel/nearest-name.js';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 
 export interface Words {
   readonly positionals: readonly string[];
+  /** Everything behind `--`, for a command that runs another one; else empty. */
+  readonly behindDashes: readonly string[];
   text(option: string): string | undefined;
   all(option: string): readonly string[];
   has(option: string): boolean;
@@ -24,6 +27,8 @@ export interface CommandSpec {
   /** Name to what it means; a name that ends in `=` takes a value, in `=*` any number of them. */
   readonly options: Readonly<Record<string, string>>;
   readonly positionals: readonly [min: number, max: number];
+  /** What stands behind `--` is the command line of another program. */
+  readonly takesCommand?: boolean;
 }
 
 export interface Command extends CommandSpec {
@@ -33,7 +38,9 @@ export interface Command extends CommandSpec {
 export const usageOf = ({ name, usage }: CommandSpec): string => `usage: hostler ${name} ${usage}`.trimEnd();
 
 export function parseWords(spec: CommandSpec, argv: readonly string[]): Words {
-  const { values, positionals } = parse(spec, argv);
+  const dashes = spec.takesCommand ? argv.indexOf('--') : -1;
+  const behindDashes = dashes < 0 ? [] : argv.slice(dashes + 1);
+  const { values, positionals } = parse(spec, dashes < 0 ? argv : argv.slice(0, dashes));
   const [min, max] = spec.positionals;
   if (positionals.length < min) throw wrong(spec, 'something is missing');
   if (positionals.length > max) throw wrong(spec, `'${String(positionals[max]).slice(0, 100)}' is one word too many`);
@@ -41,7 +48,11 @@ export function parseWords(spec: CommandSpec, argv: readonly string[]): Words {
     const value = values[option];
     return (Array.isArray(value) ? value : [value]).filter((each) => typeof each === 'string');
   };
-  return { positionals, all, text: (option) => all(option)[0], has: (option) => values[option] === true };
+  return {
+    ...{ positionals, behindDashes, all },
+    text: (option) => all(option)[0],
+    has: (option) => values[option] === true,
+  };
 }
 
 function parse(spec: CommandSpec, argv: readonly string[]) {
@@ -53,9 +64,18 @@ function parse(spec: CommandSpec, argv: readonly string[]) {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true });
   } catch (error) {
-    const [sentence = 'cannot be understood'] = (error as Error).message.split(/\. |\.$/);
-    throw wrong(spec, sentence.charAt(0).toLowerCase() + sentence.slice(1));
+    const { message, code } = error as NodeJS.ErrnoException;
+    const [sentence = 'cannot be understood'] = message.split(/\. |\.$/);
+    const near = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? nearestOption(message, Object.keys(options)) : undefined;
+    const question = near === undefined ? '' : `; did you mean --${near}?`;
+    throw wrong(spec, `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}${question}`);
   }
+}
+
+/** Node names the unknown option in quotes; everything else in its message is fixed text. */
+function nearestOption(message: string, known: readonly string[]): string | undefined {
+  const [, written] = /'-{1,2}([^'=]{1,100})/.exec(message) ?? [];
+  return written === undefined ? undefined : nearestName(written, known);
 }
 
 /** Of the use of a command: the exit code says so. */

@@ -9,18 +9,32 @@ const json = { json: 'print JSON' };
 const specs = {
   up: {
     name: 'up',
-    usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json]',
+    usage:
+      '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
     summary: 'Run the servers of a configuration and serve them to MCP clients.',
     options: {
-      'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+      'config=': './hostler.json (not with --stdio), or hostler/hostler.json in your configuration folder',
       'host=': 'address to listen at, 127.0.0.1 unless the configuration says otherwise',
       'port=': 'port to listen at, 8383 unless the configuration says otherwise; 0 for any',
       'data-dir=': 'where keys, pins and lists are kept, hostler in your data folder',
       'auth=': 'key (a key is required) or none (loopback only)',
       stdio: 'serve one client over stdin and stdout; HTTP only with --port',
       json: 'print one line of JSON when it serves',
+      'show-key': 'with --json: print the local key on every start, not only when it was just created',
     },
     positionals: [0, 0],
+  },
+  trust: {
+    name: 'trust',
+    usage: '[FILE] [--yes] | --list [--json] | --remove [FILE]',
+    summary: 'Show what a hostler.json would run, and confirm that it may be used from its folder.',
+    options: {
+      yes: 'confirm without asking',
+      list: 'show the files that are confirmed',
+      remove: 'withdraw the confirmation of a file',
+      ...json,
+    },
+    positionals: [0, 1],
   },
   status: {
     name: 'status',
@@ -143,6 +157,22 @@ const specs = {
     },
     positionals: [0, 0],
   },
+  probe: {
+    name: 'probe',
+    usage:
+      '[--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
+    summary: 'Start or reach one MCP server, show what it is and offers, and stop it.',
+    options: {
+      json: 'print one JSON object',
+      'timeout=': 'how long the server may take to start, 30s',
+      'env=*': 'NAME=VALUE for the server, or NAME to pass on the value that hostler has',
+      'header=*': '"Name: value" for an HTTP server',
+      'cwd=': 'folder the server runs in',
+      'sandbox=': 'group, or standard (bubblewrap)',
+    },
+    positionals: [0, 1],
+    takesCommand: true,
+  },
 } as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof specs;
@@ -151,6 +181,7 @@ export const isCommand = (name: string): name is CommandName => Object.hasOwn(sp
 
 const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   up: async () => async (words) => (await (await import('./load-up.js')).loadUp(words))(words),
+  trust: async () => (await import('./trust/trust.js')).trust,
   status: async () => (await import('./status.js')).status,
   tools: async () => (await import('./tools.js')).tools,
   call: async () => (await import('./call.js')).call,
@@ -164,6 +195,7 @@ const runs: Readonly<Record<CommandName, () => Promise<Command['run']>>> = {
   key: async () => (await import('./key.js')).key,
   doctor: async () => (await import('./doctor.js')).doctor,
   worker: async () => (await import('./worker.js')).worker,
+  probe: async () => (await import('./probe.js')).probe,
 };
 
 export const loadCommand = async (name: CommandName): Promise<Command> => ({

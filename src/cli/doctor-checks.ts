@@ -4,7 +4,7 @@
  *
  * Invariant: whatever is wrong comes with what to do about it.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { storeFolder } from '../broker/engine-settings.js';
@@ -12,13 +12,18 @@ import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
+import { type SandboxPlaces, sandboxPlaces } from '../transports/stdio/sandbox/places.js';
+import { sandboxView } from '../transports/stdio/sandbox/view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-path.js';
+import type { ConfigPlace } from './find-config.js';
+import { notTrusted } from './trust/ask-trust.js';
+import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 
 export interface Finding {
   readonly check: string;
@@ -30,7 +35,7 @@ export interface Finding {
 }
 
 export interface DoctorOptions {
-  readonly config: () => string;
+  readonly config: () => ConfigPlace;
   readonly dataDir: string;
   readonly env: NodeJS.ProcessEnv;
 }
@@ -41,7 +46,8 @@ export async function examine({ config, dataDir, env }: DoctorOptions): Promise<
   const findings: Finding[] = [nodeFinding(process.versions.node)];
   const settings = configFindings(config, env, findings);
   const servers = [...(settings?.mcpServers.values() ?? [])];
-  for (const server of servers) findings.push(await serverFinding(server, env));
+  const places = placesOf(config, dataDir, env);
+  for (const server of servers) findings.push(await serverFinding(server, env, places));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
@@ -58,11 +64,17 @@ export function nodeFinding(version: string): Finding {
   return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
 }
 
-function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+function configFindings(
+  config: DoctorOptions['config'],
+  env: NodeJS.ProcessEnv,
+  findings: Finding[],
+): HostSettings | undefined {
   const broken = ({ message, hint }: HostError): void =>
     void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
   try {
-    const file = config();
+    const place = config();
+    const { file } = place;
+    findings.push(...trustFindings(place, env));
     const { config: value, problems } = readConfigFile(file, env);
     const before = findings.length;
     for (const problem of problems) broken(problem);
@@ -79,17 +91,44 @@ function configFindings(config: () => string, env: NodeJS.ProcessEnv, findings: 
   }
 }
 
-async function serverFinding({ name, spec, isEnabled }: ServerDefinition, env: NodeJS.ProcessEnv): Promise<Finding> {
+/** `hostler up` would ask, or refuse: nothing is broken, and it says what to do. */
+function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
+  if (!isFoundInFolder) return [];
+  const reading = readFound(file, env);
+  const confirmed = trustStoreOf(env).find(reading.place);
+  if (isConfirmed(reading, confirmed)) return [];
+  const { message, hint } = notTrusted(reading, confirmed);
+  return [{ check: 'trust', level: 'note', what: message, hint }];
+}
+
+/** As `hostler up` would have them. */
+function placesOf(config: DoctorOptions['config'], dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
+  let hiddenPaths: string[] = [];
+  try {
+    hiddenPaths = [path.resolve(config().file)];
+  } catch {
+    // There is none, which is a finding of its own.
+  }
+  return sandboxPlaces({ ambient: env, stateDir: dataDir, hiddenPaths, keepsHomes: true });
+}
+
+async function serverFinding(
+  { name, spec, isEnabled }: ServerDefinition,
+  env: NodeJS.ProcessEnv,
+  places: SandboxPlaces,
+): Promise<Finding> {
   const check = `server ${name}`;
   if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
+  if (isAttached(spec)) return { check, level: 'ok', what: 'is attached by a program' };
   if (!isStdio(spec)) return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not asked here` };
   try {
-    const file = await resolveCommand({
-      server: name,
-      command: spec.command,
-      cwd: spec.cwd ?? process.cwd(),
-      env: childEnvironment(env, spec.env, ''),
-    });
+    const cwd = spec.cwd ?? process.cwd();
+    const own = childEnvironment(env, spec.env, '');
+    const file = await resolveCommand({ server: name, command: spec.command, cwd, env: own });
+    if (spec.sandbox === 'standard') {
+      const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), isCwdDeclared: spec.cwd !== undefined };
+      await sandboxView({ ...paths, searchPath: own.PATH ?? '', places, home: undefined });
+    }
     return { check, level: 'ok', what: `command ${file}` };
   } catch (error) {
     if (!isHostError(error)) throw error;

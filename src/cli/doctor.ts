@@ -3,15 +3,15 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Words } from './command.js';
 import { examine, type Finding } from './doctor-checks.js';
 import { EXIT } from './exit-codes.js';
+import { findConfig } from './find-config.js';
 import { printJson, printText } from './print.js';
 import { dataDirOf } from './running.js';
-import { findConfig } from './up-options.js';
 
 const lineChars = 400;
 
 export async function doctor(words: Words): Promise<number> {
   const findings = await examine({
-    config: () => words.text('config') ?? findConfig(process.env, process.cwd()),
+    config: () => findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() }),
     dataDir: dataDirOf(words),
     env: process.env,
   });

@@ -7,20 +7,23 @@
  * hash, or of a pair its public half.
  */
 import { hash } from 'node:crypto';
-import { rmSync, writeFileSync } from 'node:fs';
+import { realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
+import { dataFolder } from '../config/folders.js';
 import { newKey } from '../config/key-text.js';
 import { isHostKey, type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
 import { everyMailbox, hostMailbox } from '../config/mailbox-name.js';
 import { systemClock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Words } from './command.js';
 import { EXIT } from './exit-codes.js';
+import { findConfig } from './find-config.js';
 import { printJson, printText } from './print.js';
 import { textTable } from './text-table.js';
-import { findConfig } from './up-options.js';
+import { digestOfKey } from './trust/config-parts.js';
+import { TrustStore } from './trust/trust-store.js';
 
 /** Where nats-server listens and keeps its files, unless somebody says otherwise. */
 const natsListenDefault = '127.0.0.1:4222';
@@ -30,7 +33,7 @@ const shownChars = 64;
 
 export async function key(words: Words): Promise<number> {
   const [what, name] = words.positionals;
-  const file = words.text('config') ?? findConfig(process.env, process.cwd());
+  const { file } = findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() });
   switch (what) {
     case 'add':
       return add(words, file, named(name));
@@ -63,11 +66,14 @@ async function add(words: Words, file: string, name: string): Promise<number> {
   mustFit(file, name, entry);
   const out = words.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
+  const written: unknown = JSON.parse(JSON.stringify(entry));
   try {
-    editConfigFile(file, ['keys', name], JSON.parse(JSON.stringify(entry)), (config) => {
+    editConfigFile(file, ['keys', name], written, (config) => {
       // Another command may have been quicker.
       if (holds(config, name)) throw taken(name);
       mustFit(file, name, entry);
+      // Before the file is written: a Hostler that watches it need not wait for the confirmation of what its user just made.
+      confirmKey(file, name, written);
     });
   } catch (error) {
     // A key that opens nothing.
@@ -79,6 +85,18 @@ async function add(words: Words, file: string, name: string): Promise<number> {
     `key '${name}' was added to ${file}${out === undefined ? '; it is not shown again' : `, and written to ${out}`}\n`,
   );
   return EXIT.done;
+}
+
+/** Where the file is confirmed, its new key is too: whoever runs this command could confirm it. The rest is as before. */
+function confirmKey(file: string, name: string, entry: unknown): void {
+  const folder = dataFolder(process.env);
+  if (folder === undefined) return;
+  try {
+    new TrustStore(folder).extend(realpathSync(file), digestOfKey(name, entry));
+  } catch (error) {
+    // The key is written all the same; it waits for hostler trust, which says what is wrong with the folder.
+    if (!isHostError(error)) throw error;
+  }
 }
 
 /** Throws what the entry would make wrong in the whole of the keys: also with another, which it would lock out. */

@@ -5,6 +5,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
 import { helpOf, parseWords } from './command.js';
@@ -15,12 +16,18 @@ import { version } from './version.js';
 /** Colours are for terminals. */
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
+/** As PID 1 without a reaper above it, `up` runs below one: Node would leave the orphans of servers as zombies. */
+async function start(argv: string[]): Promise<number> {
+  const isInit = process.pid === 1 && argv[0] === 'up';
+  const code = isInit ? await (await import('./init-process.js')).runBelowReaper() : undefined;
+  return code ?? run(argv);
+}
+
 async function run(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
   if (name === '--version') return show(version, EXIT.done);
-  if (name === 'probe') return probe(rest, wantsHelp);
   if (name !== undefined && isCommand(name)) {
     if (wantsHelp) return show(helpOf(commandSpecs[name]), EXIT.done);
     // Checked before anything is loaded: a wrong word costs nothing.
@@ -28,23 +35,15 @@ async function run(argv: string[]): Promise<number> {
     return (await loadCommand(name)).run(words);
   }
   if (name === undefined || wantsHelp) return show(overview(), wantsHelp ? EXIT.done : EXIT.usage);
+  const near = nearestName(name, [...Object.keys(commandSpecs), '--help', '--version']);
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
-    hint: 'hostler --help lists the commands',
+    reason: 'usage',
+    hint: `${near === undefined ? '' : `did you mean ${near}? `}hostler --help lists the commands`,
   });
 }
 
-async function probe(argv: string[], wantsHelp: boolean): Promise<number> {
-  const [{ renderUsage, runCommand }, { probeCommand }] = await Promise.all([import('citty'), import('./probe.js')]);
-  const command = probeCommand(version);
-  if (wantsHelp) return show(await renderUsage(command), EXIT.done);
-  // The command itself and not its parent: citty keeps the result of a subcommand to itself.
-  const { result } = await runCommand(command, { rawArgs: argv });
-  return result as number;
-}
-
 function overview(): string {
-  const probeRow = ['probe', 'Start or reach one MCP server, show what it is and offers, and stop it.'] as const;
-  const rows = [...Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const), probeRow];
+  const rows = Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const);
   return [
     `The supervised host for MCP servers. (hostler v${version})`,
     '',
@@ -71,13 +70,6 @@ function report(error: unknown): number {
     if (error.hint !== undefined) console.error(`         ${oneLine(error.hint)}`);
     return exitCodeOf(error);
   }
-  if (error instanceof Error && error.name === 'CLIError') {
-    return report(
-      new HostError('invalid_spec', stripVTControlCharacters(error.message), {
-        hint: 'hostler --help lists the commands',
-      }),
-    );
-  }
   console.error('hostler: internal error', error);
   return EXIT.failed;
 }
@@ -98,7 +90,7 @@ function whenMade(name: 'stdout' | 'stderr', made: (stream: NodeJS.WriteStream) 
 if (!process.channel) closeInheritedDescriptors();
 // Whoever read our output may stop reading: that is no failure of ours.
 for (const name of ['stdout', 'stderr'] as const) whenMade(name, (stream) => stream.on('error', () => {}));
-void run(process.argv.slice(2))
+void start(process.argv.slice(2))
   .catch(report)
   .then((exitCode) => {
     process.exitCode = exitCode;

@@ -3,10 +3,9 @@
  * Not here: how the report looks (probe-report.ts).
  */
 import path from 'node:path';
-import { defineCommand } from 'citty';
 import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
-import { parseServerSpec, type ServerSpec } from '../config/server-spec.js';
+import { type ConfiguredServerSpec, parseServerSpec } from '../config/server-spec.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';
@@ -14,76 +13,49 @@ import { Connector } from '../session/connector.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
+import type { Words } from './command.js';
 import { EXIT } from './exit-codes.js';
 import { type ProbeReport, renderReport } from './probe-report.js';
+import { version } from './version.js';
 
 const usageHint = 'usage: hostler probe [options] -- <command...>   or   hostler probe [options] <url>';
+const timeoutDefault = '30s';
 
-export const probeCommand = (version: string) =>
-  defineCommand({
-    meta: {
-      name: 'hostler probe',
-      description: 'Start or reach one MCP server, show what it is and offers, and stop it.',
-    },
-    args: {
-      url: { type: 'positional', required: false, description: 'URL of an HTTP server; or: -- <command...>' },
-      json: { type: 'boolean', description: 'print one JSON object' },
-      timeout: { type: 'string', default: '30s', description: 'how long the server may take to start' },
-      env: {
-        type: 'string',
-        description: 'NAME=VALUE for the server, or NAME to pass ours on; may be repeated',
-        valueHint: 'NAME=VALUE',
-      },
-      header: {
-        type: 'string',
-        description: '"Name: value" for an HTTP server, may be repeated',
-        valueHint: 'NAME: VALUE',
-      },
-      cwd: { type: 'string', description: 'folder the server runs in' },
-      sandbox: { type: 'string', default: 'group', description: 'group or standard (bubblewrap)' },
-    },
-    run: async ({ rawArgs, args }) => {
-      const startTimeoutMs = parseDuration(args.timeout, '--timeout');
-      const spec = specFrom(rawArgs, args);
-      const report = await probe(spec, startTimeoutMs, version);
-      console.log(args.json ? neutraliseJson(JSON.stringify(report)) : renderReport(report));
-      return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
-    },
-  });
-
-interface ProbeArgs {
-  readonly url?: string | undefined;
-  readonly cwd?: string | undefined;
-  readonly sandbox: string;
+export async function probe(words: Words): Promise<number> {
+  const startTimeoutMs = parseDuration(words.text('timeout') ?? timeoutDefault, '--timeout');
+  const report = await reach(specFrom(words), startTimeoutMs);
+  console.log(words.has('json') ? neutraliseJson(JSON.stringify(report)) : renderReport(report));
+  return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
 }
 
-function specFrom(rawArgs: string[], { url, cwd, sandbox }: ProbeArgs): ServerSpec {
-  const dashes = rawArgs.indexOf('--');
-  const [command, ...rest] = dashes < 0 ? [] : rawArgs.slice(dashes + 1);
-  const options = dashes < 0 ? rawArgs : rawArgs.slice(0, dashes);
-  if (command === undefined) {
-    if (url === undefined) throw new HostError('invalid_spec', 'nothing to probe', { hint: usageHint });
-    const headers = Object.fromEntries(repeated(options, '--header').map((text) => pair(text, ':', '--header')));
+function specFrom(words: Words): ConfiguredServerSpec {
+  const [url] = words.positionals;
+  const [command, ...args] = words.behindDashes;
+  if (url !== undefined && command !== undefined) throw usage('a URL and a command were given');
+  if (url !== undefined) {
+    refuse(words, ['env', 'cwd', 'sandbox'], 'is for a command behind --, not for a URL');
+    const headers = Object.fromEntries(words.all('header').map((text) => pair(text, ':', '--header')));
     return parseServerSpec({ name: nameFrom(withoutQuery(url)), url, headers });
   }
-  const env = Object.fromEntries(repeated(options, '--env').map(variable));
+  if (command === undefined) throw usage('nothing to probe');
+  refuse(words, ['header'], 'is for a URL, not for a command');
+  const env = Object.fromEntries(words.all('env').map(variable));
+  const cwd = words.text('cwd');
+  const sandbox = words.text('sandbox');
   return parseServerSpec({
-    name: nameFrom(commandName(command, rest)),
-    command,
-    args: rest,
-    env,
-    sandbox,
+    ...{ name: nameFrom(commandName(command, args)), command, args, env },
+    ...(sandbox === undefined ? {} : { sandbox }),
     ...(cwd ? { cwd } : {}),
   });
 }
 
-/** Every value of an option that may stand more than once. */
-function repeated(options: readonly string[], name: string): string[] {
-  return options.flatMap((text, i) => {
-    if (text.startsWith(`${name}=`)) return [text.slice(name.length + 1)];
-    return text === name && options[i + 1] !== undefined ? [options[i + 1] as string] : [];
-  });
+/** An option that would have no effect is refused: `--sandbox` must not be dropped in silence. */
+function refuse(words: Words, options: readonly string[], why: string): void {
+  const odd = options.find((option) => words.all(option).length > 0);
+  if (odd !== undefined) throw usage(`--${odd} ${why}`);
 }
+
+const usage = (what: string): HostError => new HostError('invalid_spec', what, { reason: 'usage', hint: usageHint });
 
 /** The value is not quoted in the error: it may be a secret. */
 function pair(text: string, separator: string, option: string): [string, string] {
@@ -126,10 +98,13 @@ const nameFrom = (text: string): string => {
   return name === '' ? 'server' : name;
 };
 
-async function probe(spec: ServerSpec, startTimeoutMs: number, version: string): Promise<ProbeReport> {
+async function reach(spec: ConfiguredServerSpec, startTimeoutMs: number): Promise<ProbeReport> {
   const connector = new Connector({
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
+    hiddenPaths: [path.resolve('hostler.json')],
+    // Different servers may be probed under one name, such as `npx`: they must not find each other's files.
+    keepsHomes: false,
     ambient: process.env,
     onProblem: (problem) => console.error(`hostler: ${neutraliseLine(String(problem), LIMITS.quotedChars)}`),
   });

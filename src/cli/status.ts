@@ -1,5 +1,6 @@
 /** `hostler status`: every server and how it is, once or until Ctrl-C. */
 import type { StatusRow } from '../host/status.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Words } from './command.js';
 import type { ControlClient } from './control/control-client.js';
 import type { RunningFacts } from './control/running-facts.js';
@@ -7,6 +8,8 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText, widthOf } from './print.js';
 import { untilInterrupted, withRunning } from './running.js';
 import { statusTable } from './status-table.js';
+
+const noteChars = 400;
 
 export function status(words: Words): Promise<number> {
   return withRunning(words, async (client) => {
@@ -21,7 +24,12 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const facts = (await client.ask('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
-  printText(`hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${statusTable(rows, widthOf(process.stdout))}`);
+  const waits = facts.waiting === undefined ? '' : `\n\nwaits for hostler trust: ${facts.waiting.join(', ')}`;
+  const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
+  const table = statusTable(rows, widthOf(process.stdout));
+  printText(
+    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}${waits}`,
+  );
 }
 
 /** A terminal is painted over; a script gets one picture after the other. */

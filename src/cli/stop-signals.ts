@@ -1,14 +1,41 @@
-/** The signals by which a command that goes on is told to stop: the first lets it finish, the second ends the process. */
+/**
+ * The signals by which a command that goes on is told to stop: the first lets it finish, the second ends the process.
+ * Below a reaper (reaper-script.ts) a signal to the whole process group arrives twice: directly, and handed on as SIGUSR2. The two
+ * ways are counted apart, so that one signal to the group is not taken for two.
+ */
 import { EXIT } from './exit-codes.js';
+import { REAPER_VARIABLE } from './reaper-script.js';
 
-export const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const directSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+export type StopCount = 'first' | 'again' | 'same';
+
+/** What a stop signal means, by what came before it. `isForwarded`: it came from a reaper. */
+export function stopCounter(): (isForwarded: boolean) => StopCount {
+  let direct = 0;
+  let forwarded = 0;
+  return (isForwarded) => {
+    if (isForwarded) forwarded++;
+    else direct++;
+    if (direct + forwarded === 1) return 'first';
+    return (isForwarded ? forwarded : direct) > 1 ? 'again' : 'same';
+  };
+}
+
+/** `isAgain`: it was told before. */
+export function onStopSignals(told: (signal: NodeJS.Signals, isAgain: boolean) => void): void {
+  const count = stopCounter();
+  const onSignal = (signal: NodeJS.Signals, isForwarded: boolean) => {
+    const counted = count(isForwarded);
+    if (counted !== 'same') told(signal, counted === 'again');
+  };
+  for (const signal of directSignals) process.on(signal, () => onSignal(signal, false));
+  if (process.env[REAPER_VARIABLE] !== undefined) process.on('SIGUSR2', () => onSignal('SIGTERM', true));
+}
 
 export function onStopSignal(stop: () => void): void {
-  let isStopping = false;
-  const onSignal = () => {
-    if (isStopping) process.exit(EXIT.failed);
-    isStopping = true;
+  onStopSignals((_signal, isAgain) => {
+    if (isAgain) process.exit(EXIT.failed);
     stop();
-  };
-  for (const signal of stopSignals) process.on(signal, onSignal);
+  });
 }

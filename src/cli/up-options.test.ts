@@ -10,7 +10,7 @@ import { commandSpecs } from './commands.js';
 import { controlPath } from './control/control-path.js';
 import { prepareDataDir } from './data-dir.js';
 import { exitCodeOf } from './exit-codes.js';
-import { findConfig, listenOf, upOptions } from './up-options.js';
+import { listenOf, upOptions } from './up-options.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-options-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -32,12 +32,14 @@ function failure(run: () => unknown): [number, string] {
 test('the defaults', () => {
   expect(options()).toEqual({
     config: 'x.json',
+    isFoundInFolder: false,
     host: undefined,
     port: undefined,
     dataDir: '/h/.local/share/hostler',
     auth: 'key',
     isStdio: false,
     isJson: false,
+    showsKey: false,
   });
 });
 
@@ -69,18 +71,6 @@ describe('without a key', () => {
       expect(failure(run)).toEqual([2, expect.stringContaining('listen at 127.0.0.1 only')]);
     },
   );
-});
-
-test('the configuration of the working folder goes before that of the account', () => {
-  const [cwd, account] = [path.join(folder, 'cwd'), path.join(folder, 'account')];
-  mkdirSync(cwd);
-  mkdirSync(path.join(account, 'hostler'), { recursive: true });
-  const env = { XDG_CONFIG_HOME: account };
-  expect(failure(() => findConfig(env, cwd))).toEqual([1, expect.stringContaining('{"mcpServers": ')]);
-  writeFileSync(path.join(account, 'hostler', 'hostler.json'), '{}');
-  expect(findConfig(env, cwd)).toBe(path.join(account, 'hostler', 'hostler.json'));
-  writeFileSync(path.join(cwd, 'hostler.json'), '{}');
-  expect(findConfig(env, cwd)).toBe(path.join(cwd, 'hostler.json'));
 });
 
 describe('the data directory', () => {

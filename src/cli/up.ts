@@ -11,10 +11,11 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../broker/serve-workers.js';
-import { readConfigFile } from '../config/config-file.js';
+import type { BrokerSettings } from '../config/broker-settings.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
-import type { ListenSettings, LogLevel } from '../config/listen-settings.js';
+import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
+import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
 import { Host } from '../host/host.js';
@@ -22,6 +23,7 @@ import type { HostConfig } from '../host/host-interface.js';
 import { systemClock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
+import { applyConfig } from './apply-config.js';
 import { brokerLines } from './broker-words.js';
 import type { Words } from './command.js';
 import { controlPath } from './control/control-path.js';
@@ -36,12 +38,15 @@ import { printJson, widthOf } from './print.js';
 import { ServerLogs } from './server-logs.js';
 import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
-import { stopSignals } from './stop-signals.js';
+import { onStopSignals } from './stop-signals.js';
+import { askTrust } from './trust/ask-trust.js';
+import { TrustedSource, type UsableConfig } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
 
-const drainMs = 10_000;
+/** Paths of parts in one line of the log. */
+const waitingShown = 20;
 
 /** What not every start needs. Asked for from outside the bundle, which cannot import. */
 export interface LaterParts {
@@ -78,6 +83,7 @@ class Run {
   readonly #ends: (() => unknown)[] = [];
   #operations: Operations = {};
   readonly #log = new LevelLog((text) => this.#redactor.redact(text));
+  readonly #source: TrustedSource;
   #host: Host | undefined;
   #gateway: Gateway | undefined;
   #workers: ServedWorkers | undefined;
@@ -93,6 +99,8 @@ class Run {
   constructor(options: UpOptions, later: LaterParts) {
     this.#options = options;
     this.#later = later;
+    const { config: file, isFoundInFolder } = options;
+    this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
   }
 
   /** Over stdio, and somebody serves the same already: then that one serves this client too, and this is all there is to do. */
@@ -109,7 +117,11 @@ class Run {
   async begin(): Promise<void> {
     const { dataDir, auth } = this.#options;
     const since = contentOf(this.#options.config);
-    const { config, settings } = this.#readConfig();
+    const first = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
+      throw isHostError(error) ? inFile(error, this.#options.config) : error;
+    });
+    const { config, settings, accept } = this.#readConfig(first);
+    accept();
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
     this.#settings = settings;
@@ -121,8 +133,8 @@ class Run {
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
+      hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
       ambient: process.env,
-      learnAtBoot: true,
       redactor: this.#redactor,
       onProblem: this.#problem,
     });
@@ -142,7 +154,7 @@ class Run {
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
-    this.#ends.push(() => gateway.close(drainMs));
+    this.#ends.push(() => gateway.close(this.#drainMs()));
     this.#operations = {
       ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
       ...letterOperations(() => this.#workers?.deadLetters),
@@ -171,6 +183,10 @@ class Run {
         onProblem: this.#problem,
       }),
     );
+    const { confirmations } = this.#source;
+    if (confirmations === undefined) return;
+    const onChange = () => void this.#reload();
+    this.#ends.push(watchConfig({ file: confirmations, clock: systemClock, onChange, onProblem: this.#problem }));
   }
 
   /** Loaded by those who have a broker: nobody else waits for it. */
@@ -188,13 +204,19 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
+        // Of a key in the configuration it was said when that was read.
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
+          return;
         const line = lineOf(event);
         if (line) this.#say(...line);
       },
     });
     this.#workers = workers;
     // Both at once: together they have the time that was announced.
-    this.#ends.push(() => Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]));
+    this.#ends.push(() => {
+      const drainMs = this.#drainMs();
+      return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
+    });
     if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
   }
 
@@ -206,11 +228,13 @@ class Run {
   }
 
   announce(): void {
-    const { isJson, isStdio, config, dataDir } = this.#options;
+    const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
+    // Output of later starts, and stderr of a server that a client starts, end in logs that outlive the run.
+    const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
-      ...{ ready: true, url: url ?? null, key: key ?? null, pid: process.pid, dataDir },
+      ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
       ...(broker === undefined ? {} : { broker }),
     };
     if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
@@ -229,19 +253,23 @@ class Run {
     return new Promise((resolve) => {
       this.#stop = resolve;
       this.#stopped.signal.addEventListener('abort', () => resolve());
-      const onSignal = (signal: NodeJS.Signals) => {
-        if (this.#isEnding) process.exit(EXIT.failed);
+      onStopSignals((signal, isAgain) => {
+        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
         this.#say(
           'info',
-          `${signal}: stops when what is under way is done, at most ${drainMs / 1_000} s; again to stop at once`,
+          `${signal}: stops when what is under way is done, at most ${this.#drainMs() / 1_000} s; again to stop at once`,
         );
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
-      };
-      for (const signal of stopSignals) process.on(signal, onSignal);
+      });
     });
+  }
+
+  /** As the configuration says now. */
+  #drainMs(): number {
+    return this.#settings ? drainMsOf(this.#settings.listen) : 0;
   }
 
   async end(): Promise<void> {
@@ -255,38 +283,45 @@ class Run {
     }
   }
 
-  #readConfig(): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
+  /** `first`: as it was read for the start. */
+  #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems } = readConfigFile(file, process.env);
+      const { config, secrets, problems, accept } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The servers, and what is wrong with single entries, are for the host to read.
       const settings = parseServing(config);
       for (const problem of problems) this.#problem(problem);
-      return { config: config as HostConfig, settings };
+      return { config: config as HostConfig, settings, accept };
     } catch (error) {
       throw isHostError(error) ? inFile(error, file) : error;
     }
   }
 
   async #reload(): Promise<void> {
+    const [host, gateway] = [this.#host, this.#gateway];
+    if (!host || !gateway) return;
     try {
-      const { config, settings } = this.#readConfig();
+      const { config, settings, accept } = this.#readConfig();
       const listen = listenOf(settings.listen, this.#options);
-      // First: a key that is taken away must not count for as long as some server takes to stop.
-      this.#gateway?.replaceKeys(settings.keys);
-      await this.#workers?.rekey(parseKeys(settings.keys, () => {}));
       const before = this.#settings;
-      this.#settings = settings;
+      const swap = () => {
+        this.#settings = settings;
+        this.#log.level = settings.log.level;
+        accept();
+      };
+      const edit = { config, keys: settings.keys, listen, swap };
+      const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
+      this.#say('info', 'the configuration changed and counts from now on');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
         this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
-      this.#gateway?.allow(listen);
-      await this.#host?.reconfigure(config);
-      this.#log.level = settings.log.level;
-      this.#say('info', 'the configuration changed and counts from now on');
-      const { host, port } = this.#listen ?? listen;
-      if (this.#gateway?.url !== undefined && (listen.host !== host || listen.port !== port))
-        this.#say('warn', `listen: it stays at ${host}, port ${port}; another host or port counts after a restart`);
+      const { waiting } = this.#source;
+      if (waiting.length > 0)
+        this.#say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
+      const { host: address, port } = this.#listen ?? listen;
+      if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
+        this.#say('warn', `listen: it stays at ${address}, port ${port}; another host or port counts after a restart`);
+      await atBroker.catch(this.#problem);
     } catch (error) {
       this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
       this.#problem(error);
@@ -300,7 +335,28 @@ class Run {
 
   #facts() {
     const { config, dataDir } = this.#options;
-    return { version, pid: process.pid, url: this.#gateway?.url, dataDir, config, startedAt: this.#startedAt };
+    const { url } = this.#gateway ?? {};
+    const { waiting } = this.#source;
+    return {
+      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
+      ...(waiting.length === 0 ? {} : { waiting }),
+    };
+  }
+
+  /** Roles that are not listed: of keys in the configuration, and of workers whose keys are kept elsewhere. */
+  #notes(): readonly string[] {
+    const ofKeys = this.#unlistedRoles();
+    const known = new Set(ofKeys.map(({ role }) => role));
+    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    return [
+      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
+      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+    ];
+  }
+
+  #unlistedRoles(): readonly UnlistedRole[] {
+    const { keys = {}, roles, unlistedRole } = this.#settings ?? {};
+    return unlistedRoles(keys, roles, unlistedRole);
   }
 
   readonly #problem = (error: unknown): void => {
@@ -317,6 +373,12 @@ class Run {
   #say(level: LogLevel, text: string): void {
     this.#log.say(level, text);
   }
+}
+
+/** What a server in a sandbox must not read: who may come in, and the keys of the broker. */
+function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
+  const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
+  return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
 }
 
 function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {

@@ -134,7 +134,8 @@ function tellStates(tools: RemoteTools, say: Say): void {
       state === 'ready' ? `worker '${me?.mailbox}' is connected, ${count} tools${why}` : `worker ${state}${why}`;
     if (said === last) return;
     last = said;
-    say(state === 'ready' || state === 'closed' ? 'info' : 'warn', said);
-    if (isHostError(error) && error.hint !== undefined && state === 'refused') say('warn', error.hint);
+    say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', said);
+    const isDenied = state === 'refused' || (state === 'ready' && error?.code === 'denied');
+    if (isHostError(error) && error.hint !== undefined && isDenied) say('warn', error.hint);
   });
 }

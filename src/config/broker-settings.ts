@@ -17,7 +17,7 @@ export const brokerEntry = madeOnce(() => {
   const path = z.string('must be a path').min(1, 'must not be empty').max(4_096, 'is too long');
   const count = (max: number) =>
     z.int('must be a whole number').min(1, `must be from 1 to ${max}`).max(max, `must be from 1 to ${max}`);
-  const listen = listenEntry.extend({
+  const listen = listenEntry.omit({ drain: true }).extend({
     port: listenEntry.shape.port.removeDefault().default(brokerPortDefault),
     tls: z.strictObject({ cert: path, key: path }, 'must be an object with cert and key').optional(),
     /** Beyond this machine without TLS: whoever is in between reads and changes everything. */

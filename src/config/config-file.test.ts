@@ -15,6 +15,8 @@ const write = (name: string, text: string): string => {
   return file;
 };
 
+const dollar = (text: string) => `$\{${text}}`;
+
 function errorOf(run: () => unknown): HostError {
   try {
     run();
@@ -59,8 +61,6 @@ test.each([
 });
 
 describe('placeholders', () => {
-  const dollar = (text: string) => `$\{${text}}`;
-
   test('are filled in from the environment and from files beside the configuration', () => {
     write('token', 'from a file\r\n');
     const file = write(
@@ -119,4 +119,29 @@ describe('placeholders', () => {
     const file = write('listen.json', JSON.stringify({ listen: { host: dollar('env:NOT_SET') } }));
     expect(errorOf(() => readConfigFile(file, {})).message).toBe('listen.host: the variable NOT_SET is not set');
   });
+});
+
+test('E12 a placeholder names a variable, never something that every object has', () => {
+  const mcpServers = { a: { command: dollar('env:toString') }, b: { command: dollar('env:__proto__') } };
+  const file = write('inherited.json', JSON.stringify({ mcpServers }));
+  const problems: HostError[] = [];
+  const { config } = readConfigFile(file, process.env);
+  parseHostConfig(config, (problem) => problems.push(problem));
+  expect(problems.map(({ message }) => message)).toEqual([
+    'mcpServers.a.command: the variable toString is not set',
+    'mcpServers.b.command: the variable __proto__ is not set',
+  ]);
+});
+
+test('E10 a text of a million brackets is a mistake with its place, and an entry that is too deep costs itself alone', () => {
+  expect(errorOf(() => parseConfigText('['.repeat(1_000_000), 'h.json')).details.reason).toBe('syntax');
+  const deep = `${'['.repeat(80)}${']'.repeat(80)}`;
+  const { config } = readConfigFile(
+    write('deep.json', `{ "mcpServers": { "bad": { "args": ${deep} }, "good": { "command": "node" } } }`),
+    {},
+  );
+  const problems: HostError[] = [];
+  const { mcpServers } = parseHostConfig(config, (problem) => problems.push(problem));
+  expect([...mcpServers.keys()]).toEqual(['good']);
+  expect(problems[0]?.message).toContain('is nested more than 64 deep');
 });

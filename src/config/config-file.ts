@@ -5,12 +5,14 @@
  * Invariants: a mistake in the text is told with its line and column and makes the whole file unusable; a key that is given
  * twice is such a mistake, because two readers could take different ones.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
 import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { isEntryTable } from './entry-tables.js';
 import { type Filled, fillPlaceholders } from './placeholders.js';
+import { UnusableEntry } from './unusable-entry.js';
 
 const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;
@@ -25,16 +27,48 @@ export function readConfigFile(file: string, env: Readonly<Record<string, string
 
 export function readConfigText(file: string): string {
   try {
-    const facts = statSync(file);
-    if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
-    if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+    requireUsable(file, statSync(file));
     return readFileSync(file, 'utf8');
   } catch (error) {
-    if (error instanceof HostError) throw error;
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') throw unusable(file, 'is not there', 'give another file with --config, or write one');
-    throw unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
+    throw unreadable(file, error);
   }
+}
+
+export interface ConfigSource {
+  readonly text: string;
+  /** Without symbolic links. */
+  readonly realFile: string;
+  /** Owner of the file that was read; on systems without owners always the same. */
+  readonly uid: number;
+}
+
+/** As `readConfigText`, with the owner and the real path of exactly the file whose bytes were read. */
+export function readConfigSource(file: string): ConfigSource {
+  let descriptor: number | undefined;
+  try {
+    const realFile = realpathSync(file);
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    descriptor = openSync(realFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const facts = fstatSync(descriptor);
+    requireUsable(file, facts);
+    return { text: readFileSync(descriptor, 'utf8'), realFile, uid: facts.uid };
+  } catch (error) {
+    throw unreadable(file, error);
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+function requireUsable(file: string, facts: Stats): void {
+  if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
+  if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+}
+
+function unreadable(file: string, error: unknown): HostError {
+  if (error instanceof HostError) return error;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT') return unusable(file, 'is not there', 'give another file with --config, or write one');
+  return unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
 }
 
 /** `file` is for errors only. */
@@ -42,24 +76,56 @@ export function parseConfigText(text: string, file: string): unknown {
   const errors: ParseError[] = [];
   // A byte order mark is no part of the text.
   const body = text.replace(/^\ufeff/, ' ');
-  const tree = parseTree(body, errors, { allowTrailingComma: true, allowEmptyContent: false });
+  const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
+  const tree = treeOf(body, errors, wrong);
   const [first] = errors;
-  if (first) throw wrongAt(file, body, first.offset, words(printParseErrorCode(first.error)));
-  if (!tree) throw wrongAt(file, body, 0, 'there is nothing in it');
-  return valueAt(tree, (offset, what) => wrongAt(file, body, offset, what), 0);
+  if (first) throw wrong(first.offset, words(printParseErrorCode(first.error)));
+  if (!tree) throw wrong(0, 'there is nothing in it');
+  try {
+    return valueAt(tree, wrong, []);
+  } catch (error) {
+    throw error instanceof TooDeep ? wrong(error.offset, error.message) : error;
+  }
 }
 
-/** Own keys only: with a plain object a key such as `__proto__` would be no key. */
-function valueAt(node: Node, wrong: (offset: number, what: string) => HostError, depth: number): unknown {
-  if (depth > depthMax) throw wrong(node.offset, `is nested more than ${depthMax} deep`);
-  if (node.type === 'array') return (node.children ?? []).map((each) => valueAt(each, wrong, depth + 1));
+/** The parser calls itself for each level: a text of a million brackets is more than the stack holds. */
+function treeOf(body: string, errors: ParseError[], wrong: Wrong): Node | undefined {
+  try {
+    return parseTree(body, errors, { allowTrailingComma: true, allowEmptyContent: false });
+  } catch (error) {
+    if (error instanceof RangeError) throw wrong(0, new TooDeep(0).message);
+    throw error;
+  }
+}
+
+type Wrong = (offset: number, what: string) => HostError;
+
+class TooDeep extends Error {
+  readonly offset: number;
+
+  constructor(offset: number) {
+    super(`is nested more than ${depthMax} deep`);
+    this.offset = offset;
+  }
+}
+
+/** Own keys only: with a plain object a key such as `__proto__` would be no key. An entry that is too deep costs itself alone. */
+function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
+  if (path.length > depthMax) throw new TooDeep(node.offset);
+  if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, wrong, [...path, String(i)]));
   if (node.type !== 'object') return node.value;
+  const isTable = isEntryTable(path.join('.'));
   const found: Record<string, unknown> = Object.create(null);
   for (const { offset, children: [key, value] = [] } of node.children ?? []) {
     if (!key || !value) throw wrong(offset, 'a key has no value');
     const name = String(key.value);
     if (name in found) throw wrong(key.offset, `the key '${neutraliseLine(name, shownChars)}' is given twice`);
-    found[name] = valueAt(value, wrong, depth + 1);
+    try {
+      found[name] = valueAt(value, wrong, [...path, name]);
+    } catch (error) {
+      if (!isTable || !(error instanceof TooDeep)) throw error;
+      found[name] = new UnusableEntry(wrong(error.offset, error.message));
+    }
   }
   return found;
 }

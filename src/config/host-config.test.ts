@@ -18,13 +18,14 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
   expect(told).toEqual([]);
   expect(settings).toEqual({
     mcpServers: new Map(),
+    unusable: new Map(),
     roles: undefined,
     unlistedRole: undefined,
     budgets: { principals: new Map(), roles: new Map() },
     groups: new Map(),
     telemetry: { traces: false },
     keys: {},
-    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [] },
+    listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [], drain: '10s' },
     log: { level: 'info' },
   });
 });
@@ -85,7 +86,6 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     [{ telemetry: { metrics: true } }, 'telemetry.metrics'],
     [{ telemetry: { traces: 'yes' } }, 'telemetry.traces'],
     [JSON.parse('{"__proto__": {}}'), '__proto__'],
-    [{ roles: { dev: { allow: Array.from({ length: 10_001 }, (_, i) => `*/t${i}`) } } }, 'roles.dev.allow'],
   ])('%j', (config, field) => {
     let error: unknown;
     try {
@@ -230,6 +230,7 @@ describe('for the gateway', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,
+      roles: { dev: { allow: ['*/*'] } },
       listen: { port: 0, allowedOrigins: ['https://example.com'] },
       log: { level: 'debug' },
     });
@@ -240,6 +241,7 @@ describe('for the gateway', () => {
       port: 0,
       allowedHosts: [],
       allowedOrigins: ['https://example.com'],
+      drain: '10s',
     });
     expect(settings.log).toEqual({ level: 'debug' });
   });
@@ -253,4 +255,19 @@ describe('for the gateway', () => {
   ])('%j is refused as a whole, with its path', (config, field) => {
     expect(() => parse(config)).toThrow(expect.objectContaining({ details: expect.objectContaining({ field }) }));
   });
+});
+
+test('E10 a role with too long a list may use nothing, and the other roles are read', () => {
+  const allow = Array.from({ length: 10_001 }, (_, i) => `*/t${i}`);
+  const { settings, fields } = parse({ roles: { dev: { allow }, guest: { allow: ['*/*'] } } });
+  expect(fields).toEqual(['roles.dev.allow', 'roles.dev']);
+  expect([settings.roles?.get('dev'), settings.roles?.get('guest')]).toEqual([[], [to('*', '*')]]);
+});
+
+test('E10 an entry that makes a parser throw costs itself alone, and is kept with its reason', () => {
+  const { settings, told } = parse({ mcpServers: { bad: { url: 'example.com/mcp' }, git: server } });
+  expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([['git'], [['bad', told[0]]]]);
+  expect(told[0]?.message).toBe(
+    'mcpServers.bad.url: must be an http or https URL: write https://example.com instead of example.com',
+  );
 });

@@ -14,8 +14,10 @@ import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { parseDuration } from './duration.js';
 import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
-import { UnusableEntry } from './placeholders.js';
+import { copyConfig } from './plain-copy.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
+import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
+import { UnusableEntry } from './unusable-entry.js';
 
 /** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
 export interface RolePattern {
@@ -31,6 +33,8 @@ export interface Ceiling {
 
 export interface HostSettings {
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
+  /** Entries of `mcpServers` that cannot be used, and why. */
+  readonly unusable: ReadonlyMap<string, HostError>;
   /** By role. Undefined together with `unlistedRole`: there are no roles, and who names one is refused. */
   readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
   readonly unlistedRole: 'deny' | 'allow' | undefined;
@@ -78,16 +82,16 @@ type Entries = Readonly<Record<string, unknown>>;
 type Tell = (field: string, what: string, hint?: string) => void;
 
 export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) => void): HostSettings =>
-  parseWith(input, onProblem, parseServers);
+  parseWith(copyConfig(input), onProblem, parseServers);
 
 /** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
 export const parseServing = (
   input: unknown,
-): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'unlistedRole'> =>
+): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'roles' | 'unlistedRole'> =>
   parseWith(
-    input,
+    copyConfig(input),
     () => {},
-    () => new Map(),
+    () => noServers,
   );
 
 function parseWith(input: unknown, onProblem: (problem: HostError) => void, parse: typeof parseServers): HostSettings {
@@ -109,8 +113,8 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
   if (odd !== undefined)
     throw invalid(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
 
-  return Object.freeze({
-    mcpServers: parse(written, onProblem),
+  const settings: HostSettings = {
+    ...parse(written, onProblem),
     roles:
       roles === undefined ? undefined : each('roles', roles, tell, (at, entry) => parseRole(at, entry, names, tell)),
     unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
@@ -124,23 +128,32 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
     broker: broker === undefined ? undefined : whole('broker', brokerEntry(), table('broker', broker)),
-  });
+  };
+  for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
+    tell(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
+  return Object.freeze(settings);
 }
 
-function parseServers(written: Entries, onProblem: (problem: HostError) => void): Map<string, ServerDefinition> {
-  const servers = new Map<string, ServerDefinition>();
+type ParsedServers = Pick<HostSettings, 'mcpServers' | 'unusable'>;
+const noServers: ParsedServers = { mcpServers: new Map(), unusable: new Map() };
+
+function parseServers(written: Entries, onProblem: (problem: HostError) => void): ParsedServers {
+  const mcpServers = new Map<string, ServerDefinition>();
+  const unusable = new Map<string, HostError>();
   for (const [name, entry] of Object.entries(written)) {
     try {
       if (entry instanceof UnusableEntry) throw entry.error;
       const definition = parseServerDefinition(name, entry, true);
       if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
-      servers.set(name, definition);
-    } catch (error) {
-      if (!isHostError(error)) throw error;
+      mcpServers.set(name, definition);
+    } catch (thrown) {
+      // Whatever an entry makes a parser throw, it costs this entry and no other.
+      const error = isHostError(thrown) ? thrown : unexpected(`mcpServers.${shown(name)}`, thrown);
+      unusable.set(name, error);
       onProblem(error);
     }
   }
-  return servers;
+  return { mcpServers, unusable };
 }
 
 /** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
@@ -245,9 +258,12 @@ function each<T>(
   parse: (at: string, entry: unknown, name: string) => T | undefined,
 ): ReadonlyMap<string, T> {
   const found = new Map<string, T>();
-  for (const [written, entry] of Object.entries(table(path, input))) {
+  for (const [written, given] of Object.entries(table(path, input))) {
     const name = written.trim();
     const at = `${path}.${shown(name)}`;
+    // What closes the entry, where it limits somebody, is said by its parser.
+    const entry = given instanceof UnusableEntry ? undefined : given;
+    if (given instanceof UnusableEntry) tellUnusable(at, given.error, tell);
     if (name === '') {
       tell(path, 'a blank name was left out');
       continue;
@@ -261,6 +277,10 @@ function each<T>(
   return found;
 }
 
+function tellUnusable(at: string, { message, hint, details: { field = at } }: HostError, tell: Tell): void {
+  tell(field, message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message, hint);
+}
+
 /** Texts of a list, trimmed and each once; what is left out or changed is told. */
 function list(
   path: string,
@@ -268,8 +288,8 @@ function list(
   tell: Tell,
   isUsable: (field: string, text: string) => boolean,
 ): readonly string[] {
-  if (input.length > entriesMax) throw invalid(path, `has more than ${entriesMax} entries`);
   const kept = new Set<string>();
+  // A longer list never comes here: it was refused when it was copied (plain-copy.ts).
   for (const [i, written] of input.entries()) {
     const field = `${path}.${i}`;
     const text = typeof written === 'string' ? written.trim() : undefined;
@@ -301,6 +321,14 @@ const notReplaced = (server: string): HostError =>
     'has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
     'fill in the value before the configuration is handed over',
   );
+
+const unexpected = (field: string, cause: unknown): HostError =>
+  new HostError('invalid_spec', `${field}: cannot be used`, {
+    field,
+    execution: 'not_executed',
+    hint: 'correct this entry; the other servers are not affected',
+    cause,
+  });
 
 const unknownKey = (key: string): HostError =>
   invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);

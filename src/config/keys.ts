@@ -11,6 +11,8 @@ import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { firstIssue } from './first-issue.js';
 import { everyMailbox, hostMailbox, mailboxPattern } from './mailbox-name.js';
+import { copyConfig } from './plain-copy.js';
+import { UnusableEntry } from './unusable-entry.js';
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
@@ -80,7 +82,8 @@ export const keyEntry = madeOnce(() => {
 });
 
 /** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
-export function parseKeys(input: unknown, onProblem: (problem: HostError) => void): Keys {
+export function parseKeys(given: unknown, onProblem: (problem: HostError) => void): Keys {
+  const { keys: input } = copyConfig({ keys: given }) as { readonly keys: unknown };
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw wrong('keys', 'must be an object');
   const entries = Object.entries(input);
   if (entries.length > keysMax) throw wrong('keys', `has more than ${keysMax} entries`);
@@ -104,6 +107,7 @@ export function parseKeys(input: unknown, onProblem: (problem: HostError) => voi
 }
 
 function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostError {
+  if (entry instanceof UnusableEntry) return entry.error;
   if (!keyName.test(name))
     return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');

@@ -2,6 +2,7 @@
  * `listen` and `log` of the configuration: where clients find us, and how much is told. Options of the command line win.
  */
 import { z } from 'zod';
+import { parseDuration } from './duration.js';
 
 /** One above 8382; nobody else has it. */
 export const portDefault = 8383;
@@ -22,7 +23,27 @@ export const listenEntry = z.strictObject({
     .default(portDefault),
   allowedHosts: names('hosts'),
   allowedOrigins: names('origins'),
+  drain: z
+    .union([z.number(), z.string()], 'must be a duration like 10s, or 0')
+    .refine((drain) => isDrain(drain), 'must be a duration like 10s, or 0')
+    .default('10s')
+    .describe(
+      'How long a stop waits for requests under way; until then the port stays open and /readyz says stopping.',
+    ),
 });
+
+const isNoDrain = (drain: number | string): boolean => drain === 0 || drain === '0';
+
+function isDrain(drain: number | string): boolean {
+  try {
+    return isNoDrain(drain) || parseDuration(drain, 'listen.drain') > 0;
+  } catch {
+    return false;
+  }
+}
+
+export const drainMsOf = ({ drain }: Pick<ListenSettings, 'drain'>): number =>
+  isNoDrain(drain) ? 0 : parseDuration(drain, 'listen.drain');
 
 export const logLevels = ['error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof logLevels)[number];

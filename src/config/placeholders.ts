@@ -5,15 +5,18 @@
  * Invariants: what cannot be filled in takes the entry it stands in with it and no other, and never gives anybody more than
  * the entry would have; no value is quoted in an error; what was filled in is handed over as secret, unless it plainly is none.
  */
-import { readFileSync, statSync } from 'node:fs';
-import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type EntryTable, isEntryTable } from './entry-tables.js';
+import { PlaceholderFiles } from './placeholder-files.js';
+import { UnusableEntry } from './unusable-entry.js';
 
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Where relative paths start. */
   readonly folder: string;
+  /** Where another reader of the same configuration has read its files already. */
+  readonly files?: PlaceholderFiles;
 }
 
 export interface Filled {
@@ -24,7 +27,6 @@ export interface Filled {
   readonly problems: readonly HostError[];
 }
 
-const fileBytesMax = 64 * 1024;
 const depthMax = 32;
 const shownChars = 200;
 const placeholder = /\$\{(env|file):([^}]*)\}/g;
@@ -32,26 +34,19 @@ const placeholder = /\$\{(env|file):([^}]*)\}/g;
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
 
 /** What stands in for an entry that limits somebody: nothing is allowed. Elsewhere the entry is left out. */
-const closed: Readonly<Record<string, unknown>> = {
-  roles: { allow: [] },
-  'budgets.principals': { calls: 0, window: '1m' },
-  'budgets.roles': { calls: 0, window: '1m' },
-};
-const tables = ['mcpServers', 'groups', 'keys', ...Object.keys(closed)];
+const closed: ReadonlyMap<string, unknown> = new Map(
+  Object.entries({
+    roles: { allow: [] },
+    'budgets.principals': { calls: 0, window: '1m' },
+    'budgets.roles': { calls: 0, window: '1m' },
+  } satisfies Partial<Record<EntryTable, unknown>>),
+);
 
 type Table = Record<string, unknown>;
 
-/** In the place of a server's entry: the entry is there, and why it cannot be used is known. */
-export class UnusableEntry {
-  readonly error: HostError;
-
-  constructor(error: HostError) {
-    this.error = error;
-  }
-}
-
 /** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
-export function fillPlaceholders(config: unknown, sources: PlaceholderSources): Filled {
+export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
+  const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();
   const problems: HostError[] = [];
 
@@ -59,8 +54,9 @@ export function fillPlaceholders(config: unknown, sources: PlaceholderSources): 
     if (typeof value === 'string')
       return value.includes('${') ? fillText(value, at.join('.'), sources, secrets) : value;
     if (at.length > depthMax || typeof value !== 'object' || value === null) return value;
+    if (value instanceof UnusableEntry) return value;
     if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)]));
-    const isTable = tables.includes(at.join('.'));
+    const isTable = isEntryTable(at.join('.'));
     const filled: Table = Object.create(null);
     for (const [key, each] of Object.entries(value)) {
       try {
@@ -72,7 +68,7 @@ export function fillPlaceholders(config: unknown, sources: PlaceholderSources): 
           continue;
         }
         problems.push(error);
-        const instead = closed[at.join('.')];
+        const instead = closed.get(at.join('.'));
         if (instead !== undefined) filled[key] = instead;
       }
     }
@@ -81,7 +77,9 @@ export function fillPlaceholders(config: unknown, sources: PlaceholderSources): 
   return { config: fill(config, []), secrets: [...secrets], problems };
 }
 
-function fillText(text: string, field: string, sources: PlaceholderSources, secrets: Set<string>): string {
+type FilledSources = PlaceholderSources & Required<Pick<PlaceholderSources, 'files'>>;
+
+function fillText(text: string, field: string, sources: FilledSources, secrets: Set<string>): string {
   return text.replace(placeholder, (_all, kind: string, name: string) => {
     const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
     if (kind === 'file' || !harmless.test(name)) secrets.add(value);
@@ -90,7 +88,8 @@ function fillText(text: string, field: string, sources: PlaceholderSources, secr
 }
 
 function variable(name: string, field: string, { env }: PlaceholderSources): string {
-  const value = env[name];
+  // Own members only: `toString` is a function that every object inherits, and no variable.
+  const value = Object.hasOwn(env, name) ? env[name] : undefined;
   if (value === undefined) {
     const shown = neutraliseLine(name, shownChars);
     throw missing(
@@ -102,24 +101,19 @@ function variable(name: string, field: string, { env }: PlaceholderSources): str
   return value;
 }
 
-function content(name: string, field: string, { folder }: PlaceholderSources): string {
-  const shown = neutraliseLine(name, shownChars);
-  const hint = 'see that the file is there and that hostler may read it, or take the entry out';
-  const file = path.resolve(folder, name);
-  try {
-    const facts = statSync(file);
-    if (!facts.isFile()) throw missing(field, `${shown} is not a file`, hint);
-    if (facts.size > fileBytesMax) throw missing(field, `${shown} is larger than 64 KiB`, hint);
-    // Cut at one newline: a file that was written by hand ends in one, and no secret does.
-    return readFileSync(file, 'utf8')
-      .slice(0, fileBytesMax)
-      .replace(/\r?\n$/, '');
-  } catch (error) {
-    if (error instanceof HostError) throw error;
-    const { code = 'unreadable' } = error as NodeJS.ErrnoException;
-    throw missing(field, `${shown} cannot be read (${code})`, hint);
-  }
+function content(name: string, field: string, { files }: FilledSources): string {
+  const read = files.read(name);
+  if ('text' in read) return read.text;
+  throw missing(
+    field,
+    `${neutraliseLine(name, shownChars)} ${read.why}`,
+    'see that the file is there and that hostler may read it, or take the entry out',
+  );
 }
+
+/** `${file:PATH}` in a text: the paths as they are written. */
+export const filesNamedIn = (text: string): string[] =>
+  [...text.matchAll(placeholder)].flatMap(([, kind, name = '']) => (kind === 'file' ? [name] : []));
 
 const missing = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });

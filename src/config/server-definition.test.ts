@@ -116,3 +116,15 @@ test.each([
   }
   expect([said, redact(said)]).toEqual([message, message]);
 });
+
+test.each([
+  ['env', '{"command":"a","env":{"__proto__":"x"}}'],
+  ['headers', '{"url":"https://example.com","headers":{"__proto__":"x"}}'],
+  ['tools.rename', '{"command":"a","tools":{"rename":{"__proto__":"x"}}}'],
+])('E12 a member called __proto__ in %s is refused: it would be accepted and not take effect', (table, text) => {
+  expect(() => parse(JSON.parse(text))).toThrow(`mcpServers.files.${table}.__proto__: is not a name that can be used`);
+});
+
+test('E12 members that an entry only inherits are not read', () => {
+  expect(() => parse(Object.create({ command: 'node' }))).toThrow('either a command (stdio) or a url');
+});

@@ -4,8 +4,12 @@
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { madeOnce } from '../kernel/made-once.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { parseDuration } from './duration.js';
 import { firstIssue } from './first-issue.js';
+import { copyEntry } from './plain-copy.js';
+import { refuseProto } from './refuse-proto.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 
@@ -40,6 +44,13 @@ export interface ServerDefinition {
   readonly isolation: 'shared' | 'per-client';
   /** Which of its tools there are for anybody, and under which names. */
   readonly tools: ToolRules;
+  /** Why the entry cannot be used: the server is disabled until the entry is corrected. */
+  readonly problem?: EntryProblem;
+}
+
+export interface EntryProblem {
+  readonly message: string;
+  readonly hint: string | undefined;
 }
 
 /** Where an entry stands, for errors about it. */
@@ -51,8 +62,12 @@ export interface EntryPlace {
   readonly hint: string;
 }
 
+const nameCharsShown = 64;
+/** A name is shown before it is checked. */
+const shown = (name: string): string => neutraliseLine(name, nameCharsShown);
+
 const inConfiguration = (name: string): EntryPlace => ({
-  fieldOf: (field) => (field === '' ? `mcpServers.${name}` : `mcpServers.${name}.${field}`),
+  fieldOf: (field) => `mcpServers.${shown(name)}${field === '' ? '' : `.${field}`}`,
   wordsOf: (path) => path,
   hint: 'correct this entry; the other servers are not affected',
 });
@@ -97,7 +112,7 @@ export const treatment = z.object({
   isolation: z.enum(['shared', 'per-client']).default('shared'),
   tools: toolRules.prefault({}),
 });
-const treatmentKeys = new Set(Object.keys(treatment.shape));
+export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
 
 /** The first start of a package runner may have to download the package. */
 const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/;
@@ -110,15 +125,28 @@ export const isPackageRunner = (spec: ServerSpec): boolean =>
  */
 export function parseServerDefinition(
   name: string,
-  entry: unknown,
+  given: unknown,
   lazyByDefault: boolean,
   place: EntryPlace = inConfiguration(name),
 ): ServerDefinition {
+  const entry = copyEntry(given, place.fieldOf(''));
   if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object', place);
+  refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a name that can be used', place));
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
   const spec = within(name, place, () => parseServerSpec({ ...reach, name }));
-  const parsed = treatment.safeParse(Object.fromEntries(own));
+  return definitionOf(spec, Object.fromEntries(own), lazyByDefault, place);
+}
+
+/** The definition of a server that is reached by `spec` and treated as `entry` says. */
+export function definitionOf(
+  spec: ServerSpec,
+  entry: Readonly<Record<string, unknown>>,
+  lazyByDefault: boolean,
+  place: EntryPlace,
+): ServerDefinition {
+  const { name } = spec;
+  const parsed = treatment.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error);
     throw invalid(name, field, what, place);
@@ -156,6 +184,23 @@ export function parseServerDefinition(
   });
 }
 
+/**
+ * In the place of an entry that cannot be used: a disabled server, so that `status`, `why` and calls say what is wrong with it. Its
+ * command is never run.
+ */
+export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
+  const { spec, ...rest } = disabledEntry();
+  return Object.freeze({
+    ...rest,
+    // A name that is not allowed may be of any length and hold any character.
+    name: shown(name),
+    spec: Object.freeze({ ...spec, name: shown(name) }),
+    problem: Object.freeze({ message, hint }),
+  });
+}
+
+const disabledEntry = madeOnce(() => parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true));
+
 /** The same error, its field given as seen from where the entry stands. */
 function within<T>(name: string, place: EntryPlace, parse: () => T): T {
   try {
@@ -171,7 +216,7 @@ function invalid(name: string, field: string, problem: string, { fieldOf, wordsO
   const text = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
   const path = fieldOf(field);
   return new HostError('invalid_spec', `${wordsOf(path)}: ${text}`, {
-    server: name,
+    server: shown(name),
     field: path,
     execution: 'not_executed',
     hint,

@@ -10,6 +10,7 @@ test('a command and a URL each make a server, with defaults filled in and frozen
     args: ['server.js'],
     env: {},
     sandbox: 'group',
+    readablePaths: [],
     writablePaths: [],
   });
   expect(Object.isFrozen(stdio)).toBe(true);

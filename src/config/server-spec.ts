@@ -7,6 +7,8 @@ import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { firstIssue } from './first-issue.js';
+import { copyEntry } from './plain-copy.js';
+import { refuseProto } from './refuse-proto.js';
 
 const name = z
   .string()
@@ -16,6 +18,12 @@ const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'
 
 /** Linux takes at most 128 KiB for one argument or variable. */
 const argCharsMax = 128 * 1024;
+
+const paths = (field: string) =>
+  z
+    .array(noNul(field).min(1, 'must not be empty').max(4_096, 'is too long'))
+    .max(100, 'has too many entries')
+    .default([]);
 
 /** The keys that say how a local server is started. */
 export const stdio = z.strictObject({
@@ -27,20 +35,34 @@ export const stdio = z.strictObject({
     .default({}),
   cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
   sandbox: z.enum(['group', 'standard']).default('group'),
-  writablePaths: z
-    .array(noNul('writablePaths').min(1, 'must not be empty').max(4_096, 'is too long'))
-    .max(100, 'has too many entries')
-    .default([]),
+  readablePaths: paths('readablePaths'),
+  writablePaths: paths('writablePaths'),
 });
+
+const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;
+
+/** Quotes the host alone: a path or a query may hold a secret. */
+function notAUrl(input: unknown): string {
+  const host = typeof input === 'string' ? hostAlone.exec(input)?.[1] : undefined;
+  return host === undefined
+    ? 'must be an http or https URL, such as https://example.com/mcp'
+    : `must be an http or https URL: write https://${host} instead of ${host}`;
+}
+
+function hasNoLogin(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { username, password } = new URL(text);
+  return username === '' && password === '';
+}
 
 /** The keys that say how a remote server is reached. Made when there is one: it takes longer than all of a local one. */
 export const http = madeOnce(() =>
   z.strictObject({
     name,
-    url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).refine((text) => {
-      const { username, password } = new URL(text);
-      return username === '' && password === '';
-    }, 'must not carry a user name or password; use headers'),
+    // `abort`: a refinement runs after a failed check too, and `new URL` throws for what is not a URL.
+    url: z
+      .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
+      .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
     headers: z
       .record(
         z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
@@ -53,16 +75,42 @@ export const http = madeOnce(() =>
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
 export type HttpServerSpec = Readonly<z.infer<ReturnType<typeof http>>>;
-export type ServerSpec = StdioServerSpec | HttpServerSpec;
+/** How a server of a configuration is reached. */
+export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
+
+/** A server that the application attached to the host; never read from a configuration. */
+export interface AttachedServerSpec {
+  readonly name: string;
+  readonly transport: 'attached';
+  /** Each start gets an object of its own; without a factory there is one object, and so one start. */
+  readonly hasFactory: boolean;
+  /** Gives the object, or a promise of it. A function, so that neither JSON nor a comparison looks into the object. */
+  readonly take: () => unknown;
+}
+
+export type ServerSpec = ConfiguredServerSpec | AttachedServerSpec;
 
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
+export const isAttached = (spec: ServerSpec): spec is AttachedServerSpec => 'take' in spec;
 
-export function parseServerSpec(input: unknown): ServerSpec {
+/** The server can be started once: what was attached is one object, and no factory makes another. */
+export const isOneShot = (spec: ServerSpec): boolean => isAttached(spec) && !spec.hasFactory;
+
+/** Throws `invalid_spec` when the name cannot be that of a server. */
+export function checkServerName(value: unknown): asserts value is string {
+  const parsed = name.safeParse(value);
+  if (!parsed.success) throw invalid('name', firstIssue(parsed.error).what);
+}
+
+export function parseServerSpec(given: unknown): ConfiguredServerSpec {
+  const input = copyEntry(given, 'the definition');
   const isObject = typeof input === 'object' && input !== null;
-  if (isObject && 'command' in input === 'url' in input) {
+  const isHttp = isObject && Object.hasOwn(input, 'url');
+  if (isObject && Object.hasOwn(input, 'command') === isHttp) {
     throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
   }
-  const parsed = (isObject && 'url' in input ? http() : stdio).safeParse(input);
+  refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a name that can be used'));
+  const parsed = (isHttp ? http() : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error);
   throw invalid(field, what);

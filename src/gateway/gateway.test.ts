@@ -5,21 +5,29 @@ import { listenEntry } from '../config/listen-settings.js';
 import type { Host } from '../host/host.js';
 import { embedder } from '../host/host-interface.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import type { Principal } from '../policy/call.js';
 import { createGateway, type GatewaySettings } from './gateway.js';
 import type { GatewayParts } from './gateway-parts.js';
 import type { HttpIngressOptions } from './http/http-ingress.js';
+import type { KeyedRoute } from './http/routes.js';
+import type { RouterOptions } from './routing/router.js';
 import type { StdioIngressOptions } from './stdio/stdio-ingress.js';
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
 function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException, opensLater = false) {
   const log: string[] = [];
+  const routers: RouterOptions[] = [];
+  const problems: unknown[] = [];
   const http: HttpIngressOptions[] = [];
   const stdio: StdioIngressOptions[] = [];
   let endPipe = () => {};
   const health = { status: 200, contentType: 'text/plain', body: 'ok' };
   const parts = {
-    createRouter: () => ({}),
+    createRouter: (options: RouterOptions) => {
+      routers.push(options);
+      return {};
+    },
     createBridge: () => ({}),
     parseKeys: (keys: object) => Object.keys(keys),
     Keyring: class {
@@ -67,9 +75,25 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     version: '1',
     ...changes,
   };
-  const host = { whenSeen: () => undefined, showUnrouted: () => {} } as unknown as Host;
-  const gateway = createGateway({ host, settings, dataDir: '/d', clock: new FakeClock(), parts, opensLater });
-  return { gateway, log, http, stdio };
+  const host = {
+    whenSeen: () => undefined,
+    hasRoles: false,
+    learnTools: () => {},
+    showUnrouted: () => {},
+    names: () => ['a', 'b'],
+    isAllowed: ({ id }: Principal, server: string) => id === 'ada' && server === 'b',
+  };
+  const onProblem = (problem: unknown) => problems.push(problem);
+  const gateway = createGateway({
+    host: host as unknown as Host,
+    settings,
+    dataDir: '/d',
+    clock: new FakeClock(),
+    parts,
+    opensLater,
+    onProblem,
+  });
+  return { gateway, log, http, stdio, host, routers, problems };
 }
 
 test('keys are there before anything listens, and nothing listens before it is told to', async () => {
@@ -82,10 +106,10 @@ test('keys are there before anything listens, and nothing listens before it is t
   expect(http[0]?.listen).toEqual({ host: '127.0.0.1', port: 8383, hosts: [], origins: [] });
   expect(['Bearer k', undefined].map((header) => http[0]?.authenticate(header))).toEqual([ada, undefined]);
   const routes = http[0]?.routes;
-  expect([...(routes ?? [])].map(([path, { isForOperators }]) => [path, isForOperators])).toEqual([
-    ['/healthz', false],
-    ['/readyz', false],
-    ['/metrics', true],
+  expect([...(routes ?? [])].map(([path, { isPublic }]) => [path, isPublic])).toEqual([
+    ['/healthz', true],
+    ['/readyz', true],
+    ['/metrics', false],
   ]);
   expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
@@ -104,11 +128,79 @@ test('with a host that opens later, clients wait until it is open', async () => 
   expect([http[0]?.isOpen?.(), log.filter((line) => line === 'opened').length]).toEqual([true, 1]);
 });
 
+test('E5 answers may be kept for everybody only while there is neither a key nor a role', async () => {
+  const { gateway: opening, host, routers } = open({ keys: {} });
+  const gateway = await opening;
+  const now = () => routers[0]?.mayBePublic?.();
+  const seen = [now()];
+  gateway.replaceKeys({ b: 1 });
+  seen.push(now());
+  gateway.replaceKeys({});
+  seen.push(now());
+  host.hasRoles = true;
+  seen.push(now());
+  expect(seen).toEqual([true, false, true, false]);
+  const keyed = open();
+  await keyed.gateway;
+  expect(keyed.routers[0]?.mayBePublic?.()).toBe(false);
+});
+
 test('without keys everybody is the operator, and no key is made', async () => {
   const { gateway: opening, http } = open({ auth: 'none' });
   const gateway = await opening;
   await gateway.listen();
   expect([gateway.key, gateway.keyFile, http[0]?.authenticate(undefined)]).toEqual([undefined, undefined, embedder]);
+});
+
+test('E12 metrics are for the operator, and for keys without a role that may call a server', async () => {
+  const { gateway: opening, http } = open();
+  await (await opening).listen();
+  const metrics = http[0]?.routes?.get('/metrics') as KeyedRoute;
+  const mayRead = (id: string, role?: string) => metrics.mayRead({ id, role, scopes: [] });
+  expect([metrics.mayRead(embedder), mayRead('ada'), mayRead('bob'), mayRead('ada', 'reader')]).toEqual([
+    ...[true, true, false, false],
+  ]);
+});
+
+test('E14 metrics need no Host of ours behind a key, and one of ours where no key is asked for', async () => {
+  for (const auth of ['key', 'none'] as const) {
+    const { gateway: opening, http } = open({ auth });
+    await (await opening).listen();
+    expect(http[0]?.routes?.get('/metrics')).toMatchObject({ checksHost: auth === 'none' });
+  }
+});
+
+test.each([
+  [undefined, 'http closed in 10000'],
+  [3_000, 'http closed in 3000'],
+])('E14 with a drain time of %s, %s', async (drainMs, expected) => {
+  const { gateway: opening, log } = open(drainMs === undefined ? {} : { drainMs });
+  const gateway = await opening;
+  await gateway.listen();
+  await gateway.close();
+  expect(log.slice(-3)).toEqual(['stopping', expected, 'no counts']);
+});
+
+test.each([
+  ['0.0.0.0', 1],
+  ['::', 1],
+  ['gw.example', 1],
+  ['127.0.0.1', 0],
+  ['::1', 0],
+  ['localhost', 0],
+])('E12 listening at %s without TLS is warned about %i times', async (host, times) => {
+  const { gateway: opening, problems } = open({ listen: listenEntry.parse({ host }) });
+  const gateway = await opening;
+  expect(problems).toEqual([]);
+  await gateway.listen();
+  expect(problems).toEqual(
+    Array.from({ length: times }, () =>
+      expect.objectContaining({
+        hint: expect.stringContaining('reverse proxy'),
+        message: expect.stringContaining(host),
+      }),
+    ),
+  );
 });
 
 test('a pipe is the operator’s, lasts until it is over, and ends with the gateway', async () => {
@@ -119,7 +211,7 @@ test('a pipe is the operator’s, lasts until it is over, and ends with the gate
   await Promise.resolve();
   expect(stdio[0]).toMatchObject({ principal: embedder, endpoint: { kind: 'all' } });
   await Promise.all([gateway.close(5), gateway.close(9), served]);
-  expect(log.slice(1)).toEqual(['opened', 'stopping', 'no counts', 'http closed in 5']);
+  expect(log.slice(1)).toEqual(['opened', 'stopping', 'http closed in 5', 'no counts']);
 });
 
 test.each([

@@ -8,11 +8,14 @@
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ListenSettings } from '../config/listen-settings.js';
+import { isLoopback } from '../config/loopback.js';
 import type { Host } from '../host/host.js';
-import { embedder } from '../host/host-interface.js';
+import { embedder, type JointChange } from '../host/host-interface.js';
+import { warnProcess } from '../host/problems.js';
 import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { type Random, systemRandom } from '../kernel/random.js';
+import type { Principal } from '../policy/call.js';
 import type { PrincipalNow, Router } from './exchange.js';
 import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
@@ -33,14 +36,18 @@ export const gatewayCapabilities = {
 } as const;
 
 const expiryLookMs = 60_000;
+/** As `listen.drain` of the configuration. */
+const drainMsDefault = 10_000;
 
 export interface GatewaySettings {
-  readonly listen: ListenSettings;
+  readonly listen: Pick<ListenSettings, 'host' | 'port' | 'allowedHosts' | 'allowedOrigins'>;
   /** As in `hostler.json`. */
   readonly keys?: Readonly<Record<string, unknown>>;
   /** `none`: whoever reaches the address is the operator. */
   readonly auth: 'key' | 'none';
   readonly version: string;
+  /** How long `close` waits for requests that are under way; 10 s when absent. */
+  readonly drainMs?: number;
 }
 
 export interface GatewayOptions {
@@ -74,27 +81,36 @@ export interface Gateway {
   serveStdio(input: Readable, output: Writable): Promise<void>;
   /** From now on these keys and the local one. What is wrong with one is told. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
+  /** The same, to be done later together with other changes: reads the keys now, and throws now if they cannot be read. */
+  prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
   /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
-  /** Stops accepting, waits for what is under way up to `drainMs`, then ends it. */
-  close(drainMs: number): Promise<void>;
+  /**
+   * Says at `/readyz` that it stops, refuses new requests, waits for what is under way up to `drainMs` (by default that of the
+   * settings), then ends it and closes the port.
+   */
+  close(drainMs?: number): Promise<void>;
 }
 
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
+  host.learnTools();
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
-  const keys = parts.parseKeys(settings.keys ?? {}, onProblem);
+  const onKeyProblem = options.onProblem ?? warnProcess;
+  const keys = parts.parseKeys(settings.keys ?? {}, onKeyProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
+  const keysNow: KeysNow = { isAny: hasMembers(settings.keys) };
   const router = parts.createRouter({
     upstreams: host,
+    mayBePublic: () => !keysNow.isAny && !host.hasRoles,
     bridge: parts.createBridge({ clock, random }),
     clock,
     serverInfo: { name: 'hostler', version: settings.version },
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, parts, router, keyring },
+    ...{ host, settings, clock, random, onProblem, onKeyProblem, parts, router, keyring, keysNow },
     opensLater: options.opensLater ?? false,
     brokerFigures: options.brokerFigures,
     key: local?.key,
@@ -103,12 +119,22 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   });
 }
 
+/** Whether the configuration has keys, usable or not. The local key does not count: it is the operator's alone. */
+interface KeysNow {
+  isAny: boolean;
+}
+
+const hasMembers = (keys: Readonly<Record<string, unknown>> = {}): boolean => Object.keys(keys).length > 0;
+
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly opensLater: boolean;
+  /** A key that cannot be used is never silent. */
+  readonly onKeyProblem: (error: unknown) => void;
   readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
+  readonly keysNow: KeysNow;
   readonly key: string | undefined;
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
@@ -118,7 +144,8 @@ class JoinedGateway implements Gateway {
   readonly #joined: Joined;
   #http: HttpIngress | undefined;
   readonly #pipes = new Set<StdioIngress>();
-  readonly #ends: (() => void)[] = [];
+  #onStopping: () => void = () => {};
+  #onClosed: () => void = () => {};
   #url: string | undefined;
   #closing: Promise<void> | undefined;
   #cancelExpiry: Cancel | undefined;
@@ -130,7 +157,6 @@ class JoinedGateway implements Gateway {
     this.#isOpen = !joined.opensLater;
     const { host, router } = joined;
     host.showUnrouted((server) => router.unroutedOf?.(server));
-    this.#ends.push(() => host.showUnrouted(undefined));
     this.#awaitExpiry();
   }
 
@@ -163,6 +189,7 @@ class JoinedGateway implements Gateway {
     });
     try {
       this.#url = await this.#http.listen();
+      if (!isLoopback(host)) onProblem(plainHttp(host));
       return this.#url;
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
@@ -189,9 +216,19 @@ class JoinedGateway implements Gateway {
   }
 
   replaceKeys(keys: Readonly<Record<string, unknown>>): void {
-    const { keyring, parts, onProblem } = this.#joined;
-    keyring.replace(parts.parseKeys(keys, onProblem));
-    this.#rekeyed();
+    const { swap, announce } = this.prepareKeys(keys);
+    swap();
+    announce();
+  }
+
+  prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange {
+    const { keyring, keysNow, parts, onKeyProblem } = this.#joined;
+    const read = parts.parseKeys(keys, onKeyProblem);
+    const swap = () => {
+      keyring.replace(read);
+      keysNow.isAny = hasMembers(keys);
+    };
+    return { swap, announce: () => this.#rekeyed() };
   }
 
   allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {
@@ -218,37 +255,48 @@ class JoinedGateway implements Gateway {
     this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#rekeyed());
   }
 
-  close(drainMs: number): Promise<void> {
+  close(drainMs = this.#joined.settings.drainMs ?? drainMsDefault): Promise<void> {
     this.#closing ??= this.#close(drainMs);
     return this.#closing;
   }
 
   async #close(drainMs: number): Promise<void> {
     this.#cancelExpiry?.();
-    for (const end of this.#ends) end();
+    // Before anything is refused: whoever sends clients here should stop first.
+    this.#onStopping();
     // First, while there is somebody to tell: who listens hears that it is over.
     this.#joined.router.close?.();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
+    this.#joined.host.showUnrouted(undefined);
+    this.#onClosed();
   }
 
   /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
   async #routes(): Promise<Routes> {
-    const { host, parts, clock, brokerFigures: broker } = this.#joined;
+    const { host, parts, clock, settings, brokerFigures: broker } = this.#joined;
     const createMetrics = await parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures(), broker });
     const readiness = new parts.Readiness(clock);
     this.#onOpen = () => readiness.opened(host.whenSeen());
     if (this.#isOpen) this.#onOpen();
-    this.#ends.push(
-      () => readiness.stopping(),
-      () => metrics.close(),
-    );
+    this.#onStopping = () => readiness.stopping();
+    // Calls that are drained still count, and metrics can be read until the port closes.
+    this.#onClosed = () => metrics.close();
     const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
+    const checksHost = settings.auth === 'none';
+    const mayRead = (principal: Principal) => this.#mayReadMetrics(principal);
     return new Map<string, Route>([
-      ['/healthz', { isForOperators: false, answer: parts.healthz }],
-      ['/readyz', { isForOperators: false, answer: readiness.readyz }],
-      ['/metrics', { isForOperators: true, answer: shown }],
+      ['/healthz', { isPublic: true, answer: parts.healthz }],
+      ['/readyz', { isPublic: true, answer: readiness.readyz }],
+      ['/metrics', { isPublic: false, checksHost, mayRead, answer: shown }],
     ]);
+  }
+
+  /** Metrics name all servers: not for a role, which may see some of them only, nor for a key that may call nothing. */
+  #mayReadMetrics(principal: Principal): boolean {
+    const { host } = this.#joined;
+    if (principal === embedder) return true;
+    return principal.role === undefined && host.names().some((name) => host.isAllowed(principal, name, undefined));
   }
 
   #figures(): IngressFigures {
@@ -258,6 +306,16 @@ class JoinedGateway implements Gateway {
     ]);
   }
 }
+
+const plainHttp = (host: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `listen.host: ${host} is reached by other machines over plain HTTP; keys and results can be read on the way`,
+    {
+      ...{ field: 'listen.host', reason: 'plain_http' },
+      hint: 'put a reverse proxy that ends TLS in front, such as Caddy or nginx, and listen at 127.0.0.1',
+    },
+  );
 
 function cannotListen(host: string, port: number, error: NodeJS.ErrnoException): Error {
   const { code } = error;

@@ -94,6 +94,7 @@ export class Caller {
         // Asked again when the answer is in: by then the server may be gone, and its answer is not kept.
         fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
+        noticeAccount: ({ server }) => serverOf(server).auth?.current(),
       }),
       throttle(parts.throttle),
       refuseThrottled(parts.serverThrottle),

@@ -48,15 +48,28 @@ interface CeilingEntry {
   readonly window: number | string;
 }
 
+/** What changes in the same tick as the configuration of a host. Both are prepared before, so that neither can fail. */
+export interface JointChange {
+  /** The new rules hold, and nobody has heard of it. Must tell nobody itself. */
+  readonly swap: () => void;
+  /** The servers are the new ones: whoever must hear of the change may be told. */
+  readonly announce: () => void;
+}
+
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;
+  /** Files and folders that servers in a sandbox never see, beside `stateDir`, such as the file of the configuration. */
+  readonly hiddenPaths?: readonly string[];
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
   /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
-  /** Starts servers whose tools were never seen once in the background, a few at a time, to learn them. Off when absent. */
+  /**
+   * Starts servers whose tools were never seen once in the background, a few at a time, to learn them. When absent: off, until a
+   * gateway or a broker lists the tools of this host. `false` keeps it off: then they list a server's tools after its first start.
+   */
   readonly learnAtBoot?: boolean;
   /** Shared with whoever shows texts of servers beside the host: what either knows to be secret, both take out. */
   readonly redactor?: Redactor;

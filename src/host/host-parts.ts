@@ -31,7 +31,7 @@ import { Instances } from './instances.js';
 import { Knowledge } from './knowledge.js';
 import { LastWords } from './last-words.js';
 import { pinsByOrigin } from './pin-origin.js';
-import { quietly } from './problems.js';
+import { quietly, warnProcess } from './problems.js';
 import { Requester } from './requester.js';
 import { schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
@@ -66,6 +66,8 @@ export interface HostParts {
   /** Set by a gateway. */
   readonly routing: { unroutedOf: UnroutedOf | undefined };
   readonly onProblem: (error: unknown) => void;
+  /** The same for mistakes in the configuration, which are never silent. */
+  readonly onConfigProblem: (error: unknown) => void;
   /** Nothing that the server answered before counts any more. */
   readonly forget: (server: string) => void;
   /** Writes what waits to be written. */
@@ -81,6 +83,7 @@ export function createHostParts(
 ): HostParts {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
+  const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const lastWords = new LastWords();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
@@ -91,6 +94,7 @@ export function createHostParts(
     onProblem,
     onAuth: (server, status) => events.tell(server, { kind: 'auth', status }),
     ...(stateDir === undefined ? {} : { stateDir }),
+    ...(options.hiddenPaths === undefined ? {} : { hiddenPaths: options.hiddenPaths }),
     ...(ambient === undefined ? {} : { ambient }),
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
   });
@@ -133,6 +137,12 @@ export function createHostParts(
     },
     opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
     openedOf: (instance, session) => knowledge.runs.openedOf(instance, session),
+    accountChanged: (name) => {
+      cache.drop(name);
+      catalogue.drop(name);
+      const managed = servers.find(name);
+      if (managed) knowledge.runs.of(managed)?.accountChanged();
+    },
     onChannel: (name, channel) => lastWords.opened(name, channel),
     onProblem,
     authProvider: options.authProvider,
@@ -213,8 +223,9 @@ export function createHostParts(
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget, serverThrottle },
+    onConfigProblem,
     writeAll: () => state?.flush(),
-    configured: new ConfiguredServers(servers, onProblem),
+    configured: new ConfiguredServers(servers, onConfigProblem),
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
     routing,

@@ -4,6 +4,7 @@
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
 import { parseHostConfig } from '../config/host-config.js';
+import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
@@ -16,7 +17,9 @@ import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
+import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
@@ -32,6 +35,7 @@ import {
   type HostOptions,
   type HostRequestOptions,
   type HostTool,
+  type JointChange,
   type KnownServer,
   type ListOptions,
   noCallOptions,
@@ -39,6 +43,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -48,7 +53,9 @@ import { Turns } from './turns.js';
 
 export class Host {
   readonly #parts: HostParts;
-  readonly #learnAtBoot: boolean;
+  readonly #learnAtBoot: boolean | undefined;
+  #isOpen = false;
+  #learnsTools: boolean;
   /** Readings of the configuration, one after the other. */
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
@@ -56,16 +63,18 @@ export class Host {
   /** `makeConnector`: for simulations only. */
   constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
     this.#parts = createHostParts(options, makeConnector);
-    this.#learnAtBoot = options.learnAtBoot ?? false;
+    this.#learnAtBoot = options.learnAtBoot;
+    this.#learnsTools = options.learnAtBoot ?? false;
   }
 
-  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and left out. */
+  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#parts.onProblem);
+    const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
-    this.#parts.configured.declare(settings.mcpServers);
+    this.#parts.configured.declare(settings);
+    this.#isOpen = true;
     this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
   }
 
@@ -73,21 +82,30 @@ export class Host {
    * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
    * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
    * and leaves its server as it was. Resolves when what was taken out is gone.
+   * `joint`: what must change in the same tick, such as the keys by which a gateway knows who has which role.
    */
-  reconfigure(config: HostConfig): Promise<Reconfigured> {
-    return this.#readings.take('', async () => {
-      if (this.#closing !== undefined) throw closed();
-      const settings = parseHostConfig(config, this.#parts.onProblem);
+  async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
+    const { applied } = await this.#readings.take('', async () => {
+      this.#mustBeOpen();
+      const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
-      // Nothing is thrown from here on.
-      this.#parts.audit.tracing = tracing;
-      this.#parts.rules.configure(settings);
-      const before = this.#parts.servers.names();
-      const applied = this.#parts.configured.apply(settings.mcpServers, new Set(Object.keys(config.mcpServers ?? {})));
+      this.#mustBeOpen();
+      // From here on nothing waits and nothing is thrown: no principal is ever seen with rules of one configuration and a role,
+      // or a server, of another.
+      const { rules, configured, audit, servers, onProblem } = this.#parts;
+      audit.tracing = tracing;
+      const before = servers.names();
+      const closed = rules.configure(settings, configured.stale(settings));
+      perform(joint?.swap, onProblem);
+      const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
+      perform(joint?.announce, onProblem);
+      for (const server of closed) this.#parts.onConfigProblem(outOfDate(server));
       this.#learnUnseen();
-      return applied;
+      // In an object: the next reading does not wait until what was taken out is gone.
+      return { applied };
     });
+    return applied;
   }
 
   /**
@@ -96,10 +114,29 @@ export class Host {
    * needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
-    const name = spawnName(entry);
+    const given = copyEntry(entry, 'the server') as SpawnEntry;
+    const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(spawnDefinition(entry, options), options.replace ?? false);
+    await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
+    // One that waits for its first call is listed as well.
+    this.#learnUnseen();
     return name;
+  }
+
+  /**
+   * Puts a connection of the application under a name: an unstarted transport or an unconnected server of an MCP SDK, or a
+   * function that makes one, which is called for every start. The host owns it from here on: it does the handshake and closes it.
+   * Resolves and fails as `spawn` does.
+   */
+  async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
+    const definition = attachDefinition(name, source, options);
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
+    await this.#parts.servers.spawn(definition, options.replace ?? false);
+  }
+
+  /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
+  async detach(name: string): Promise<void> {
+    await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
@@ -195,6 +232,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
+    managed.mustBeReloadable();
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
@@ -258,9 +296,19 @@ export class Host {
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
+  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  get hasRoles(): boolean {
+    return this.#parts.rules.hasRoles;
+  }
+
   /** Counts up when guards or roles may have changed. */
   get rulesRevision(): number {
     return this.#parts.rules.revision;
+  }
+
+  /** Callers in this role are refused everything, because the configuration does not list it. */
+  isUnlistedRole(role: string): boolean {
+    return this.#parts.rules.isUnlisted(role);
   }
 
   /**
@@ -269,6 +317,16 @@ export class Host {
    */
   firstSight(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.firstSight.wait(servers);
+  }
+
+  /**
+   * For gateways and brokers, which list tools without starting anything: from now on a server whose tools were never seen is
+   * started once in the background to learn them. `learnAtBoot: false` keeps that off.
+   */
+  learnTools(): void {
+    if (this.#learnsTools || this.#learnAtBoot === false || this.#closing !== undefined) return;
+    this.#learnsTools = true;
+    if (this.#isOpen) this.#parts.firstSight.begin(this.#learnUnseen());
   }
 
   /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
@@ -333,6 +391,10 @@ export class Host {
     }
   }
 
+  #mustBeOpen(): void {
+    if (this.#closing !== undefined) throw closed();
+  }
+
   #mustBeAllowed(request: GuardRequest): void {
     const refused = denial(() => this.#parts.rules.guards, request);
     if (!refused) return;
@@ -347,14 +409,35 @@ export class Host {
   }
 
   #learnUnseen(): Sightings {
-    return this.#learnAtBoot ? this.#parts.discovery.learnUnseen() : new Map();
+    return this.#learnsTools ? this.#parts.discovery.learnUnseen() : new Map();
   }
 }
+
+function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
+  try {
+    step?.();
+  } catch (error) {
+    onProblem(error);
+  }
+}
+
+const outOfDate = (server: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `mcpServers.${server}: only the operator may use it, as roles or keys changed with it`,
+    {
+      server,
+      field: `mcpServers.${server}`,
+      execution: 'not_executed',
+      hint: 'correct the entry; until then the server runs as it was',
+    },
+  );
 
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
+  if (options.stateDir !== undefined) await loadLibsql();
   const host = new Host(options);
   try {
     await host.open(config);

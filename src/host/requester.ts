@@ -153,8 +153,9 @@ export class Requester {
     if (refusal) throw refusal;
     const { callMs } = definition.timeouts;
     const nowMs = this.#parts.clock.nowMs();
-    const { onProgress, onServerNotification } = options;
+    const { onProgress, onServerNotification, principal = embedder } = options;
     const sent: CallOptions = {
+      client: options.instance ?? principal.id,
       deadlineAtMs: Math.min(deadlineAtMs, nowMs + callMs),
       signal,
       onProgress,

@@ -86,6 +86,18 @@ test('what changed is read again, and nothing before it is ready', async () => {
   expect(keeps).toEqual([3, 4, 5]);
 });
 
+test.each(['constructor', 'toString', '__proto__'])(
+  'E12 a notification called %s is one that is not known',
+  async (name) => {
+    const { run, asked } = open();
+    run.ready();
+    await run.listsRead;
+    asked.length = 0;
+    run.heard(name, undefined);
+    expect(asked).toEqual([]);
+  },
+);
+
 test('a server is told of each change of what is wanted, in order, and only of changes', async () => {
   const { run, set, asked } = open({ capabilities: '{}' });
   run.ready();
@@ -126,4 +138,14 @@ test('a new run, and a session that was renewed, are told all that is wanted; wh
   await settle();
   expect(asked.filter((line) => line.startsWith('subscribe'))).toEqual([...told, ...told]);
   expect(announced).toEqual([NOTIFICATION.promptsChanged]);
+});
+
+test('E1 as another account it is asked for all its lists again, whether it tells of changes or not', async () => {
+  const { run, announced } = open({ capabilities: '{"tools":{},"resources":{"listChanged":true}}' });
+  run.accountChanged();
+  expect(announced).toEqual([]);
+  run.ready();
+  await settle();
+  run.accountChanged();
+  expect(announced).toEqual([NOTIFICATION.toolsChanged, NOTIFICATION.resourcesChanged]);
 });

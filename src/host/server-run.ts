@@ -36,10 +36,11 @@ export interface RunParts {
 /** For one request to subscribe or to end it. */
 const subscribeMsMax = 10_000;
 
-const announced: Readonly<Record<string, readonly ListMethod[]>> = {
-  [NOTIFICATION.promptsChanged]: ['prompts/list'],
-  [NOTIFICATION.resourcesChanged]: ['resources/list', 'resources/templates/list'],
-};
+/** A Map: a server may send a notification of any name, also one that every object inherits. */
+const announced: ReadonlyMap<string, readonly ListMethod[]> = new Map([
+  [NOTIFICATION.promptsChanged, ['prompts/list']],
+  [NOTIFICATION.resourcesChanged, ['resources/list', 'resources/templates/list']],
+]);
 
 export class ServerRun {
   readonly #parts: RunParts;
@@ -87,7 +88,7 @@ export class ServerRun {
     if (method === NOTIFICATION.acknowledged) this.#listen?.acknowledged(params);
     // Until it is ready they are not read at all.
     if (!this.#isReady) return;
-    for (const list of announced[method] ?? []) this.#learners.get(list)?.changed(this.#parts.session);
+    for (const list of announced.get(method) ?? []) this.#learners.get(list)?.changed(this.#parts.session);
   }
 
   /** A legacy server has forgotten the session, and with it what it was told; what it said meanwhile reached nobody. */
@@ -96,6 +97,14 @@ export class ServerRun {
     if (!this.#isReady) return;
     this.#tellAll();
     this.#announceAll();
+  }
+
+  /** The server knows us as another account: what it lists may be another thing now, whether it tells of changes or not. */
+  accountChanged(): void {
+    const { hasLists, session, announce } = this.#parts;
+    if (!this.#isReady || !hasLists) return;
+    for (const { capability, notification } of listChanges)
+      if (memberBytes(session.facts.capabilities, capability) !== undefined) announce(notification);
   }
 
   /** Resolves when the server will tell of updates of this resource. */

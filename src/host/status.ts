@@ -3,7 +3,8 @@
  * Invariant: every field is read when it is asked for, and nothing is kept here; what belongs to a run (its process, its
  * protocol) is there only while that run can be spoken to.
  */
-import { isStdio } from '../config/server-spec.js';
+import type { ServerDefinition } from '../config/server-definition.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
@@ -30,8 +31,8 @@ export interface StatusRow {
   readonly run: number;
   /** How it is spoken to; while it is not running, how it is to be. */
   readonly transport: Channel['kind'] | 'auto';
-  /** Of its process, while that runs. */
-  readonly pid: number | undefined;
+  /** Of its process, while that runs; null for an attached server, which has no process of Hostler's. */
+  readonly pid: number | null | undefined;
   /** How long this run has been open. */
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;
@@ -71,6 +72,11 @@ export interface StatusRow {
   readonly noisy: boolean;
   /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
   readonly noticesLost: number | undefined;
+  /**
+   * Questions and log lines of it that reached no client in this run, because several requests could be behind them; with
+   * `isolation: "per-client"` there are none. Undefined while it does not run.
+   */
+  readonly unattributed: number | undefined;
   /** Processes that left its group, were found when it was stopped, and still run. */
   readonly escaped: number;
   /** Instances that clients have of their own (`isolation: "per-client"`). */
@@ -153,12 +159,14 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     ejected: snapshot.ejected,
     nextProbeAt: nextProbeAtMs === undefined ? undefined : wallTime(nextProbeAtMs, instant),
     nextProbeInMs: nextProbeAtMs === undefined ? undefined : Math.max(0, nextProbeAtMs - nowMs),
-    lastError: lastError && {
-      code: lastError.code,
-      message: lastError.message,
-      at: wallTime(lastError.atMs, instant),
-      agoMs: nowMs - lastError.atMs,
-    },
+    lastError: lastError
+      ? {
+          code: lastError.code,
+          message: lastError.message,
+          at: wallTime(lastError.atMs, instant),
+          agoMs: nowMs - lastError.atMs,
+        }
+      : problemOf(definition, snapshot.sinceMs, instant),
     lastSuccessAt: lastSuccessAtMs === undefined ? undefined : wallTime(lastSuccessAtMs, instant),
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
@@ -166,9 +174,10 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
+    unattributed: current?.connection.unattributed,
     escaped: sources.connector.escapedOf(name),
     instances: sources.instances.countOf(name),
-    ...processFacts(current?.connection),
+    ...processFacts(managed, current?.connection),
   };
 }
 
@@ -178,14 +187,30 @@ function identityOf({ auth }: ManagedServer, { connector }: StatusSources): stri
   return said === undefined ? undefined : neutraliseLine(connector.clean(said), identityChars);
 }
 
+/** What is wrong with the entry, and what to do about it. */
+function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Instant): StatusRow['lastError'] {
+  if (!problem) return undefined;
+  const { message, hint } = problem;
+  return {
+    code: 'invalid_spec',
+    message: hint === undefined ? message : `${message}; ${hint}`,
+    at: wallTime(sinceMs, instant),
+    agoMs: instant.nowMs - sinceMs,
+  };
+}
+
 /** A time of our clock as people write it. */
 const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
   new Date(date.getTime() + (atMs - nowMs)).toISOString();
 
-const plannedTransport = ({ definition: { spec } }: ManagedServer): StatusRow['transport'] =>
-  isStdio(spec) ? 'stdio' : spec.transport;
+const plannedTransport = ({ definition: { spec, problem } }: ManagedServer): StatusRow['transport'] =>
+  problem ? 'auto' : isStdio(spec) ? 'stdio' : spec.transport;
 
-function processFacts(session: Session | undefined): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
+function processFacts(
+  { definition }: ManagedServer,
+  session: Session | undefined,
+): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
+  if (isAttached(definition.spec)) return { pid: null, noisy: false, stderrTail: undefined };
   const channel = session?.channel;
   if (!(channel instanceof StdioChannel)) return { pid: undefined, noisy: false, stderrTail: undefined };
   const { pid, exit, noisy, stderrTail } = channel.describe();

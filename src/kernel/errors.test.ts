@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ERRORS, HostError } from './errors.js';
+import { ERRORS, HostError, isHostError, toRemember } from './errors.js';
 
 describe('the table of codes', () => {
   test('is closed: adding or renaming a code is a change of interface', () => {
@@ -84,5 +84,33 @@ describe('HostError', () => {
       server: 'files',
     });
     expect(JSON.stringify(error)).not.toContain('sk-secret');
+  });
+});
+
+describe('E18 an error that is kept', () => {
+  test('has the causes of the original, by name, message and code, and no stack', () => {
+    const root = Object.assign(new TypeError('no such host'), { code: 'ENOTFOUND' });
+    const inner = new HostError('transport', 'inner', { server: 's', hint: 'wait', cause: root });
+    const kept = toRemember(new HostError('connect_failed', 'outer', { reason: 'unexpected', cause: inner }));
+    expect(kept.toJSON()).toEqual({ code: 'connect_failed', message: 'outer', retryable: false, reason: 'unexpected' });
+    const cause = kept.cause as HostError;
+    expect([isHostError(cause), cause.code, cause.message, cause.hint]).toEqual([true, 'transport', 'inner', 'wait']);
+    expect(cause.cause).toMatchObject({ name: 'TypeError', message: 'no such host', code: 'ENOTFOUND' });
+    for (const each of [kept, cause, cause.cause as Error]) expect(each.stack ?? '').not.toContain('\n    at ');
+    expect(cause.cause).not.toBe(root);
+  });
+
+  test('has a bounded number of them, of bounded length, whatever they are', () => {
+    let error: unknown = { toString: () => 'x'.repeat(5_000) };
+    for (let depth = 0; depth < 10; depth++) error = new Error(`${depth}`, { cause: error });
+    let causes = 0;
+    for (let at: unknown = toRemember(new HostError('transport', 'm', { cause: error })); at; causes++)
+      at = (at as Error).cause;
+    expect(causes).toBe(5);
+    const odd = toRemember(new HostError('transport', 'm', { cause: { toString: () => 'x'.repeat(5_000) } }));
+    expect((odd.cause as Error).message).toHaveLength(1_000);
+    expect(toRemember(new HostError('transport', 'm', { cause: Object.create(null) })).cause).toMatchObject({
+      message: 'object',
+    });
   });
 });

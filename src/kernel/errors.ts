@@ -145,14 +145,44 @@ export class HostError extends Error {
 export const isHostError = (error: unknown): error is HostError =>
   error instanceof HostError || (error instanceof Error && brand in error);
 
+/** Causes of causes that are kept, and characters of each message. */
+const causesMax = 4;
+const causeChars = 1_000;
+
 /**
- * The same facts, without what they were found by: a stack holds on to every function and object on it, and a cause to its
- * own. For errors that are kept.
+ * The same facts without stacks, for errors that are kept: a stack holds on to every function and object on it. Of each cause,
+ * name, message and code stay: they say what went wrong.
  */
-export function toRemember({ code, message, hint, details }: HostError): HostError {
+export function toRemember(error: HostError): HostError {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
-  const remembered = new HostError(code, message, hint === undefined ? details : { ...details, hint });
-  Error.stackTraceLimit = stackTraceLimit;
-  return remembered;
+  try {
+    return rememberedError(error, causesMax) as HostError;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+function rememberedError(error: unknown, causesLeft: number): Error {
+  if (!(error instanceof Error)) return new Error(textOf(error));
+  const cause =
+    error.cause === undefined || causesLeft === 0 ? undefined : rememberedError(error.cause, causesLeft - 1);
+  const options = cause === undefined ? {} : { cause };
+  if (isHostError(error)) {
+    const { code, message, hint, details } = error;
+    return new HostError(code, message, { ...details, ...(hint === undefined ? {} : { hint }), ...options });
+  }
+  const { name, message, code } = error as NodeJS.ErrnoException;
+  const remembered = new Error(message.slice(0, causeChars), options);
+  remembered.name = name;
+  return code === undefined ? remembered : Object.assign(remembered, { code });
+}
+
+/** What was thrown may be anything, also something that cannot be made a text. */
+function textOf(thrown: unknown): string {
+  try {
+    return String(thrown).slice(0, causeChars);
+  } catch {
+    return typeof thrown;
+  }
 }

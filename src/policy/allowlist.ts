@@ -7,6 +7,7 @@
  * denies; names are compared as whole strings, so nothing that merely looks like a name matches it.
  */
 import type { RolePattern } from '../config/host-config.js';
+import { unlistedRoleHint, unlistedRoleText } from '../config/unlisted-roles.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -91,7 +92,9 @@ export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, un
     const rules = role === undefined ? undefined : rulesByRole.get(role);
     if (!rules) {
       if (unlistedRole === 'allow') return { allow: true };
-      return deny(role === undefined ? 'the caller has no role' : `role '${role}' is not listed`);
+      return role === undefined
+        ? deny('the caller has no role')
+        : { allow: false, reason: unlistedRoleText(role), hint: unlistedRoleHint };
     }
     const permits = (tools: ReadonlySet<string> | undefined): boolean => {
       if (!tools) return false;
@@ -110,8 +113,8 @@ export const noRoles: Guard = ({ principal: { role } }) =>
     ? allowed
     : {
         allow: false,
-        reason: `role '${role}' is not listed, no roles are configured`,
-        hint: 'list it under roles in the configuration, or set unlistedRole to "allow"',
+        reason: `${unlistedRoleText(role)}, no roles are configured`,
+        hint: unlistedRoleHint,
       };
 
 const allowed: Verdict = { allow: true };

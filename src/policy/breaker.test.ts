@@ -512,3 +512,59 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
     checkMsMax: 15_000,
   });
 }, 180_000);
+
+describe('W24 tickets of another period, and moments other than zero', () => {
+  const openedAt = (nowMs: number) => {
+    const breaker = new Breaker(plan);
+    for (let i = 0; i < plan.threshold; i++) breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'timeout');
+    return breaker;
+  };
+
+  test('a refusal says how long it lasts from now on', () => {
+    expect(openedAt(1_000).admit(1_030)).toMatchObject({ admitted: false, retryAfterMs: 70, isTried: false });
+  });
+
+  test('a refusal beside a trial says that the server is being tried', () => {
+    const breaker = openedAt(1_000);
+    breaker.admit(1_100);
+    expect(breaker.admit(1_110)).toMatchObject({ admitted: false, retryAfterMs: 40, isTried: true });
+  });
+
+  test('nothing is checked while it is closed or half-open, nor after failures that are no lost connections', () => {
+    const breaker = openedAt(1_000);
+    expect(breaker.checkAtMs).toBeUndefined();
+    breaker.checked(true, 1_010);
+    expect(breaker.circuit(1_010)).toBe('open');
+    breaker.admit(1_100);
+    expect(breaker.checkAtMs).toBeUndefined();
+    breaker.checked(true, 1_100);
+    expect([breaker.circuit(1_100), breaker.isClosed]).toEqual(['half_open', false]);
+  });
+
+  test('a failed check counts for the trial it was made for only', () => {
+    const breaker = openedAt(1_000);
+    const old = ticketOf(breaker.admit(1_100));
+    breaker.failed(old, 1_100, 'timeout');
+    expect(breaker.failures).toBe(4);
+    breaker.checkFailed(old, 1_110, 'timeout');
+    expect(breaker.failures).toBe(4);
+    // Half-open again: the ticket of the last period still says nothing.
+    breaker.admit(1_300);
+    breaker.checkFailed(old, 1_300, 'timeout');
+    expect([breaker.failures, breaker.circuit(1_300)]).toEqual([4, 'half_open']);
+  });
+
+  test('a trial that was given back cannot close it', () => {
+    const breaker = openedAt(1_000);
+    const left = ticketOf(breaker.admit(1_100));
+    breaker.released(left);
+    breaker.succeeded(left);
+    expect(breaker.isClosed).toBe(false);
+  });
+
+  test('a failed check of a closed breaker says nothing', () => {
+    const breaker = new Breaker(plan);
+    breaker.checkFailed(ticketOf(breaker.admit(0)), 0, 'timeout');
+    expect([breaker.isClosed, breaker.failures]).toEqual([true, 0]);
+  });
+});

@@ -22,6 +22,16 @@ export function canonicalNumber(text: string): string {
   return printed === text || decimalOf(printed) === decimalOf(text) ? printed : text;
 }
 
+/** Longer texts are compared letter by letter: a number that somebody means is far shorter. */
+const comparedCharsMax = 400;
+const jsonNumber = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,15})?$/;
+
+/** Whether two texts are the same number by the grammar of JSON, to the last digit: 42, 42.0 and 4.2e1 are. */
+export function isSameNumber(one: string, other: string): boolean {
+  if (one.length > comparedCharsMax || other.length > comparedCharsMax) return false;
+  return jsonNumber.test(one) && jsonNumber.test(other) && decimalOf(one) === decimalOf(other);
+}
+
 function isPlainInteger(text: string): boolean {
   for (let i = text.charCodeAt(0) === 0x2d ? 1 : 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

@@ -343,3 +343,53 @@ test('a connection that is lost under many calls is a matter of its supervisor, 
   }
   expect(circuit.breaker.isClosed).toBe(false);
 });
+
+describe('what an outcome tells the breaker', () => {
+  test('W24 a success in between clears the failures, so two more do not open the breaker', async () => {
+    let outcome: HostError | undefined = error('protocol_error');
+    const { breaker, call } = guarded(() => (outcome ? Promise.reject(outcome) : Promise.resolve(fakeResult())));
+    const fail = async (count: number) => {
+      outcome = error('protocol_error');
+      for (let i = 0; i < count; i++) await failureOf(call());
+    };
+    await fail(2);
+    expect(breaker.failures).toBe(2);
+    outcome = undefined;
+    await call();
+    expect(breaker.failures).toBe(0);
+    await fail(2);
+    expect([breaker.failures, breaker.isClosed]).toEqual([2, true]);
+  });
+
+  test.each([
+    ['a lost connection', error('transport'), 0],
+    ['a protocol error', error('protocol_error'), 0],
+    ['a timeout', error('timeout', { phase: 'written' }), 1],
+  ])('W24 %s counts %3$i while the supervisor sees the connection as lost', async (_what, outcome, failures) => {
+    const { breaker, circuit, call } = guarded(() => Promise.reject(outcome));
+    circuit.isLost = true;
+    await failureOf(call());
+    expect(breaker.failures).toBe(failures);
+  });
+
+  test('W24 a lost connection in the last moment of a deadline is no strike, and no reason for a check', async () => {
+    const { breaker, circuit, call, clock } = guarded(() => Promise.reject(error('transport')));
+    circuit.heardAtMs = 0;
+    clock.advance(60_000);
+    await failureOf(call({ deadlineAtMs: clock.nowMs() }));
+    expect([breaker.failures, circuit.suspects]).toEqual([0, []]);
+  });
+
+  test('W24 a server that cannot be found fails the call, and no breaker is told', async () => {
+    const stage = gate(() => {
+      throw error('server_not_found');
+    }, new FakeClock());
+    const send = promised(staged(stage)(answering(() => Promise.resolve(fakeResult()))));
+    expect((await failureOf(send(fakeCall()))).code).toBe('server_not_found');
+  });
+
+  test('W24 a status below 500 is an answer, one of 500 is not', () => {
+    expect(strikeOf(error('transport', { httpStatus: 499 }))).toBeUndefined();
+    expect(strikeOf(error('transport', { httpStatus: 500 }))).toBe('loss');
+  });
+});

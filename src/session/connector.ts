@@ -4,16 +4,18 @@
  * Invariant: after `close` nothing that was opened here is left.
  */
 
-import { isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
+import { isAttached, isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
+import { openAttached } from '../transports/attached/open-attached.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
 import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
+import { loadUndici } from '../transports/http/undici.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
@@ -37,6 +39,10 @@ export interface ConnectorOptions {
   readonly client: ClientIdentity;
   /** Where the journal of children lies; without it a crash of the whole machine's session may leave some behind. */
   readonly stateDir?: string | undefined;
+  /** Files and folders that sandboxed servers never see, beside the state directory: the configuration. */
+  readonly hiddenPaths?: readonly string[];
+  /** Whether sandboxed servers find their home again at the next start. True when absent. */
+  readonly keepsHomes?: boolean;
   /** What children's environments are drawn from. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
@@ -76,7 +82,7 @@ export class Connector {
   readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
-    const { clock = systemClock, stateDir, ambient, onProblem } = options;
+    const { clock = systemClock, stateDir, ambient, onProblem, hiddenPaths = [], keepsHomes = true } = options;
     this.#options = options;
     this.#redactor = options.redactor ?? createRedactor();
     this.clock = clock;
@@ -86,6 +92,8 @@ export class Connector {
       clock,
       ...(stateDir === undefined ? {} : { stateDir }),
       ambient: ambient ?? process.env,
+      hiddenPaths,
+      keepsHomes,
       ...(onProblem === undefined ? {} : { onProblem }),
     });
   }
@@ -103,9 +111,10 @@ export class Connector {
     return this.#children.escapedOf(server);
   }
 
-  connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
+  /** Async, so that whatever a definition makes it throw is a rejection. */
+  async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
-    const transport = isStdio(spec) ? undefined : spec.transport;
+    const transport = 'transport' in spec ? spec.transport : undefined;
     return this.#open({
       ...options,
       server: spec.name,
@@ -158,7 +167,11 @@ export class Connector {
   }
 
   #opener(spec: ServerSpec, { tokens, onChannel, concurrency = 0 }: ConnectOptions): OpenChannel {
-    const { transports } = this.#options;
+    const { transports, onProblem = () => {} } = this.#options;
+    if (isAttached(spec)) {
+      const deps = { clock: this.clock, cleanText: this.clean, onProblem };
+      return (_variant, limits) => openAttached(spec, deps, limits);
+    }
     if (isStdio(spec)) {
       if (transports) return () => transports.stdio(spec);
       const { name: server, cwd, ...rest } = spec;
@@ -173,16 +186,20 @@ export class Connector {
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
     const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
-    return (variant, limits): Promise<Channel> =>
-      variant === 'http-sse' || spec.transport === 'http-sse'
+    return async (variant, limits): Promise<Channel> => {
+      if (!transports) await loadUndici();
+      return variant === 'http-sse' || spec.transport === 'http-sse'
         ? openHttpSse(http, deps, limits)
-        : Promise.resolve(openStreamableHttp(http, deps));
+        : openStreamableHttp(http, deps);
+    };
   }
 }
 
-/** Another command or URL is another server, whatever it is called. */
-const eraKey = (spec: ServerSpec): string =>
-  JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
+/** Another command or URL is another server, whatever it is called. An attached object says nothing about the next one. */
+function eraKey(spec: ServerSpec): string | undefined {
+  if (isAttached(spec)) return undefined;
+  return JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
+}
 
 const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
@@ -190,7 +207,9 @@ const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 function secretsOf(spec: ServerSpec): string[] {
   const named = (pairs: Iterable<readonly [string, string]>) =>
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
+  if (isAttached(spec)) return [];
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
-  return [...headers, ...named(new URL(spec.url).searchParams)];
+  // What is not a URL is refused where it is opened, with the name of the field.
+  return URL.canParse(spec.url) ? [...headers, ...named(new URL(spec.url).searchParams)] : headers;
 }

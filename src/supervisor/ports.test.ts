@@ -7,6 +7,8 @@ test.each<[ErrorCode, HostErrorOptions, string]>([
   ['connect_failed', { reason: 'EACCES' }, 'permanent'],
   ['connect_failed', { reason: 'ENOTDIR' }, 'permanent'],
   ['connect_failed', { reason: 'sandbox_unavailable' }, 'permanent'],
+  ['connect_failed', { reason: 'sandbox_path' }, 'permanent'],
+  ['connect_failed', { reason: 'sandbox_home' }, 'permanent'],
   ['connect_failed', { reason: 'unsupported_platform' }, 'permanent'],
   ['connect_failed', { reason: 'ECONNREFUSED' }, 'transient'],
   ['connect_failed', { reason: 'EMFILE' }, 'transient'],

@@ -36,6 +36,8 @@ const permanentReasons: ReadonlySet<string | undefined> = new Set([
   'EACCES',
   'ENOTDIR',
   'sandbox_unavailable',
+  'sandbox_path',
+  'sandbox_home',
   'unsupported_platform',
 ]);
 

@@ -11,6 +11,15 @@ export interface Refused {
   readonly server: string;
   readonly nowMs: number;
   readonly lastError: HostError | undefined;
+  /** It cannot be started a second time. */
+  readonly isOneShot?: boolean | undefined;
+  /** Why its entry in the configuration cannot be used. */
+  readonly problem?: Problem | undefined;
+}
+
+interface Problem {
+  readonly message: string;
+  readonly hint: string | undefined;
 }
 
 /** Why nobody can have the server in this state; undefined when it is ready or may be soon. */
@@ -32,11 +41,15 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
         hint: `log in to server '${server}' again; do not repeat the call before that`,
       });
     case 'stopped':
-      return stopped(server);
+      return stopped(refused);
     case 'disabled':
-      return disabled(server);
+      return disabled(server, refused.problem);
     case 'stopping':
-      return at.next === 'stopped' ? stopped(server) : at.next === 'disabled' ? disabled(server) : undefined;
+      return at.next === 'stopped'
+        ? stopped(refused)
+        : at.next === 'disabled'
+          ? disabled(server, refused.problem)
+          : undefined;
     default:
       return undefined;
   }
@@ -68,12 +81,14 @@ export const tooManyWait = (server: string, limit: number): HostError =>
     hint: 'send fewer calls at once, or try again when it is ready',
   });
 
-export const unresponsive = (server: string): HostError =>
+export const unresponsive = ({ server, isOneShot }: Refused): HostError =>
   new HostError('transport', `server '${server}' runs but gave no sign of life`, {
     server,
     reason: 'unresponsive',
     execution: 'uncertain',
-    hint: 'it is restarted; if this repeats, look at its stderr',
+    hint: isOneShot
+      ? 'it is closed; attach a new connection under its name, or attach a factory, which is restarted'
+      : 'it is restarted; if this repeats, look at its stderr',
   });
 
 const refuse = (code: ErrorCode, message: string, options: HostErrorOptions): HostError =>
@@ -91,14 +106,27 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
   });
 }
 
-const stopped = (server: string): HostError =>
-  refuse('server_stopped', `server '${server}' is stopped`, { server, hint: `start or reload server '${server}'` });
+/** A one-shot server may be stopped because it failed: then the failure is the cause. */
+const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
+  isOneShot
+    ? refuse('server_stopped', `server '${server}' is stopped${lastError ? ` (${text(lastError)})` : ''}`, {
+        server,
+        ...(lastError === undefined ? {} : { cause: lastError }),
+        hint: `it was attached without a factory and cannot be started again; detach '${server}' and attach a new connection`,
+      })
+    : refuse('server_stopped', `server '${server}' is stopped`, { server, hint: `start or reload server '${server}'` });
 
-const disabled = (server: string): HostError =>
-  refuse('server_disabled', `server '${server}' is disabled in the configuration`, {
-    server,
-    hint: `set "enabled" of server '${server}' to true`,
-  });
+const disabled = (server: string, problem: Problem | undefined): HostError =>
+  problem
+    ? refuse('server_disabled', `server '${server}' is disabled, its entry cannot be used: ${problem.message}`, {
+        server,
+        reason: 'invalid_spec',
+        hint: problem.hint ?? 'correct its entry in the configuration',
+      })
+    : refuse('server_disabled', `server '${server}' is disabled in the configuration`, {
+        server,
+        hint: `set "enabled" of server '${server}' to true`,
+      });
 
 const because = (reason: Reason, { server, lastError }: Refused): HostErrorOptions => ({
   server,

@@ -6,9 +6,10 @@
  * Invariants: whatever was opened is closed, also what comes up late or dead; `failed` and `closed` are said only when
  * nothing is left open; after `close` nothing but `closed` is said, once.
  */
-import { HostError, isHostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Connect, Connection } from './ports.js';
 import type { Gate } from './start-gate.js';
+import { unexpectedError } from './unexpected-error.js';
 
 /** How long calls under way may go on when their server is stopped. */
 export const drainMsMax = 5_000;
@@ -75,7 +76,7 @@ export class Run<C extends Connection> {
 
   #ended(error: unknown): void {
     if (this.#isClosing) this.#listener.closed();
-    else this.#listener.failed(isHostError(error) ? error : unexpected(this.#server, error));
+    else this.#listener.failed(isHostError(error) ? error : unexpectedError(this.#server, error));
   }
 
   #onLost(error: HostError): void {
@@ -94,12 +95,3 @@ export class Run<C extends Connection> {
     }
   }
 }
-
-const unexpected = (server: string, cause: unknown): HostError =>
-  new HostError('connect_failed', `server '${server}' could not be opened: an unexpected error`, {
-    server,
-    reason: 'unexpected',
-    execution: 'not_executed',
-    hint: 'look at the log of Hostler itself',
-    cause,
-  });

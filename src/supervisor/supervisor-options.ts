@@ -6,6 +6,7 @@ import type { Emitter } from '../kernel/emitter.js';
 import type { Random } from '../kernel/random.js';
 import type { CorrelatedFailures } from './correlated-failures.js';
 import type { Connect, Connection, Verify } from './ports.js';
+import type { Refused } from './refusals.js';
 import type { Ledger, RestartPlan } from './restart-plan.js';
 import type { Gate } from './start-gate.js';
 import type { SupervisorEvents } from './supervisor-events.js';
@@ -23,6 +24,10 @@ export interface SupervisorOptions<C extends Connection> {
   readonly plan?: RestartPlan;
   readonly isLazy: boolean;
   readonly isEnabled?: boolean;
+  /** The connection cannot be made a second time: there is one run, and no restart. */
+  readonly isOneShot?: boolean | undefined;
+  /** Why it is disabled, when its entry in the configuration cannot be used. */
+  readonly problem?: Refused['problem'];
   /** The first start of a package runner may only be filling its cache. */
   readonly isFirstStartFree?: boolean;
   /** How long a caller waits for a server that is not ready. */

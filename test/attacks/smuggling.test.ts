@@ -60,9 +60,10 @@ test.each<[string, () => string, number]>([
     () => `GET http://evil.example/metrics HTTP/1.1\r\n${withKey()}`,
     404,
   ],
-  ['two hosts', () => `GET /metrics HTTP/1.1\r\n${withKey('Host: evil.example')}`, 403],
+  ['two hosts', () => `GET /mcp HTTP/1.1\r\n${withKey('Host: evil.example')}`, 403],
   ['two keys', () => `GET /metrics HTTP/1.1\r\n${withKey('Authorization: Bearer x')}`, 401],
-  ['no host', () => 'GET /healthz HTTP/1.0\r\n\r\n', 403],
+  ['no host', () => 'GET /mcp HTTP/1.0\r\n\r\n', 403],
+  ['no host, at a page that anybody may read', () => 'GET /healthz HTTP/1.0\r\n\r\n', 200],
   ['another protocol', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
 ])('%s: %s', async (_what, text, status) => {
   expect(statuses(await answersTo(text()))).toEqual([status]);

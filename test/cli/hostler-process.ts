@@ -30,9 +30,9 @@ export class Running {
   stderr = '';
   readonly closed: Promise<Ended>;
 
-  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd = process.cwd()) {
     const all = { ...process.env, XDG_CONFIG_HOME: '/nowhere', ...env };
-    this.child = spawn(process.execPath, [main, ...args], { env: all, stdio: 'pipe' });
+    this.child = spawn(process.execPath, [main, ...args], { env: all, cwd, stdio: 'pipe' });
     this.child.stdout?.on('data', (chunk) => (this.stdout += chunk));
     this.child.stderr?.on('data', (chunk) => (this.stderr += chunk));
     this.closed = once(this.child, 'close').then(([code]) => {
@@ -69,6 +69,7 @@ export class Workplace {
       '--data-dir',
       this.dataDir,
       '--json',
+      '--show-key',
       '--port=0',
       ...args,
     ]);

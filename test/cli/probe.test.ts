@@ -84,7 +84,9 @@ test.each(httpFixtures.map(({ name }) => name))('%s is reached over HTTP', async
 describe('what goes wrong is said in one line, with what to do, and the right exit code', () => {
   test.each([
     ['nothing to probe', ['probe'], 2, 'usage: hostler probe'],
-    ['an unknown command', ['prob'], 2, 'hostler --help'],
+    ['an unknown command', ['prob'], 2, 'did you mean probe? hostler --help'],
+    ['E12 a mistyped option', ['probe', '--sanbox', 'standard', '--', 'true'], 2, 'did you mean --sandbox?'],
+    ['E12 an option without effect', ['probe', '--sandbox', 'standard', 'http://127.0.0.1:9'], 2, '--sandbox is for'],
     ['no command at all', [], 2, 'USAGE'],
     ['a bad duration', ['probe', '--timeout', 'soon', '--', 'true'], 2, '250ms, 30s, 5m, 2h'],
     ['a bad URL', ['probe', 'ftp://example.com'], 2, 'http or https'],

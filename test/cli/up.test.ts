@@ -2,7 +2,7 @@
  * `hostler up` as a person or a script meets it: the line that says it serves, what it says when it cannot, and how it ends.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -71,15 +71,29 @@ describe('when it serves', () => {
     expect([modeOf('.'), modeOf('control.sock'), modeOf('key')]).toEqual([0o700, 0o600, 0o600]);
   });
 
-  test('the same key serves after a restart, and a socket that was left is replaced', async () => {
+  test('E12 the key is printed when it is created and not after a restart, and a socket that was left is replaced', async () => {
     place.configure({});
-    const first = place.up();
+    const begin = () => place.follow('up', '--config', place.config, '--json', '--port=0');
+    const first = begin();
     const { key } = await first.ready();
+    expect(readFileSync(path.join(place.dataDir, 'key'), 'utf8')).toBe(`${key}\n`);
     first.child.kill('SIGKILL');
     await first.closed;
     expect(statSync(path.join(place.dataDir, 'control.sock')).isSocket()).toBe(true);
-    expect((await place.up().ready()).key).toBe(key);
+    const second = begin();
+    const ready = await second.ready();
+    expect([ready.key, (second.stdout + second.stderr).includes(key)]).toEqual([null, false]);
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+    expect((await fetch(ready.url, { method: 'POST', headers, body: '{}' })).status).not.toBe(401);
     expect((await place.hostler('status')).code).toBe(0);
+  });
+
+  test('E12 --show-key prints the key on every start', async () => {
+    place.configure({});
+    mkdirSync(place.dataDir, { mode: 0o700 });
+    const key = `hk_${'k'.repeat(43)}`;
+    writeFileSync(path.join(place.dataDir, 'key'), `${key}\n`, { mode: 0o600 });
+    expect((await place.up('--show-key').ready()).key).toBe(key);
   });
 
   test('a second one over stdio is served by the first, which lasts as long as either', async () => {
@@ -116,13 +130,14 @@ describe('when it serves', () => {
     expect(JSON.stringify((await ask(second, 2, 'tools/list')).result)).toContain('one__sleep');
   });
 
-  test('over stdio, stdout belongs to the client, and its end is the end', async () => {
+  test('E12 over stdio, stdout belongs to the client, no key is printed, and its end is the end', async () => {
     place.configure({});
     const running = place.follow('up', '--config', place.config, '--stdio', '--json');
     const line = await eventually('the line on stderr', () => running.stderr.includes('\n') && running.stderr);
-    expect(JSON.parse(line.split('\n')[0] as string)).toMatchObject({ ready: true, url: null });
+    expect(JSON.parse(line.split('\n')[0] as string)).toMatchObject({ ready: true, url: null, key: null });
     running.child.stdin?.end();
     expect(await running.closed).toMatchObject({ code: 0, stdout: '' });
+    expect(running.stderr).not.toContain(readFileSync(path.join(place.dataDir, 'key'), 'utf8').trim());
   });
 });
 

@@ -66,7 +66,7 @@ class Chapter {
   }
 
   async #begin(command: string): Promise<void> {
-    const words = command.replace(/ *&$/, '').replace(/^npx hostler up$/, 'npx hostler up --port 0');
+    const words = command.replace(/ *&$/, '').replace(/^npx hostler up --config \S+$/, '$& --port 0');
     const child = spawn('sh', ['-c', `exec ${words}`], {
       cwd: this.folder,
       env: this.#env,

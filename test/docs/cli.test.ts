@@ -55,7 +55,8 @@ test('there is a chapter and an example for every command', () => {
 test.each(examples)('$words', async ({ words, first }) => {
   const argv = wordsOf(words)
     .map((word) => (word.endsWith('.key') ? path.join(place.folder, word) : word))
-    .concat(/^(?:doctor|key)/.test(words) ? ['--config', place.config] : []);
+    .concat(/^(?:doctor|key)/.test(words) ? ['--config', place.config] : [])
+    .concat(/^trust (?!--list)/.test(words) ? [place.config] : []);
   const { code, stdout } = await new Running(argv, { HOSTLER_DATA_DIR: place.dataDir }).closed;
   expect([code, stdout === '']).toEqual([0, /^key (?:add|revoke)/.test(words)]);
   // Numbers and times are those of another day.

@@ -1,10 +1,12 @@
 // A small Hostler that can be killed: starts one child of each kind, says who they are, and waits.
 // Arguments: folder of the compiled sources, state directory, then one of
 //   all      every kind of child
+//   one      one child that does not leave when its input ends
 //   fds      one child that tells which descriptors it sees
+//   boxed    one child in a sandbox that tells what its descriptors are, in a process that keeps those it was given
 //   alone    stops a server whose grandchild only leaves when it is killed, with nothing else to do meanwhile
 //   emfile   starts children with ever fewer descriptors to spare, and stops one with none (run it under ulimit -n)
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
@@ -15,7 +17,7 @@ const { ChildKeeper } = await load('transports/stdio/child-keeper.js');
 const { openStdio } = await load('transports/stdio/stdio-channel.js');
 const { procTable } = await load('transports/stdio/proc-table.js');
 const { closeInheritedDescriptors } = await load('transports/stdio/inherited-descriptors.js');
-closeInheritedDescriptors();
+if (what !== 'boxed') closeInheritedDescriptors();
 
 const cwd = path.dirname(fileURLToPath(import.meta.url));
 const children = new ChildKeeper({ clock: systemClock, stateDir, ambient: process.env });
@@ -34,10 +36,18 @@ async function start(spec) {
   });
 }
 
-if (what === 'fds') {
+if (what === 'one') {
+  await start({ args: [stub, '--ignore-eof'] });
+} else if (what === 'fds') {
   const script =
     '$| = 1; my @f = grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":"@f"}\n); <STDIN>';
   const { said } = await start({ args: ['-e', script] });
+  await children.closeAll();
+  process.stdout.write(`${said}\n`);
+} else if (what === 'boxed') {
+  const script =
+    '$| = 1; my @f = map { readlink("/proc/self/fd/$_") =~ s/\\d+//gr } grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":"@f"}\n); <STDIN>';
+  const { said } = await start({ args: ['-e', script], sandbox: 'standard' });
   await children.closeAll();
   process.stdout.write(`${said}\n`);
 } else if (what === 'alone') {
@@ -82,7 +92,7 @@ if (what === 'fds') {
     giveBack();
   }
   // Before the end, at which the death watch would take down what a stop had missed.
-  const table = procTable();
+  const table = procTable(process.env.TEST_PROC_FOLDER);
   const left = table.living().filter(({ pid }) => table.mark(pid)?.startsWith(`${children.instanceId}.`)).length;
   process.stdout.write(`${JSON.stringify({ outcomes, left })}\n`);
   await children.closeAll();
@@ -98,9 +108,11 @@ if (what === 'fds') {
   const pids = {};
   for (const [kind, flags] of Object.entries(kinds))
     pids[kind] = (await start({ args: [stub, ...flags, ...ready] })).pid;
-  pids.sandboxed = (
-    await start({ args: [stub, '--ignore-eof', '--grandchild', 'daemon', ...ready], sandbox: 'standard' })
-  ).pid;
+  // The sandbox needs /proc.
+  if (existsSync('/proc/self/stat'))
+    pids.sandboxed = (
+      await start({ args: [stub, '--ignore-eof', '--grandchild', 'daemon', ...ready], sandbox: 'standard' })
+    ).pid;
   process.kill(pids.stopped, 'SIGSTOP');
   let { watchPid } = children;
   process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid })}\n`);

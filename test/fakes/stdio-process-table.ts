@@ -3,7 +3,7 @@
  */
 
 import type { Kill } from '../../src/transports/stdio/process-group.js';
-import type { ProcessFacts, ProcessTable } from '../../src/transports/stdio/process-table.js';
+import type { Look, ProcessFacts, ProcessTable } from '../../src/transports/stdio/process-table.js';
 
 export interface FakeProcess extends Partial<ProcessFacts> {
   readonly pid: number;
@@ -16,6 +16,10 @@ export interface FakeProcess extends Partial<ProcessFacts> {
 
 export class FakeProcesses implements ProcessTable {
   readonly signals: Array<[number, string]> = [];
+  seesMarks = true;
+  startSlack = 0;
+  /** Every look at the table fails from now on. */
+  isUnreadable = false;
   #processes: FakeProcess[];
 
   constructor(...processes: FakeProcess[]) {
@@ -26,20 +30,27 @@ export class FakeProcesses implements ProcessTable {
     this.#processes.push(process);
   }
 
-  read(pid: number): ProcessFacts | undefined {
+  read(pid: number): Look {
+    if (this.isUnreadable) return 'unknown';
     const found = this.#processes.find((process) => process.pid === pid);
-    return found && facts(found);
+    return found ? facts(found) : 'gone';
   }
 
-  living(): ProcessFacts[] {
+  startOf(pid: number): number {
+    if (this.isUnreadable) throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
+    return this.#processes.find((process) => process.pid === pid)?.startTicks ?? 100;
+  }
+
+  living(): readonly ProcessFacts[] | 'unknown' {
+    if (this.isUnreadable) return 'unknown';
     return this.#processes.map(facts).filter(({ state }) => state !== 'Z');
   }
 
   mark(pid: number): string | undefined {
-    return this.#processes.find((process) => process.pid === pid)?.mark;
+    return this.seesMarks ? this.#processes.find((process) => process.pid === pid)?.mark : undefined;
   }
 
-  bootId = () => 'boot-now';
+  bootId = (): string => 'boot-now';
   pidSpace = () => 'pid:[1]';
 
   readonly kill: Kill = (pid, signal) => {

@@ -165,7 +165,7 @@ describe('requests', () => {
     expect((await send(port, { headers, body: rpc(1, 'tools/list') })).json().result).toEqual({});
   });
 
-  test('notifications/cancelled aborts that request, of that session', async () => {
+  test('E13 notifications/cancelled aborts that request, of that session, and its POST is answered with JSON', async () => {
     const { router, port, ingress } = await start();
     const [mine, other] = [await openSession(port), await openSession(port)];
     router.answers.set('tools/call', () => {});
@@ -178,8 +178,28 @@ describe('requests', () => {
     await send(port, { headers: mine, body: notice('notifications/cancelled', { requestId: 1 }) });
     expect(signal.aborted).toBe(true);
     router.handled[2]?.succeed('{}');
-    expect([(await waiting).text, ingress.counts.exchanges, router.notices]).toEqual(['', 0, []]);
+    const reply = await waiting;
+    expect([reply.status, reply.headers['content-type']]).toEqual([200, 'application/json']);
+    expect(reply.json()).toEqual({ jsonrpc: '2.0', id: 1, error: { code: -31021, message: expect.any(String) } });
+    expect([ingress.counts.exchanges, router.notices]).toEqual([0, []]);
   });
+
+  test.each(['2025-11-25', '2025-03-26'])(
+    'E13 a cancelled request whose answer is a stream ends it with a response (%s)',
+    async (version) => {
+      const { router, port, ingress } = await start();
+      const headers = await openSession(port, version);
+      router.answers.set('tools/call', (exchange) => exchange.notify('notifications/message', '{"level":"info"}'));
+      const stream = await listen(port, { headers, body: rpc(7, 'tools/call') });
+      await stream.until((text) => text.includes('notifications/message'));
+      await send(port, { headers, body: notice('notifications/cancelled', { requestId: 7 }) });
+      await stream.ended;
+      // A client of 2025-11-25 would reconnect to a stream that ended without it.
+      const last = JSON.parse(eventsIn(stream.text()).at(-1)?.data ?? '');
+      expect(last).toMatchObject({ id: 7, error: { code: -31021 } });
+      expect(ingress.counts).toMatchObject({ exchanges: 0, streams: 0 });
+    },
+  );
 
   test('other notifications are the router’s', async () => {
     const { router, port } = await start();
@@ -245,6 +265,27 @@ describe('asking the client', () => {
     await (await stream).ended;
     expect(eventsIn((await stream).text()).at(-1)?.data).toContain('"id":"call","result":{"done":true}');
   });
+
+  test.each(['elicitation/create', 'sampling/createMessage', 'roots/list'])(
+    'E13 %s waits until the client has sent initialized',
+    async (method) => {
+      const { router, port } = await start();
+      const headers = await openSession(port, '2025-06-18', { initialized: false });
+      router.answers.set('tools/call', () => {});
+      const stream = listen(port, { headers, body: rpc('call', 'tools/call') });
+      await router.until(() => router.handled.length === 2);
+      const exchange = router.handled[1] as Exchange;
+      const answer = exchange.ask?.(method, '{}', { deadlineAtMs: far });
+      exchange.notify('notifications/message', '{"level":"info","data":"first"}');
+      await send(port, { headers, body: notice('notifications/initialized') });
+      const events = await (await stream).until((text) => text.includes(method));
+      expect(eventsIn(events).map(({ data }) => JSON.parse(data).method)).toEqual(['notifications/message', method]);
+      await send(port, { headers, body: result(1) });
+      expect((await answer)?.kind).toBe('result');
+      exchange.succeed('{}');
+      await (await stream).ended;
+    },
+  );
 
   test('ends at its deadline, and tells the client so', async () => {
     const clock = new FakeClock(1_000);

@@ -83,7 +83,10 @@ describe('X19 sizes', () => {
     ]) {
       const answer = await raw(port, text);
       expect(statusOf(answer)).toBe(400);
-      expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')))).toMatchObject({ id: null, error: { code: -32600 } });
+      expect(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')))).toEqual({
+        jsonrpc: '2.0',
+        error: { code: -32600, message: expect.any(String) },
+      });
     }
   });
 
@@ -137,8 +140,20 @@ describe('X19 who still writes hears why it is refused', () => {
       const heard = await lateReader(port, text);
       expect(statusOf(heard)).toBe(status);
       const body = heard.slice(heard.indexOf('\r\n\r\n') + 4);
-      expect(JSON.parse(body)).toMatchObject({ id: null, error: { message: expect.any(String) } });
+      expect(JSON.parse(body)).toMatchObject({ error: { message: expect.any(String) } });
     }
+  });
+
+  const lastRequest = [json, 'Connection: close', `Content-Length: ${8 * MiB}`];
+  test.each([
+    ['a body of 8 MiB', head(lastRequest) + chunks, 413],
+    ['a body of 8 MiB over HTTP/1.0', head([json, `Content-Length: ${8 * MiB}`]).replace('/1.1', '/1.0') + chunks, 413],
+    ['a body that is not JSON', head(['Connection: close', `Content-Length: ${MiB}`]) + chunks, 415],
+    ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'nobody') + chunks, 401],
+    ['a body at a path that is none', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
+  ])('E12 %s on a connection that ends after it: the answer is heard', async (_name, text, status) => {
+    const { port } = await start();
+    for (let i = 0; i < 3; i++) expect(statusOf(await lateReader(port, text))).toBe(status);
   });
 
   test('X19 who writes for ever is cut', async () => {
@@ -231,6 +246,60 @@ describe('X19 numbers', () => {
         () => false,
       ),
     );
+  });
+
+  const bobs = (port: number, id: number) =>
+    send(port, {
+      key: 'Bearer key-of-bob',
+      body: rpc(id, 'tools/call', { ...call, _meta: META }),
+      headers: modernHeaders('tools/call', call),
+    });
+
+  test('E12 a key that has every open request gets no more while another key wants one', async () => {
+    const { router, port } = await start({ limits: { exchanges: 8 } });
+    router.answers.set('tools/call', () => {});
+    const anns = Array.from({ length: 8 }, (_, id) => modern(port, 'tools/call', call, {}, id));
+    await router.until(() => router.handled.length === 8);
+    const refused = await bobs(port, 1);
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1']);
+    for (const exchange of router.handled.slice(0, 2)) exchange.succeed('{}');
+    await Promise.all(anns.slice(0, 2));
+    expect((await modern(port, 'tools/call', call)).status).toBe(503);
+    const second = bobs(port, 2);
+    await router.until(() => router.handled.length === 9);
+    expect(router.handled[8]?.client.principal.id).toBe('bob');
+    for (const exchange of router.handled) exchange.succeed('{}');
+    await Promise.all([second, ...anns]);
+  });
+
+  test('E12 a key with every connection loses an idle one to another key, and keeps the busy ones', async () => {
+    // Two places are for connections whose key is not known yet, six for keys.
+    const { router, port } = await start({ limits: { connections: 8 } });
+    router.answers.set(
+      'tools/call',
+      (exchange) => void (exchange.client.principal.id === 'bob' && exchange.succeed('{}')),
+    );
+    const ping = rpc(1, 'a', { _meta: META });
+    const hang = rpc(1, 'tools/call', { ...call, _meta: META });
+    const text = (body: string, headers: Record<string, string>) =>
+      head([
+        ...[json, `Content-Length: ${body.length}`],
+        ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      ]) + body;
+    const busy = [1, 2, 3].map(() => rawSocket(port));
+    for (const socket of busy) socket.write(text(hang, modernHeaders('tools/call', call)));
+    await router.until(() => router.handled.length === 3);
+    const idle = [1, 2, 3].map(() => rawSocket(port));
+    for (const socket of idle) {
+      const answered = new Promise((resolve) => socket.once('data', resolve));
+      socket.write(text(ping, modernHeaders('a')));
+      await answered;
+    }
+    const over = await raw(port, text(ping, modernHeaders('a')));
+    expect([statusOf(over), over.toLowerCase()]).toEqual([503, expect.stringContaining('connection: close')]);
+    expect((await bobs(port, 2)).status).toBe(200);
+    await eventually('the oldest idle one is closed', () => idle[0]?.destroyed === true);
+    expect([...busy, ...idle.slice(1)].map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
   });
 
   test('X19 what is kept for lost streams is bounded, in one session and in all', async () => {

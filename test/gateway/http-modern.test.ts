@@ -4,7 +4,18 @@ import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
-import { eventsIn, listen, META, modern, modernHeaders, notice, rpc, send, start } from './http-harness.js';
+import {
+  eventsIn,
+  listen,
+  META,
+  modern,
+  modernHeaders,
+  notice,
+  openSession,
+  rpc,
+  send,
+  start,
+} from './http-harness.js';
 
 const call = { name: 'echo', arguments: { big: 1 } };
 
@@ -267,11 +278,11 @@ describe('messages', () => {
       `{"jsonrpc":"2.0","id":1,"method":"a","params":${'['.repeat(200)}${']'.repeat(200)}}`,
       -32700,
     ],
-  ])('%s is refused with 400', async (_name, body, code) => {
+  ])('E13 %s is refused with 400, and the error has no id', async (_name, body, code) => {
     const { router, port } = await start();
     const reply = await send(port, { body, headers: modernHeaders('a') });
     expect([reply.status, reply.json().error?.code, router.reached]).toEqual([400, code, 0]);
-    expect(reply.json().id).toBeNull();
+    expect('id' in reply.json()).toBe(false);
   });
 
   test.each(['GET', 'DELETE'])('%s is not of this era', async (method) => {
@@ -326,6 +337,39 @@ describe('the end', () => {
     expect(eventsIn(stream.text()).at(-1)?.data).toContain('"result":{"resultType":"complete"}');
     router.handled[1]?.succeed('{"late":true}');
     expect((await waiting).json().result).toEqual({ late: true });
+    await closing;
+    await expect(modern(port, 'a')).rejects.toThrow('ECONNREFUSED');
+  });
+
+  test('E14 while open requests are waited for, the port answers: routes as ever, requests with 503', async () => {
+    const answer = () => ({ status: 200, contentType: 'text/plain', body: 'ok' });
+    const { router, port, ingress } = await start({ routes: new Map([['/healthz', { isPublic: true, answer }]]) });
+    router.answers.set('tools/call', () => {});
+    const headers = await openSession(port);
+    const waiting = modern(port, 'tools/call', call);
+    const asking = listen(port, { headers, body: rpc(9, 'tools/call') });
+    await router.until(() => router.handled.length === 3);
+    const asked = router.handled
+      .find(({ client, method }) => client.era === 'legacy' && method === 'tools/call')
+      ?.ask?.('roots/list', undefined, { deadlineAtMs: Number.MAX_SAFE_INTEGER });
+    await (await asking).until((text) => text.includes('roots/list'));
+    const closing = ingress.close(60_000);
+    expect((await send(port, { method: 'GET', path: '/healthz', key: undefined })).status).toBe(200);
+    const refused = [
+      await modern(port, 'a'),
+      await send(port, { headers, body: rpc(2, 'a') }),
+      await send(port, { method: 'GET', headers }),
+      await send(port, { body: rpc(3, 'initialize', { protocolVersion: '2025-11-25', capabilities: {} }) }),
+    ];
+    expect(refused.map(({ status, headers: told }) => [status, told['retry-after'], told.connection])).toEqual(
+      refused.map(() => [503, '5', 'close']),
+    );
+    // The answer that a request under way waits for is no new request.
+    expect((await send(port, { headers, body: '{"jsonrpc":"2.0","id":1,"result":{}}' })).status).toBe(202);
+    expect((await asked)?.kind).toBe('result');
+    for (const exchange of router.handled) exchange.succeed('{}');
+    expect((await waiting).status).toBe(200);
+    await (await asking).ended;
     await closing;
     await expect(modern(port, 'a')).rejects.toThrow('ECONNREFUSED');
   });

@@ -6,6 +6,15 @@ import { describe, expect, test } from 'vitest';
 import type { Route } from '../../src/gateway/http/routes.js';
 import { META, modernHeaders, raw, rpc, send, start, statusOf } from './http-harness.js';
 
+const ok = () => ({ status: 200, contentType: 'text/plain', body: 'ok' });
+const open: Route = { isPublic: true, answer: ok };
+const keyed = (checksHost: boolean): Route => ({
+  isPublic: false,
+  checksHost,
+  mayRead: ({ role }) => role === undefined,
+  answer: ok,
+});
+
 const port = 'PORT';
 
 /** Host header → whether it names us, and as whom. `undefined`: there is none. */
@@ -127,13 +136,8 @@ describe('X1 Host × Origin', () => {
   });
 
   test('X1 comes first on every path and method, with and without a key', async () => {
-    const { router, port: at } = await start({
-      listen,
-      routes: new Map([
-        ['/healthz', { isForOperators: false, answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }) }],
-      ]),
-    });
-    for (const path of ['/mcp', '/mcp/alpha', '/mcp/@group', '/healthz', '/none', '*', 'http://localhost/mcp']) {
+    const { router, port: at } = await start({ listen, routes: new Map([['/guarded', keyed(true)]]) });
+    for (const path of ['/mcp', '/mcp/alpha', '/mcp/@group', '/guarded', '/none', '*', 'http://localhost/mcp']) {
       for (const method of ['POST', 'GET', 'DELETE', 'HEAD', 'OPTIONS', 'PUT']) {
         for (const [host, origin] of [
           ['evil.example', undefined],
@@ -163,11 +167,6 @@ describe('X1 Host × Origin', () => {
 
 describe('the guards after it', () => {
   const post = { body, headers: modernHeaders('tools/call', { name: 'x' }) };
-  const route = (isForOperators: boolean) => ({
-    isForOperators,
-    answer: () => ({ status: 200, contentType: 'text/plain', body: 'ok' }),
-  });
-
   test.each([
     ['a path that is none of ours', { ...post, path: '/' }, 404],
     ['a path below a server', { ...post, path: '/mcp/alpha/x' }, 404],
@@ -185,7 +184,7 @@ describe('the guards after it', () => {
     const { router, port: at } = await start();
     const reply = await send(at, sending);
     expect([reply.status, router.reached]).toEqual([status, 0]);
-    expect(reply.json()).toMatchObject({ jsonrpc: '2.0', id: null, error: { message: expect.any(String) } });
+    expect(reply.json()).toEqual({ jsonrpc: '2.0', error: { code: expect.any(Number), message: expect.any(String) } });
     expect(reply.headers['www-authenticate']).toBe(status === 401 ? 'Bearer' : undefined);
     expect(reply.text).not.toContain('nobody');
     expect(Object.keys(reply.headers).some((name) => name.startsWith('access-control'))).toBe(false);
@@ -214,13 +213,13 @@ describe('the guards after it', () => {
 
   test('routes are read only, open or behind the key as they say', async () => {
     const routes = new Map<string, Route>([
-      ['/healthz', route(false)],
-      ['/metrics', route(true)],
-      ['/broken', { isForOperators: false, answer: () => Promise.reject(new Error('planted')) }],
+      ['/healthz', open],
+      ['/metrics', keyed(false)],
+      ['/broken', { isPublic: true, answer: () => Promise.reject(new Error('planted')) }],
     ]);
     const { port: at, problems } = await start({ routes });
-    const open = await send(at, { method: 'GET', path: '/healthz?x', key: undefined });
-    expect([open.status, open.text, open.headers['content-type']]).toEqual([200, 'ok', 'text/plain']);
+    const shown = await send(at, { method: 'GET', path: '/healthz?x', key: undefined });
+    expect([shown.status, shown.text, shown.headers['content-type']]).toEqual([200, 'ok', 'text/plain']);
     expect((await send(at, { method: 'HEAD', path: '/healthz', key: undefined })).text).toBe('');
     expect((await send(at, { method: 'GET', path: '/metrics', key: undefined })).status).toBe(401);
     expect((await send(at, { method: 'GET', path: '/metrics' })).status).toBe(200);
@@ -229,6 +228,39 @@ describe('the guards after it', () => {
     expect((await send(at, { method: 'POST', path: '/healthz', body: '{}' })).status).toBe(405);
     expect((await send(at, { method: 'GET', path: '/broken' })).status).toBe(500);
     expect(problems).toHaveLength(1);
+  });
+
+  test('E14 probes reach public pages by any Host, and by GET and HEAD only', async () => {
+    const { router, port: at } = await start({ routes: new Map<string, Route>([['/healthz', open]]) });
+    for (const host of ['10.0.3.7:8383', 'pod.cluster.local', 'localhost', '', 'a, b']) {
+      const status = async (method: string) =>
+        statusOf(await raw(at, request(at, '/healthz', method, host, undefined).replace(/Authorization: .*\r\n/, '')));
+      expect([host, await status('GET'), await status('HEAD'), await status('POST'), await status('DELETE')]).toEqual([
+        ...[host, 200, 200, 405, 405],
+      ]);
+    }
+    expect(statusOf(await raw(at, 'GET /healthz HTTP/1.0\r\n\r\n'))).toBe(200);
+    expect(router.reached).toBe(0);
+  });
+
+  test('E14 a page behind the key needs no Host of ours; a web page of another origin is refused', async () => {
+    const origins = ['https://app.example'];
+    const routes = new Map<string, Route>([
+      ['/metrics', keyed(false)],
+      ['/guarded', keyed(true)],
+    ]);
+    const { port: at } = await start({ routes, listen: { host: '127.0.0.1', port: 0, origins } });
+    const status = async (path: string, host: string, origin?: string) =>
+      statusOf(await raw(at, request(at, path, 'GET', host, origin)));
+    expect(await status('/metrics', '10.0.3.7:8383')).toBe(200);
+    expect(await status('/metrics', 'rebound.example', 'http://rebound.example')).toBe(403);
+    expect(await status('/metrics', 'localhost', 'https://evil.example')).toBe(403);
+    expect(await status('/metrics', '10.0.3.7:8383', 'null')).toBe(403);
+    expect(await status('/metrics', '10.0.3.7:8383', origins[0])).toBe(200);
+    // Where no key is asked for, the Host is all that keeps a rebound name out.
+    expect([await status('/guarded', 'rebound.example'), await status('/guarded', 'localhost')]).toEqual([403, 200]);
+    const keyless = request(at, '/metrics', 'GET', '10.0.3.7', undefined).replace(/Authorization: .*\r\n/, '');
+    expect(statusOf(await raw(at, keyless))).toBe(401);
   });
 
   test('a client that asks before it sends its body is answered by the guards', async () => {

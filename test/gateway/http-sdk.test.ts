@@ -97,6 +97,7 @@ describe.each(Object.keys(clients))('%s', (name) => {
     given.abort();
     await expect(hanging).rejects.toThrow();
     await eventually('the call is cancelled', () => exchange.signal.aborted);
+    expect((await client.request('tools/list')).tools).toHaveLength(1);
     await client.close();
     await eventually('nothing is open', () => ingress.counts.exchanges === 0 && ingress.counts.streams === 0);
     expect(harness.problems).toEqual([]);

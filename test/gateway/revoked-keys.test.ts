@@ -24,7 +24,13 @@ async function open(keys: Record<string, unknown>) {
   router.answers.set('subscriptions/listen', (exchange) => exchange.notify('ack', '{}'));
   router.answers.set('slow', () => {});
   const nothing = () => {};
-  const host = { whenSeen: nothing, meterCalls: nothing, showUnrouted: nothing, on: () => nothing } as unknown as Host;
+  const host = {
+    whenSeen: nothing,
+    learnTools: nothing,
+    meterCalls: nothing,
+    showUnrouted: nothing,
+    on: () => nothing,
+  } as unknown as Host;
   const gateway = await createGateway({
     ...{ host, clock },
     settings: { listen: listenEntry.parse({ port: 0 }), keys, auth: 'key', version: '1' },

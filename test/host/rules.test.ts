@@ -125,6 +125,20 @@ describe('roles', () => {
   });
 });
 
+test('E22 a role that is not listed is named by the host and by its explanation', async () => {
+  await open({ mcpServers: { git: { ...server, enabled: false } }, roles: { dev: { allow: ['*/*'] } } });
+  expect([host.isUnlistedRole('dev'), host.isUnlistedRole('ops')]).toEqual([false, true]);
+  const { visible, rule, call } = host.explain('git', undefined, { id: 'role:ops', role: 'ops', scopes: [] });
+  expect([visible, rule]).toEqual([false, expect.stringContaining("role 'ops' is not listed")]);
+  expect(call).toMatchObject({
+    outcome: 'refused',
+    code: 'denied',
+    hint: expect.stringContaining('list it under roles'),
+  });
+  await host.reconfigure({ unlistedRole: 'allow' });
+  expect(host.isUnlistedRole('ops')).toBe(false);
+});
+
 describe('budgets', () => {
   const mcpServers = { x: { ...server, enabled: false } };
 

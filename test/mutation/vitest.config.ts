@@ -8,7 +8,8 @@ export default defineConfig({
       (name) => `src/${name}/**/*.test.ts`,
     ),
     testTimeout: 300_000,
-    pool: 'forks',
     maxWorkers: 1,
+    // One import of the source for all files of a run. No static mutant is tested, so nothing depends on a fresh import.
+    isolate: false,
   },
 });

@@ -9,15 +9,17 @@ import { afterEach, beforeEach } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
-import { procTable } from '../../src/transports/stdio/proc-table.js';
 import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
 import type { LadderPace } from '../../src/transports/stdio/stop-ladder.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
 import { requestFrame } from '../../src/wire/frame.js';
+import { hasProc, livingNow, realTable } from '../real-table.js';
 
 export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));
 export const stubServer = path.join(fakes, 'stdio-server.pl');
-export const table = procTable();
+
+/** The sandbox is Linux with /proc. */
+export const profiles: readonly ('group' | 'standard')[] = hasProc ? ['group', 'standard'] : ['group'];
 
 /** Rungs short enough for a test, long enough that an obedient server never sees the next one. */
 export const shortPace: LadderPace = { eofMs: 400, termMs: 400, settleMs: 50, verifyMs: 2_000 };
@@ -96,10 +98,9 @@ export function useBench(): Bench {
 
 /** Living processes that any run of this instance has started. */
 export const carriers = (instanceId: string): number[] =>
-  table
-    .living()
+  livingNow()
     .map(({ pid }) => pid)
-    .filter((pid) => table.mark(pid)?.startsWith(`${instanceId}.`));
+    .filter((pid) => realTable.mark(pid)?.startsWith(`${instanceId}.`));
 
 export async function until(condition: () => boolean, what: string, withinMs = 30_000): Promise<void> {
   const untilMs = performance.now() + withinMs;

@@ -1,33 +1,34 @@
 /** Starting: what a child sees, what it costs us, and what is said when it cannot be started. */
-import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
 import { inheritedDescriptors } from '../../src/transports/stdio/inherited-descriptors.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
-import { stubServer, Talk, until, useBench } from './harness.js';
+import { hasProc, procFolder } from '../real-table.js';
+import { carriers, fakes, profiles, stubServer, Talk, until, useBench } from './harness.js';
 
 const bench = useBench();
 
-const fdCount = () => readdirSync('/proc/self/fd').length;
+const fdCount = () => readdirSync(`${procFolder}/self/fd`).length;
 
-test.each(['group', 'standard'] as const)(
-  'P8 fd hygiene: a child under profile %s sees 0, 1 and 2 only',
-  async (sandbox) => {
-    const talk = await bench.open({
-      sandbox,
-      args: [
-        '-e',
-        '$| = 1; my @f = grep { -e "/proc/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":{"fds":"@f"}}\n); <STDIN>',
-      ],
-    });
-    await until(() => talk.messages.length > 0, 'the child has answered');
-    // What the test runner itself was given goes along; the driver in survival.test.ts shows the rule without it.
-    const given = inheritedDescriptors().map((descriptor) => ` ${descriptor}`);
-    expect(talk.messages).toEqual([`{"fds":"0 1 2${given.join('')}"}`]);
-  },
-);
+test.runIf(hasProc).each(profiles)('P8 fd hygiene: a child under profile %s sees 0, 1 and 2 only', async (sandbox) => {
+  const talk = await bench.open({
+    sandbox,
+    env: { PROC: procFolder },
+    args: [
+      '-e',
+      '$| = 1; my @f = grep { -e "$ENV{PROC}/self/fd/$_" } 0..1023; print qq({"jsonrpc":"2.0","method":"fds","params":{"fds":"@f"}}\n); <STDIN>',
+    ],
+  });
+  await until(() => talk.messages.length > 0, 'the child has answered');
+  // What the test runner itself was given goes along, in a sandbox as /dev/null; the driver in survival.test.ts shows the
+  // rule without it.
+  const given = inheritedDescriptors().map((descriptor) => ` ${descriptor}`);
+  expect(talk.messages).toEqual([`{"fds":"0 1 2${given.join('')}"}`]);
+});
 
 test('P8 fd hygiene: a hundred starts and stops leave no descriptor behind', async () => {
   const cycle = async () => (await bench.stub()).channel.close();
@@ -45,11 +46,11 @@ test('P8 fd hygiene: a grandchild that keeps the pipes costs no descriptor', asy
   await talk.whenClosed();
   await talk.channel.close();
   await until(() => fdCount() === before, 'the pipes are closed');
-  for (const pid of talk.channel.describe().stop?.escapedPids ?? []) process.kill(pid, 'SIGKILL');
+  for (const pid of carriers(bench.keeper.instanceId)) process.kill(pid, 'SIGKILL');
   await until(() => bench.keeper.liveChildren === 0, 'it is over');
 });
 
-test.each(['group', 'standard'] as const)(
+test.each(profiles)(
   'N-E1 environment: a child under profile %s sees the baseline, what is declared, and its mark, and nothing else',
   async (sandbox) => {
     const baseline = {
@@ -62,6 +63,15 @@ test.each(['group', 'standard'] as const)(
       SHELL: '/bin/sh',
       TMPDIR: '/tmp',
       XDG_CACHE_HOME: '/c',
+    };
+    // Bubblewrap sets PWD to the folder that it starts the child in.
+    const inside = {
+      PWD: '/usr',
+      HOME: '/sandbox/home',
+      XDG_CACHE_HOME: '/sandbox/home/.cache',
+      XDG_CONFIG_HOME: '/sandbox/home/.config',
+      XDG_DATA_HOME: '/sandbox/home/.local/share',
+      XDG_STATE_HOME: '/sandbox/home/.local/state',
     };
     const ours = { AWS_SECRET_ACCESS_KEY: 's', NODE_OPTIONS: '--no-warnings', LD_PRELOAD: '', HOSTLER_RUN: 'forged' };
     const children = new ChildKeeper({ clock: systemClock, ambient: { ...baseline, ...ours } });
@@ -76,8 +86,7 @@ test.each(['group', 'standard'] as const)(
       ...baseline,
       DECLARED: 'yes',
       HOSTLER_RUN: `${children.instanceId}.1`,
-      // Bubblewrap tells where it has put the child.
-      ...(sandbox === 'standard' ? { PWD: '/usr' } : {}),
+      ...(sandbox === 'standard' ? inside : {}),
     };
     const seen = (talk.messages[0] as string).slice(1, -1).split('|');
     expect(seen).toEqual(
@@ -88,13 +97,13 @@ test.each(['group', 'standard'] as const)(
   },
 );
 
-test('N-E1 sandbox: only declared paths can be written, /tmp is private', async () => {
-  const writable = path.join(bench.stateDir, 'writable');
-  mkdirSync(writable);
+test.runIf(hasProc)('N-E1 sandbox: only declared paths can be written, /tmp is private', async () => {
+  const writable = mkdtempSync(path.join(tmpdir(), 'hostler-writable-'));
   const attempts = [
     path.join(writable, 'a'),
     '/tmp/b',
     path.join(bench.stateDir, 'c'),
+    path.join(fakes, 'f'),
     '/var/d',
     '/dev/shm/../../etc/e',
   ];
@@ -108,10 +117,10 @@ test('N-E1 sandbox: only declared paths can be written, /tmp is private', async 
     ],
   });
   await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the child has answered');
-  // The third lies below /tmp: inside, that is a folder made for the bind, and gone with the sandbox.
-  expect(talk.messages).toEqual(['"1 1 1 0 0"']);
+  expect(talk.messages).toEqual(['"1 1 0 0 0 0"']);
   expect(readdirSync(writable)).toEqual(['a']);
   expect(readdirSync(bench.stateDir)).not.toContain('c');
+  rmSync(writable, { recursive: true });
 });
 
 test('S6 permanent failure: what cannot be started says why', async () => {
@@ -130,6 +139,8 @@ test('S6 permanent failure: what cannot be started says why', async () => {
     [{ args: ['a\0b'] }, 'ERR_INVALID_ARG_VALUE'],
     [{ cwd: '/no/such/folder' }, 'ENOENT'],
     [{ sandbox: 'standard', writablePaths: ['/no/such/folder'] }, 'ENOENT'],
+    [{ sandbox: 'standard', readablePaths: ['/no/such/folder'] }, 'ENOENT'],
+    [{ sandbox: 'standard', writablePaths: [tmpdir()] }, 'sandbox_path'],
   ] as const;
   for (const [spec, reason] of cases) {
     const error = await bench.open(spec).then(
@@ -180,13 +191,26 @@ test('a state directory others may write to is told once, and not used', async (
     ambient: process.env,
     onProblem: (error) => problems.push(error),
   });
-  expect(await keeper.reapLeftovers()).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
+  expect(await keeper.reapLeftovers()).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
   const spec = { server: 'stub', command: 'perl', args: [stubServer] };
   const channel = await openStdio(spec, { clock: systemClock, cleanText: String, children: keeper });
   await channel.close();
   await keeper.closeAll();
   expect(problems).toMatchObject([{ code: 'invalid_spec', details: { reason: 'others_may_write' } }]);
   expect(readdirSync(bench.stateDir)).toEqual([]);
+});
+
+test('E15 a program that embeds a host as PID 1 is told once that nothing reaps orphans', async () => {
+  const problems: unknown[] = [];
+  const onProblem = (error: unknown) => void problems.push(error);
+  const keeper = new ChildKeeper({ clock: systemClock, ambient: process.env, isInit: true, onProblem });
+  const spec = { server: 'stub', command: 'perl', args: [stubServer] };
+  const open = () => openStdio(spec, { clock: systemClock, cleanText: String, children: keeper });
+  await Promise.all([open(), open()]);
+  await keeper.closeAll();
+  expect(problems).toMatchObject([
+    { code: 'invalid_spec', details: { reason: 'pid_1' }, hint: expect.stringContaining('docker run --init') },
+  ]);
 });
 
 test('the journal names a child from its start until its end', async () => {

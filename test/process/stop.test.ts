@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { notificationFrame } from '../../src/wire/frame.js';
 import { timeLimitMs } from '../tier.js';
-import { carriers, shortPace, until, useBench } from './harness.js';
+import { carriers, profiles, shortPace, until, useBench } from './harness.js';
 
 const bench = useBench();
 
@@ -14,7 +14,7 @@ async function serving(spec: Parameters<typeof bench.stubWith>[0], ...flags: str
   return talk;
 }
 
-describe.each(['group', 'standard'] as const)('S7 ordered stop under profile %s:', (sandbox) => {
+describe.each(profiles)('S7 ordered stop under profile %s:', (sandbox) => {
   test('an obedient server is gone at once', async () => {
     const { channel } = await serving({ sandbox });
     const startMs = performance.now();

@@ -1,6 +1,6 @@
 /** S8: our own sudden death leaves nothing behind, and nobody else is touched by the clean-up. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { appendFileSync, closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,9 +8,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import { WATCH_SCRIPT } from '../../src/transports/stdio/death-watch.js';
 import { reap } from '../../src/transports/stdio/reaper.js';
+import { systemTable } from '../../src/transports/stdio/system-table.js';
 import { isAlive } from '../is-alive.js';
+import { factsNow, hasProc, livingNow, procFolder } from '../real-table.js';
 import { timeLimitMs } from '../tier.js';
-import { carriers, fakes, table, until, useBench } from './harness.js';
+import { carriers, fakes, until, useBench } from './harness.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const driverFile = path.join(fakes, 'stdio-driver.mjs');
@@ -83,8 +85,8 @@ async function plant(script = 'sleep 1 while 1', env = process.env): Promise<{ p
     env,
   });
   planted.push(handle);
-  await until(() => table.read(handle.pid as number)?.pgid === handle.pid, 'it has its group');
-  return { pid: handle.pid as number, startTicks: table.read(handle.pid as number)?.startTicks as number };
+  await until(() => factsNow(handle.pid as number)?.pgid === handle.pid, 'it has its group');
+  return { pid: handle.pid as number, startTicks: factsNow(handle.pid as number)?.startTicks as number };
 }
 
 describe('S8 host killed:', () => {
@@ -106,7 +108,7 @@ describe('S8 host killed:', () => {
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
-  test('with the watch dead too, the next start takes down exactly what was left', async () => {
+  test.runIf(hasProc)('with the watch dead too, the next start takes down exactly what was left', async () => {
     const driver = await startDriver();
     // Held still, so that it cannot start another watch.
     process.kill(driver.pid, 'SIGSTOP');
@@ -133,31 +135,33 @@ describe('S8 host killed:', () => {
     );
 
     const left = carriers(driver.instanceId).sort();
-    const grandchild = left.filter((pid) => table.read(pid)?.pgid === withGrandchild);
+    const grandchild = left.filter((pid) => factsNow(pid)?.pgid === withGrandchild);
     expect(grandchild).toHaveLength(1);
     expect(left).toEqual([driver.pids.ignoresEof, ignoresTerm, stopped, ...grandchild].sort());
-    const report = await reap(stateDir, { clock: systemClock, table });
+    const report = await reap(stateDir, { clock: systemClock, table: systemTable });
     expect([...report.signalled].sort()).toEqual(left);
     expect(carriers(driver.instanceId)).toEqual([]);
     expect(foreign.map(({ pid }) => isAlive(pid))).toEqual([true, true, true]);
-    expect(readdirSync(stateDir)).toEqual([]);
+    // The home of the sandboxed server is kept.
+    expect(readdirSync(stateDir)).toEqual(['sandbox']);
   });
 
   test('the journal of a Hostler that lives is not touched', async () => {
     const driver = await startDriver();
     const before = carriers(driver.instanceId).sort();
-    expect(await reap(stateDir, { clock: systemClock, table })).toEqual({
+    expect(await reap(stateDir, { clock: systemClock, table: systemTable })).toEqual({
       journals: 0,
       signalled: [],
       stale: 0,
       left: 0,
+      unknown: 0,
     });
     expect(carriers(driver.instanceId).sort()).toEqual(before);
     await driver.kill();
     await until(() => carriers(driver.instanceId).length === 0, 'nothing is left', timeLimitMs(2_000));
   });
 
-  test('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
+  test.runIf(hasProc)('in a PID namespace of its own, exactly one process is left: the one that counts', () => {
     const script = `
       node "$1" "$2" "$3" all > "$3/ready" & driver=$!
       until grep -q pids "$3/ready" 2>/dev/null; do sleep 0.05; done
@@ -188,7 +192,7 @@ describe('S8 host killed:', () => {
 type Plant = { pid: number; startTicks: number };
 const commandLine = (pid: number) => {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+    return readFileSync(`${procFolder}/${pid}/cmdline`, 'utf8');
   } catch {
     return '';
   }
@@ -208,55 +212,64 @@ describe('S8 death watch:', () => {
     const fork = 'for my $wipe (0, 1) { next if fork; $wipe ? exec qw(env -i sleep 1000) : exec qw(sleep 1000) }';
     const script = `${fork} select undef, undef, undef, 0.1; exit`;
     const { pid, startTicks } = await plant(script, env);
-    const members = () => table.living().filter(({ pgid }) => pgid === pid);
-    await until(() => table.read(pid) === undefined, 'its leader has gone, and was reaped');
+    const members = () => livingNow().filter(({ pgid }) => pgid === pid);
+    await until(() => factsNow(pid) === undefined, 'its leader has gone, and was reaped');
     await until(() => members().every((member) => commandLine(member.pid).startsWith('sleep')), 'the others sleep');
     expect(members()).toHaveLength(2);
     return { pid, startTicks, members };
   }
 
-  test.each([
+  test.runIf(hasProc).each([
     ['a plain name', ''],
     ['parentheses, blanks and a newline in the name', '$0 = "a) S 1 (\\n9) b"'],
   ])('spares a group whose leader began at another time, and takes down the right one: %s', async (_name, script) => {
     const { pid, startTicks } = await plant(script);
-    await until(() => script === '' || readFileSync(`/proc/${pid}/comm`, 'utf8').includes(')'), 'it has its name');
+    await until(
+      () => script === '' || readFileSync(`${procFolder}/${pid}/comm`, 'utf8').includes(')'),
+      'it has its name',
+    );
     watch(`+ ${pid} ${startTicks + 1}`, '+ 1 1', '+ 0 0', '+ -1 0', '+ x y', '');
     expect(isAlive(pid)).toBe(true);
     watch(`+ ${pid} ${startTicks}`);
     await until(() => !isAlive(pid), 'it is gone');
   });
 
-  test('a group without its leader is taken down by the mark of one member, and spared when nobody has it', async () => {
-    const ours = await plantLeaderless(marked);
-    const foreign = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}-2.1` });
-    watch(`+ ${ours.pid} ${ours.startTicks}`, `+ ${foreign.pid} ${foreign.startTicks}`);
-    await until(() => ours.members().length === 0, 'ours is gone');
-    expect(foreign.members()).toHaveLength(2);
-    process.kill(-foreign.pid, 'SIGKILL');
-  });
+  test.runIf(hasProc)(
+    'a group without its leader is taken down by the mark of one member, and spared when nobody has it',
+    async () => {
+      const ours = await plantLeaderless(marked);
+      const foreign = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}-2.1` });
+      watch(`+ ${ours.pid} ${ours.startTicks}`, `+ ${foreign.pid} ${foreign.startTicks}`);
+      await until(() => ours.members().length === 0, 'ours is gone');
+      expect(foreign.members()).toHaveLength(2);
+      process.kill(-foreign.pid, 'SIGKILL');
+    },
+  );
 
   test('followers that ignore SIGTERM are killed when their leader obeyed it', async () => {
     const script = 'if (!fork) { $SIG{TERM} = "IGNORE"; $0 = "deaf"; sleep 1 while 1 }';
     const { pid, startTicks } = await plant(script, marked);
-    const members = () => table.living().filter(({ pgid }) => pgid === pid);
+    const members = () => livingNow().filter(({ pgid }) => pgid === pid);
     await until(
-      () => members().some((member) => readFileSync(`/proc/${member.pid}/comm`, 'utf8').includes('deaf')),
+      () => members().some((member) => readFileSync(`${procFolder}/${member.pid}/comm`, 'utf8').includes('deaf')),
       'it is deaf',
     );
     watch(`+ ${pid} ${startTicks}`);
     await until(() => members().length === 0, 'both are gone');
   });
 
-  test('finds by its mark whom it was only told to expect, and nobody of a run that it need not expect any more', async () => {
-    const pending = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.7` });
-    const leaderless = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}.8` });
-    const over = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.70` });
-    const foreign = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}-2.7` });
-    watch('? 7', '? 8', '? 70', '! 70');
-    await until(() => !isAlive(pending.pid) && leaderless.members().length === 0, 'both are gone');
-    expect([isAlive(over.pid), isAlive(foreign.pid)]).toEqual([true, true]);
-  });
+  test.runIf(hasProc)(
+    'finds by its mark whom it was only told to expect, and nobody of a run that it need not expect any more',
+    async () => {
+      const pending = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.7` });
+      const leaderless = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}.8` });
+      const over = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.70` });
+      const foreign = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}-2.7` });
+      watch('? 7', '? 8', '? 70', '! 70');
+      await until(() => !isAlive(pending.pid) && leaderless.members().length === 0, 'both are gone');
+      expect([isAlive(over.pid), isAlive(foreign.pid)]).toEqual([true, true]);
+    },
+  );
 
   test('spares what was taken off its list', async () => {
     const one = await plant();
@@ -268,7 +281,7 @@ describe('S8 death watch:', () => {
 
   test('kills what ignores SIGTERM', async () => {
     const { pid, startTicks } = await plant('$SIG{TERM} = "IGNORE"; $0 = "deaf"');
-    await until(() => readFileSync(`/proc/${pid}/comm`, 'utf8').includes('deaf'), 'it is deaf');
+    await until(() => readFileSync(`${procFolder}/${pid}/comm`, 'utf8').includes('deaf'), 'it is deaf');
     watch(`+ ${pid} ${startTicks}`);
     await until(() => !isAlive(pid), 'it is gone');
   });
@@ -282,7 +295,7 @@ describe('S8 death watch of a running host:', () => {
     const { watchPid } = bench.keeper;
     for (let i = 0; i < 20; i++) await bench.stub();
     expect(bench.keeper.watchPid).toBe(watchPid);
-    const rssKb = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${watchPid}/status`, 'utf8'))?.[1]);
+    const rssKb = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`${procFolder}/${watchPid}/status`, 'utf8'))?.[1]);
     await until(() => commandLine(watchPid as number).includes('hostler-watch'), 'it runs');
     expect(rssKb()).toBeLessThanOrEqual(2_048);
     await bench.keeper.closeAll();
@@ -290,10 +303,20 @@ describe('S8 death watch of a running host:', () => {
   });
 });
 
-test('P8 fd hygiene: what we were given ourselves does not reach a child', () => {
+test.runIf(hasProc)('P8 fd hygiene: what we were given ourselves does not reach a child', () => {
   const shell = `exec 9</dev/null 8>/dev/null; exec "$0" "$@"`;
   const flags = ['-c', shell, process.execPath, driverFile, compiled, stateDir, 'fds'];
   expect(execFileSync('/bin/sh', flags, { encoding: 'utf8' })).toBe('"0 1 2"\n');
+});
+
+test('E7 what an embedder was given does not reach a sandboxed child', () => {
+  // Node closes low numbers for its children by itself.
+  const given = openSync(driverFile, 'r');
+  const stdio = ['ignore', 'pipe', 'inherit', ...Array.from({ length: 37 }, () => 'ignore' as const), given] as const;
+  const flags = [driverFile, compiled, stateDir, 'boxed'];
+  const { stdout } = spawnSync(process.execPath, flags, { encoding: 'utf8', stdio: [...stdio] });
+  closeSync(given);
+  expect(stdout).toMatch(/^"socket:\[\] socket:\[\] socket:\[\](?: \/dev\/null)+"\n$/);
 });
 
 test('S7 ordered stop: a process with nothing else to do waits for the end of a stop', () => {

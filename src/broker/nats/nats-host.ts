@@ -71,7 +71,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   const windows = windowsOf(options.served ?? servedDefaults, options);
   const boot = randomBytes(16).toString('hex');
   const never = new Cancellation();
-  let credentials = checked(options.credentials);
+  let credentials = checkCredentials(options.credentials);
   let connecting: Promise<NatsConnection> | undefined;
   let link: NatsHostLink | undefined;
   let isClosed = false;
@@ -161,7 +161,7 @@ export function natsHost(options: NatsHostOptions): NatsHost {
     },
     async replaceCredentials(replaced) {
       const before = credentials;
-      credentials = checked(replaced);
+      credentials = checkCredentials(replaced);
       for (const mailbox of before.keys()) if (!credentials.has(mailbox)) link?.leave(mailbox);
       manifests.forgetUnused();
       if (connecting === undefined) return;
@@ -193,7 +193,10 @@ export function natsHost(options: NatsHostOptions): NatsHost {
   };
 }
 
-function checked(credentials: ReadonlyMap<string, NatsCredential>): ReadonlyMap<string, NatsCredential> {
+/** Throws when there are too many. */
+export function checkCredentials(
+  credentials: ReadonlyMap<string, NatsCredential>,
+): ReadonlyMap<string, NatsCredential> {
   if (credentials.size > mailboxesMax)
     throw new HostError('invalid_spec', `credentials: more than ${mailboxesMax} mailboxes`, {
       limit: mailboxesMax,

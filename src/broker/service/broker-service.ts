@@ -48,6 +48,8 @@ const cancelsMax = 16_384;
 const overtakeMs = 5_000;
 /** Mailboxes whose role is remembered, the latest. */
 const workersMax = 10_000;
+/** Roles that are named in the status; past it the oldest is left out. */
+const unlistedMax = 100;
 /** Calls of one worker are over at this pace, about. */
 const fullRetryMs = 1_000;
 /** For the outcome of what was cancelled by a stop. */
@@ -69,6 +71,8 @@ export class BrokerService implements HostHandlers {
   readonly #cancels = new FairMap<GivenUp>(cancelsMax);
   /** Whom to tell of a changed manifest: mailboxes by role, as they were last seen. */
   readonly #roles = new Map<string, string | undefined>();
+  /** Roles whose workers may use nothing, and which were reported. The latest. */
+  readonly #unlisted = new Map<string | undefined, true>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0 };
   readonly #ports: CallPorts;
   #isStopping = false;
@@ -121,7 +125,12 @@ export class BrokerService implements HostHandlers {
 
   status(): ServiceStatus {
     const { running, waiting } = this.#desk;
-    return { isConnected: this.#link !== undefined, lastError: this.#lastError, running, waiting, ...this.#counts };
+    const unlistedRoles = [...this.#unlisted.keys()].flatMap((role) => role ?? []);
+    return {
+      ...{ isConnected: this.#link !== undefined, lastError: this.#lastError, running, waiting },
+      ...this.#counts,
+      unlistedRoles,
+    };
   }
 
   /** Roles or guards may have changed in a way that the host does not tell. */
@@ -154,6 +163,7 @@ export class BrokerService implements HostHandlers {
     this.#manifests.show(jointKey('joined', who.mailbox), who.role, (shown) => {
       // A link that has come since told everybody when it was attached.
       if (link !== this.#link) return;
+      this.#noteDenied(who, shown);
       this.#keep(link, who.role, shown, who.mailbox);
       link.tell(who.mailbox, changedNews(shown.manifest.revision));
     });
@@ -261,7 +271,9 @@ export class BrokerService implements HostHandlers {
     // Nobody waits for it: who still wants to know has asked again.
     if (delivery.isRevoked || (deadlineAt && deadlineAt <= this.#options.clock.date())) return delivery.ack();
     try {
-      await delivery.answer(...words.manifest(this.#manifests.of(from.role)));
+      const shown = this.#manifests.of(from.role);
+      this.#noteDenied(from, shown);
+      await delivery.answer(...words.manifest(shown));
       // It may be another by now.
       if (this.#link) this.#keep(this.#link, from.role, this.#manifests.of(from.role), from.mailbox);
     } catch (error) {
@@ -285,7 +297,15 @@ export class BrokerService implements HostHandlers {
     delivery.ack();
   }
 
+  #noteDenied(from: Sender, { denied }: RoleManifest): void {
+    if (!denied) return void this.#unlisted.delete(from.role);
+    if (this.#unlisted.has(from.role)) return;
+    setBounded(this.#unlisted, from.role, true, unlistedMax);
+    this.#tell({ kind: 'unlisted_role', from, error: denied });
+  }
+
   #manifestChanged(role: string | undefined, manifest: RoleManifest): void {
+    if (!manifest.denied) this.#unlisted.delete(role);
     const link = this.#link;
     if (!link) return;
     this.#keep(link, role, manifest);

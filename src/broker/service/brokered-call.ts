@@ -326,7 +326,7 @@ export class BrokeredCall {
     const isAllowed = isOpen && servers.some((each) => host.isAllowed(principal, each, tool));
     if (!isAllowed) {
       this.#ports.onEvent({ kind: 'denied', from, server, tool });
-      throw notAllowed(from.role, server, tool);
+      throw notAllowed(from.role, server, tool, shown.denied);
     }
     // Its list may not have been read yet: the host will know.
     if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };

@@ -4,6 +4,7 @@
  *
  * Invariant: each says what is known of its execution; names that came from a worker are quoted neutralised.
  */
+import { unlistedRoleText } from '../../config/unlisted-roles.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
@@ -11,19 +12,25 @@ import type { Target } from './manifests.js';
 
 const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
-export const notAllowed = (role: string | undefined, server: string | undefined, tool: string): HostError =>
-  new HostError(
-    'denied',
-    `tool '${shown(tool)}' is not allowed for role ${role === undefined ? '<none>' : `'${role}'`}`,
-    {
-      ...(server === undefined ? {} : { server: shown(server) }),
-      tool: shown(tool),
-      ...(role === undefined ? {} : { role }),
-      reason: 'allowlist',
-      execution: 'not_executed',
-      hint: 'ask the operator to allow it for your role',
-    },
-  );
+/** `because`: the role may use nothing at all, which is more to the point than the name of one tool. */
+export function notAllowed(
+  role: string | undefined,
+  server: string | undefined,
+  tool: string,
+  because: HostError | undefined,
+): HostError {
+  const isUnlisted = because !== undefined && role !== undefined;
+  const whom = role === undefined ? '<none>' : `'${role}'`;
+  const why = isUnlisted ? `: ${unlistedRoleText(role)}` : ` for role ${whom}`;
+  return new HostError('denied', `tool '${shown(tool)}' is not allowed${why}`, {
+    ...(server === undefined ? {} : { server: shown(server) }),
+    tool: shown(tool),
+    ...(role === undefined ? {} : { role }),
+    reason: isUnlisted ? 'unlisted_role' : 'allowlist',
+    execution: 'not_executed',
+    hint: (isUnlisted ? because.hint : undefined) ?? 'ask the operator to allow it for your role',
+  });
+}
 
 export const notFound = (server: string | undefined, tool: string): HostError =>
   new HostError(

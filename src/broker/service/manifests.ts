@@ -11,9 +11,11 @@ import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import { roleKey } from '../../policy/joint-key.js';
 import { type Manifest, type ManifestTool, manifestReply } from '../messages.js';
+import { noRole, unlistedRole } from './role-denials.js';
 import type { ServedHost } from './served-host.js';
 
 const rolesMax = 1_024;
@@ -26,6 +28,8 @@ export interface RoleManifest {
   readonly body: Buffer;
   /** By the name that is shown. Several: the name alone says too little. */
   readonly byName: ReadonlyMap<string, readonly Target[]>;
+  /** Why the role sees nothing, whatever servers there are. */
+  readonly denied: HostError | undefined;
 }
 
 /** What the host calls it. */
@@ -168,6 +172,7 @@ export class Manifests {
     const principal: Principal = { id: anyone, role, scopes: [] };
     const tools: ManifestTool[] = [];
     const byName = new Map<string, Target[]>();
+    const denied = this.#denied(role);
     if (role !== undefined || isRolelessAllowed())
       for (const server of host.names()) {
         const known = host.known(server);
@@ -183,9 +188,15 @@ export class Manifests {
         }
       }
     nameTwins(tools, byName);
-    const revision = revisionOf(tools);
-    const manifest = { revision, tools };
-    return { manifest, body: manifestReply(manifest), byName };
+    const revision = revisionOf(tools, denied);
+    const manifest = { revision, tools, denied };
+    return { manifest, body: manifestReply(manifest), byName, denied };
+  }
+
+  #denied(role: string | undefined): HostError | undefined {
+    const { host, isRolelessAllowed } = this.#options;
+    if (role === undefined) return isRolelessAllowed() ? undefined : noRole();
+    return host.isUnlistedRole?.(role) ? unlistedRole(role) : undefined;
   }
 }
 
@@ -204,8 +215,10 @@ function nameTwins(tools: readonly ManifestTool[], byName: Map<string, Target[]>
 /** Rules of the configuration go by role; nobody is called this. */
 const anyone = '*';
 
-function revisionOf(tools: readonly ManifestTool[]): string {
+function revisionOf(tools: readonly ManifestTool[], denied: HostError | undefined): string {
   const hash = createHash('sha256');
+  // A role that is listed later and still has no tool has another manifest: the reason is gone.
+  if (denied) hash.update(`denied\0${denied.message}\0`);
   for (const { server, name, raw } of tools) hash.update(`${server}\0${name}\0${raw.length}\0`).update(raw);
   return hash.digest('base64url').slice(0, 22);
 }

@@ -10,6 +10,8 @@ export type ServiceEvent =
   /** `retryInMs`: when it is tried again. */
   | { readonly kind: 'disconnected'; readonly error: HostError | undefined; readonly retryInMs: number }
   | { readonly kind: 'denied'; readonly from: Sender; readonly server: string | undefined; readonly tool: string }
+  /** A worker that may use nothing, because of its role. Once for each role, until that changes. */
+  | { readonly kind: 'unlisted_role'; readonly from: Sender; readonly error: HostError }
   /** A call came that was run already, or is being run: it was not run again. */
   | { readonly kind: 'repeated'; readonly from: Sender; readonly callKey: string; readonly found: Found }
   | { readonly kind: 'expired'; readonly from: Sender; readonly callKey: string }
@@ -28,4 +30,6 @@ export interface ServiceStatus {
   readonly expired: number;
   readonly denied: number;
   readonly refused: number;
+  /** Roles of workers that may use nothing, because the configuration does not list them. */
+  readonly unlistedRoles: readonly string[];
 }

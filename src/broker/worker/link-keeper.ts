@@ -210,9 +210,12 @@ export class LinkKeeper {
   #learned(link: WorkerLink, manifest: Manifest): void {
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
-    this.#lastError = undefined;
+    // Connected, and of no use: whoever looks at the status must see why there are no tools.
+    this.#lastError = manifest.denied && toRemember(manifest.denied);
     this.#swap({ link, manifest: isSame ? before : new ManifestIndex(manifest) });
-    this.#become('ready', undefined);
+    if (this.#state === 'ready' && before?.denied?.message !== manifest.denied?.message)
+      this.#parts.changed('ready', this.#lastError);
+    else this.#become('ready', this.#lastError);
   }
 
   #goOnWithout(link: WorkerLink): void {

@@ -1,13 +1,17 @@
 /** A manifest, and its tools by name. Never changed: another manifest is another index. */
+import type { HostError } from '../../kernel/errors.js';
 import type { Manifest, ManifestTool } from '../messages.js';
 
 export class ManifestIndex {
   readonly revision: string;
   readonly tools: readonly ManifestTool[];
+  /** Why there are none, where the host refuses this worker everything. */
+  readonly denied: HostError | undefined;
   readonly #byName = new Map<string, ManifestTool[]>();
 
-  constructor({ revision, tools }: Manifest) {
+  constructor({ revision, tools, denied }: Manifest) {
     this.revision = revision;
+    this.denied = denied;
     this.tools = Object.freeze([...tools]);
     for (const tool of tools) {
       const same = this.#byName.get(tool.name);

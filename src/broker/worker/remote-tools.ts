@@ -221,8 +221,9 @@ export class RemoteTools {
     const lookUntilMs = Math.min(deadlineAtMs, this.#clock.nowMs() + lookMs);
     await within(this.#clock, lookUntilMs, signal, (resolve) => this.#keeper.look().then(resolve), undefined);
     const found = this.#find(server, tool);
-    if (!found) throw unknownTool({ server, tool });
-    return found;
+    if (found) return found;
+    const denied = this.#keeper.snapshot.manifest?.denied;
+    throw denied ? refusedCall({ server, tool }, 'not_executed', denied) : unknownTool({ server, tool });
   }
 
   #send(call: NewCall, deadlineAtMs: number, { signal, onProgress }: RemoteCallOptions): Promise<RemoteResult> {

@@ -46,6 +46,6 @@ export const errorFrame = (error: unknown): Readonly<Record<string, unknown>> =>
 /** The other way round. */
 export function errorFrom(frame: Readonly<Record<string, unknown>>): HostError {
   const { code, message, retryable: _retryable, ...options } = frame;
-  const known = typeof code === 'string' && code in ERRORS ? (code as ErrorCode) : 'protocol_error';
+  const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
   return new HostError(known, String(message), options as HostErrorOptions);
 }

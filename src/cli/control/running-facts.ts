@@ -6,4 +6,8 @@ export interface RunningFacts {
   readonly dataDir: string;
   readonly config: string | undefined;
   readonly startedAt: string;
+  /** Parts of the configuration that wait for `hostler trust`, as paths; absent when none does. */
+  readonly waiting?: readonly string[];
+  /** What an operator should correct, and no single server shows. */
+  readonly notes?: readonly string[];
 }

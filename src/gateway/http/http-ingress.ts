@@ -1,14 +1,14 @@
 /**
  * MCP over HTTP: one server on `node:http`, both eras at every endpoint.
  * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
- * length. What passes is a message for its era (message-intake.ts).
+ * length. What passes is a message for its era (message-intake.ts). Plain pages (routes.ts) say which guards they need.
  * Not here: what keys there are (`authenticate`), what requests mean (`router`).
  *
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
  * is held for a client has a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
@@ -21,6 +21,7 @@ import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { countedResponse } from './counted-response.js';
 import { CrossOrigin } from './cross-origin.js';
 import type { ExchangeDesk } from './exchange-desk.js';
+import { HttpConnections } from './http-connections.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import { LegacyIngress } from './legacy-ingress.js';
 import { LegacySessions } from './legacy-sessions.js';
@@ -83,7 +84,10 @@ export interface HttpIngress {
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Keys changed: ends what is open in the name of somebody whose key does not count any more. */
   rekeyed(now: PrincipalNow): void;
-  /** Stops accepting, waits for open requests up to `drainMs`, then ends them. Safe to call again. */
+  /**
+   * Refuses new requests, waits for open ones up to `drainMs`, then ends them and closes the port: until then routes are
+   * answered. Safe to call again.
+   */
   close(drainMs: number): Promise<void>;
 }
 
@@ -106,7 +110,7 @@ class Ingress implements HttpIngress {
   readonly #legacy: LegacyIngress;
   readonly #intake: MessageIntake;
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: HttpConnections;
   readonly #lingering: LingeringClose;
   /** By the first digit of their status. */
   readonly #answers: Record<number, number> = {};
@@ -123,6 +127,7 @@ class Ingress implements HttpIngress {
     this.#routes = options.routes ?? new Map();
     this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
     this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
+    this.#connections = new HttpConnections(this.#limits.connections);
     this.#lingering = new LingeringClose(clock, this.#limits);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
@@ -187,24 +192,25 @@ class Ingress implements HttpIngress {
 
   async #close(drainMs: number): Promise<void> {
     const { clock } = this.#options;
-    const closed = new Promise<void>((resolve) => {
-      this.#server.close(() => resolve());
-    });
+    this.#intake.isStopping = true;
     this.#sessions.endStreams();
     this.#open.shutDown('endless');
     await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
     this.#open.shutDown('all');
     this.#open.close();
     this.#sessions.endAll();
+    const closed = new Promise<void>((resolve) => {
+      this.#server.close(() => resolve());
+    });
     this.#lingering.close();
-    for (const socket of this.#sockets) socket.destroySoon();
+    this.#connections.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
     await closed;
   }
 
   #createServer(): Server {
-    const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs, connections } = this.#limits;
+    const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs } = this.#limits;
     const server = createServer({
       maxHeaderSize: headerBytes,
       headersTimeout: headerMs,
@@ -216,13 +222,9 @@ class Ingress implements HttpIngress {
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
     });
-    server.maxConnections = connections;
     // Their bytes are bounded; beyond a count they would be left out in silence.
     server.maxHeadersCount = 0;
-    server.on('connection', (socket) => {
-      this.#sockets.add(socket);
-      socket.once('close', () => this.#sockets.delete(socket));
-    });
+    server.on('connection', (socket) => this.#connections.add(socket));
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
@@ -233,6 +235,8 @@ class Ingress implements HttpIngress {
 
   #take(request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): void {
     const { head } = request;
+    // The last answer on this connection: the client asked for that, or speaks HTTP/1.0.
+    if (!response.shouldKeepAlive) this.#lingering.insteadOfCut(request);
     // A mistake of ours, or of a port's, costs the one request.
     try {
       const refusal = this.#admit(request, head, response, isAskedFirst);
@@ -247,11 +251,12 @@ class Ingress implements HttpIngress {
     refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
   }
 
-  #refuse({ status, failure, headers }: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse) {
+  #refuse(refusal: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse): void {
+    const { status, failure, headers, idText } = refusal;
     const isSaid = headers.includes('Connection');
     const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
-    if (mustClose) this.#lingering.insteadOfCut(request.socket);
-    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers);
+    if (mustClose) this.#lingering.insteadOfCut(request);
+    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers, idText);
   }
 
   #admit(
@@ -261,22 +266,25 @@ class Ingress implements HttpIngress {
     isAskedFirst: boolean,
   ): Refusal | undefined {
     const { authenticate, router } = this.#options;
-    if (!this.#guard(head.host, head.origin)) return REFUSALS.origin;
+    const path = pathOf(request.url);
+    const route = this.#routes.get(path);
+    if (!this.#isOriginAllowed(route, head)) return REFUSALS.origin;
     if (this.#crossOrigin.isListed(head.origin)) {
       this.#crossOrigin.mark(head.origin, response);
       // A browser asks without the key.
       if (this.#crossOrigin.answerPreflight(request.method, head, response)) return undefined;
     }
-    const path = pathOf(request.url);
-    const route = this.#routes.get(path);
     if (route) return this.#show(route, request, head, response);
     const endpoint = parseEndpointPath(path);
     if (!endpoint) return REFUSALS.path;
     const principal = authenticate(head.authorization);
     if (!principal) return REFUSALS.key;
+    if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
     if (this.#options.isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    if (this.#closing !== undefined) return REFUSALS.stopping;
+    // The answer to a question of a request under way comes as a POST of its session; the intake refuses all other messages.
+    if (this.#intake.isStopping && (request.method !== 'POST' || head.sessionId === undefined))
+      return REFUSALS.stopping;
     if (head.client !== undefined && !isClientName(head.client)) return REFUSALS.client;
     const caller: Caller = { principal, endpoint, head };
     switch (request.method) {
@@ -294,12 +302,17 @@ class Ingress implements HttpIngress {
     }
   }
 
+  #isOriginAllowed(route: Route | undefined, { host, origin }: RequestHead): boolean {
+    if (route?.isPublic || this.#guard(host, origin)) return true;
+    return route?.checksHost === false && (origin === undefined || this.#crossOrigin.isListed(origin));
+  }
+
   #show(route: Route, request: TakenRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
-    if (route.isForOperators) {
+    if (!route.isPublic) {
       const principal = this.#options.authenticate(head.authorization);
       if (!principal) return REFUSALS.key;
-      if (principal.role !== undefined) return REFUSALS.role;
+      if (!route.mayRead(principal)) return REFUSALS.role;
     }
     answerRoute(route, request.method === 'HEAD', response).catch((error) => this.#failed(response, error));
     return undefined;
@@ -309,7 +322,7 @@ class Ingress implements HttpIngress {
     const { head } = caller;
     const refusal = checkPost(head, this.#limits.bodyBytes);
     if (refusal) return refusal;
-    if (this.#open.isFull) return REFUSALS.busy;
+    if (!this.#open.admits(caller.principal.id)) return REFUSALS.busy;
     if (isAskedFirst) response.writeContinue();
     const rekeyings = this.#rekeyings;
     const taken = (body: Buffer | BodyFault): void => {

@@ -14,6 +14,7 @@ export interface HttpLimits {
   readonly bodyMs: number;
   /** How often the two times above are looked at. */
   readonly checkEveryMs: number;
+  /** Shared between keys (connection-shares.ts). */
   readonly connections: number;
   /** A connection without a request on it. */
   readonly idleSocketMs: number;
@@ -22,7 +23,7 @@ export interface HttpLimits {
   /** For one of those to end, and what it may send until then. */
   readonly lingerMs: number;
   readonly lingerBytes: number;
-  /** Requests that wait for their answer, of all clients. */
+  /** Requests that wait for their answer, of all clients; shared between keys (fair-shares.ts). */
   readonly exchanges: number;
   /** Of one legacy session, whose requests outlive their connections. */
   readonly exchangesPerSession: number;

@@ -3,7 +3,7 @@
  * Invariants: ended once; cancelled only by `notifications/cancelled` or the end of its session, never by a lost connection.
  */
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
-import { HostError } from '../../kernel/errors.js';
+import { ERRORS, HostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer-interface.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -58,7 +58,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
     // Before there is a session, there is nowhere to answer to.
     this.ask = request.admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
-    desk.open.add(this);
+    desk.open.add(this, session.principal.id);
   }
 
   get signal(): CancelSignal {
@@ -94,10 +94,13 @@ export class LegacyExchange implements Exchange, OpenExchange {
     if (this.#isOpen) this.#end(failureText(this.idText, failure), understood);
   }
 
-  /** By the client, who expects no answer. */
+  /**
+   * By the client. A POSTed request must be answered with JSON or an event stream all the same, and a client that reads a
+   * resumable stream reconnects until it has seen a response; so the response is an error, which the client may ignore.
+   */
   cancel(): void {
     if (!this.#isOpen) return;
-    this.#end(undefined, understood);
+    this.#end(failureText(this.idText, cancelledByClient), understood);
     this.#withdraw();
   }
 
@@ -129,7 +132,7 @@ export class LegacyExchange implements Exchange, OpenExchange {
     this.#abort?.abort();
   }
 
-  #end(parts: JsonText[] | undefined, status: number, headers: HeaderList = []): void {
+  #end(parts: JsonText[], status: number, headers: HeaderList = []): void {
     this.#isOpen = false;
     this.client.exchanges.delete(this.idText);
     this.client.asks.withdraw(this);
@@ -139,6 +142,11 @@ export class LegacyExchange implements Exchange, OpenExchange {
     this.#reply.answer(parts, status, headers);
   }
 }
+
+const cancelledByClient: RpcFailure = {
+  code: ERRORS.cancelled.rpc,
+  message: 'the client cancelled this request',
+};
 
 const sessionOver: RpcFailure = {
   code: RPC.invalidRequest,

@@ -180,6 +180,7 @@ export class LegacyIngress {
     if (method === NOTIFICATION.initialized) {
       if (session.isInitialized) return;
       session.isInitialized = true;
+      session.asks.initialized();
       session.touch();
       this.#desk.router.opened(session);
     } else if (method === NOTIFICATION.cancelled) {

@@ -56,18 +56,14 @@ export class LegacyReply {
     return stream !== undefined;
   }
 
-  /** One answer that is owed; undefined when there will be none. */
-  answer(parts: readonly JsonText[] | undefined, status: number, headers: HeaderList = []): void {
+  /** One answer that is owed. */
+  answer(parts: readonly JsonText[], status: number, headers: HeaderList = []): void {
     if (this.#isOver) return;
-    if (parts && this.#stream) this.#stream.send(parts);
+    this.#stream?.send(parts);
     if (--this.#owed > 0) return;
     this.#isOver = true;
     if (this.#stream) this.#session.endStream(this.#stream);
-    else if (parts) writeJson(this.#response, status, parts, this.#desk.limits.writeStallMs, headers);
-    else if (!this.#response.destroyed) {
-      this.#response.writeHead(202);
-      this.#response.end();
-    }
+    else writeJson(this.#response, status, parts, this.#desk.limits.writeStallMs, headers);
   }
 
   #open(): LegacyStream | undefined {

@@ -84,7 +84,7 @@ test('X19 beyond so many, one is cut once it has its answer', async () => {
 
 test('one that Node would cut after its answer lingers instead, once', async () => {
   const [ours, theirs] = await pair();
-  lingering.insteadOfCut(ours);
+  lingering.insteadOfCut({ socket: ours, complete: false });
   ours.write(answer);
   ours.destroySoon();
   expect(await heard(theirs)).toBe('answer');
@@ -93,12 +93,23 @@ test('one that Node would cut after its answer lingers instead, once', async () 
   expect(ours.destroyed).toBe(true);
 });
 
+test('E12 one that Node would cut is cut when the client has sent all of its request by then', async () => {
+  const [ours, theirs] = await pair();
+  const request = { socket: ours, complete: false };
+  lingering.insteadOfCut(request);
+  request.complete = true;
+  ours.write(answer);
+  ours.destroySoon();
+  const [said] = await Promise.all([heard(theirs), once(ours, 'close')]);
+  expect([said, lingering.size]).toEqual(['answer', 0]);
+});
+
 test('closing cuts those that linger, and from then on none does', async () => {
   const [first, theirs] = await pair();
   lingering.end(first, answer);
   expect(await heard(theirs)).toBe('answer');
   const second = (await pair())[0];
-  lingering.insteadOfCut(second);
+  lingering.insteadOfCut({ socket: second, complete: false });
   lingering.close();
   second.destroySoon();
   await Promise.all([once(first, 'close'), once(second, 'close')]);

@@ -7,6 +7,7 @@
  * Invariants: of what comes nothing is kept or parsed; how many linger, how long, and for how many bytes have bounds, beyond
  * which they are cut; none outlives `close`.
  */
+import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HttpLimits } from './http-limits.js';
@@ -59,11 +60,16 @@ export class LingeringClose {
     socket.resume();
   }
 
-  /** Node is about to cut this connection after the answer that is being written: it lingers instead. */
-  insteadOfCut(socket: Socket): void {
+  /**
+   * Node will cut this connection after the answer to this request. If the client has not sent all of the request by then, the
+   * connection lingers instead.
+   */
+  insteadOfCut(request: Pick<IncomingMessage, 'socket' | 'complete'>): void {
+    const { socket } = request;
     socket.destroySoon = () => {
       socket.destroySoon = Socket.prototype.destroySoon;
-      this.end(socket);
+      if (request.complete) socket.destroySoon();
+      else this.end(socket);
     };
   }
 

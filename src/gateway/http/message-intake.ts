@@ -33,6 +33,8 @@ export class MessageIntake {
   readonly #legacy: LegacyIngress;
   /** Read to its end before the next body is looked at. */
   readonly #envelope = new Envelope();
+  /** Requests are refused. Answers and notifications are taken: requests under way may wait for them. */
+  isStopping = false;
 
   constructor(desk: ExchangeDesk, legacy: LegacyIngress) {
     this.#desk = desk;
@@ -45,10 +47,12 @@ export class MessageIntake {
     const fault = scan(body, 0, body.length, envelope);
     if (fault) return fault;
     if (envelope.hasHighBytes && !isUtf8(body)) return REFUSALS.parse;
+    if (this.isStopping && envelope.kind === 'request') return { ...REFUSALS.stopping, idText: envelope.idText() };
     const isModern = namesModern(caller.head.protocolVersion) || claimsModern(envelope.payload());
-    return isModern
+    const refusal = isModern
       ? takeModern(this.#desk, caller, envelope, response)
       : this.#legacy.post(caller, envelope, response);
+    return refusal && envelope.kind === 'request' ? { ...refusal, idText: envelope.idText() } : refusal;
   }
 
   #takeBatch(caller: Caller, body: Buffer, response: ServerResponse): Refusal | undefined {
@@ -70,6 +74,7 @@ export class MessageIntake {
     });
     if (refusal) return refusal;
     if (after < 0 || skipSpace(body, after, body.length) !== body.length || !isUtf8(body)) return REFUSALS.parse;
+    if (this.isStopping && messages.some(({ kind }) => kind === 'request')) return REFUSALS.stopping;
     return this.#legacy.postBatch(caller, messages, response);
   }
 }

@@ -46,7 +46,7 @@ export class ModernExchange implements Exchange, OpenExchange {
     this.method = method;
     this.params = params;
     this.startedAtMs = startedAtMs;
-    desk.open.add(this);
+    desk.open.add(this, client.principal.id);
     response.on('close', () => this.#gone());
   }
 

@@ -63,7 +63,7 @@ export function takeModern(
     case 'notification': {
       const failure = checkModernNotification({ method, params, head });
       if (failure) {
-        writeJson(response, statusOf(failure), failureText('null', failure), limits.writeStallMs);
+        writeJson(response, statusOf(failure), failureText(undefined, failure), limits.writeStallMs);
         return undefined;
       }
       response.writeHead(202);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkModernRequest } from './modern-request.js';
+import { checkModernNotification, checkModernRequest } from './modern-request.js';
 import { RequestHead } from './request-head.js';
 
 // Headers against bodies by the thousand: test/gateway/http-header-mismatch.test.ts.
@@ -23,14 +23,26 @@ test('the capabilities come out as they were written', () => {
 test.each([
   ['10', '10', true],
   ['1e1', '10', true],
-  ['10', '1e1', false],
+  ['10', '1e1', true],
+  ['42', '42.0', true],
+  ['42.0', '42', true],
+  ['42.5', '42.50', true],
+  ['42', '42.5', false],
+  ['-42', '42.0', false],
+  ['42', '042', false],
+  ['42', '+42', false],
+  ['42', '0x2a', false],
+  ['"42"', '42.0', false],
   ['9007199254740993', '9007199254740993', true],
+  ['9007199254740993', '9007199254740993.0', true],
   ['9007199254740993', '9007199254740992', false],
+  ['1e9007199254740993', '1e9007199254740992', false],
+  [`1${'0'.repeat(1_000)}`, `1${'0'.repeat(1_000)}`, true],
   ['true', 'true', true],
   ['"10"', '10', true],
   ['{"b":1}', '{"b":1}', true],
   ['0', '-0', true],
-])('the argument %s in the header as %s: %s', (written, header, isOk) => {
+])('E13 the argument %s in the header as %s: %s', (written, header, isOk) => {
   expect(check(`{${meta},"name":"x","arguments":{"a":{"count":${written}}}}`, ['mcp-param-count', header]).ok).toBe(
     isOk,
   );
@@ -56,6 +68,21 @@ test.each([
       ok: false,
       failure: { code: -32020 },
     });
+});
+
+test('E12 Mcp-Method counts as it is written, and not in base64', () => {
+  const encoded = `=?base64?${Buffer.from('tools/list').toString('base64')}?=`;
+  const checked = (mcpMethod: string) =>
+    checkModernRequest({
+      method: 'tools/list',
+      params: Buffer.from(`{${meta}}`),
+      head: new RequestHead(['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', mcpMethod]),
+      mirrored: () => undefined,
+    });
+  expect(checked('tools/list').ok).toBe(true);
+  expect(checked(encoded)).toMatchObject({ ok: false, failure: { code: -32020, httpStatus: 400 } });
+  const head = new RequestHead(['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', encoded]);
+  expect(checkModernNotification({ method: 'tools/list', params: undefined, head })).toMatchObject({ code: -32020 });
 });
 
 test('an argument is found whatever its name is', () => {

@@ -6,6 +6,7 @@
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
  */
 import { LIMITS } from '../../kernel/limits.js';
+import { isSameNumber } from '../../policy/canonical-number.js';
 import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
@@ -38,7 +39,8 @@ export function checkModernRequest({ method, params, head, mirrored }: ModernFac
   const { version, capabilities } = envelope;
   if (head.protocolVersion !== version) return wrong(mismatch('MCP-Protocol-Version', head.protocolVersion));
   if (version !== MODERN_VERSION) return wrong(unsupportedVersion(version));
-  if (decoded(head.mcpMethod) !== method) return wrong(mismatch('Mcp-Method', head.mcpMethod));
+  // Names of methods are plain ASCII: only names and arguments may be encoded.
+  if (head.mcpMethod !== method) return wrong(mismatch('Mcp-Method', head.mcpMethod));
   if (field !== undefined) {
     const subject = name && stringOf(name);
     if (decoded(head.mcpName) !== subject) return wrong(mismatch('Mcp-Name', head.mcpName));
@@ -63,7 +65,7 @@ export function checkModernNotification({
   params,
   head,
 }: Omit<ModernFacts, 'mirrored'>): RpcFailure | undefined {
-  if (head.mcpMethod !== undefined && decoded(head.mcpMethod) !== method) return mismatch('Mcp-Method', head.mcpMethod);
+  if (head.mcpMethod !== undefined && head.mcpMethod !== method) return mismatch('Mcp-Method', head.mcpMethod);
   const meta = isObject(params) ? memberBytes(params, '_meta') : undefined;
   const said = isObject(meta) ? memberBytes(meta, META.version) : undefined;
   const version = said === undefined ? head.protocolVersion : stringOf(said);
@@ -103,17 +105,10 @@ function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): bo
   const text = stringOf(at);
   if (text !== undefined) return text === value;
   const written = at.toString('latin1');
-  return written === value || isSameInteger(written, value);
+  return written === value || isSameNumber(written, value);
 }
 
 const nullText = Buffer.from('null');
-const integer = /^-?(0|[1-9][0-9]*)$/;
-
-/** `1e1` and `10` are one number, as far as numbers can tell. */
-function isSameInteger(written: string, value: string): boolean {
-  const number = Number(written);
-  return integer.test(value) && Number.isSafeInteger(number) && number === Number(value);
-}
 
 /** No header would be right for it. */
 const unclear = ({ name }: MirroredHeader): RpcFailure => ({

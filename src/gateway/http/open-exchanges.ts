@@ -1,11 +1,12 @@
 /**
- * The requests that wait for their answer, of all clients: counted against one bound, told when they take long, and waited for
- * at the end.
+ * The requests that wait for their answer, of all clients: counted against one bound that keys share (fair-shares.ts), told
+ * when they take long, and waited for at the end.
  * Invariant: one timer for all of them, and none while there are none that wait in silence.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Deferred, deferred } from '../../kernel/deferred.js';
 import type { PrincipalNow } from '../exchange.js';
+import { FairShares } from './fair-shares.js';
 
 /** As far as the end of the ingress is concerned. */
 export interface OpenExchange {
@@ -25,15 +26,16 @@ export interface OpenExchange {
 const sweepsPerSilence = 10;
 
 export class OpenExchanges {
-  readonly #open = new Set<OpenExchange>();
-  readonly #max: number;
+  /** Each with the key that it counts for. */
+  readonly #open = new Map<OpenExchange, string>();
+  readonly #shares: FairShares;
   readonly #clock: Clock;
   readonly #silentMs: number;
   #empty: Deferred | undefined;
   #cancelSweep: Cancel | undefined;
 
   constructor(max: number, clock: Clock, silentMs: number) {
-    this.#max = max;
+    this.#shares = new FairShares(max, clock);
     this.#clock = clock;
     this.#silentMs = silentMs;
   }
@@ -45,26 +47,31 @@ export class OpenExchanges {
   /** Those that listen. */
   get endless(): number {
     let count = 0;
-    for (const { isEndless } of this.#open) if (isEndless) count++;
+    for (const { isEndless } of this.#open.keys()) if (isEndless) count++;
     return count;
   }
 
-  get isFull(): boolean {
-    return this.#open.size >= this.#max;
+  /** Whether this key may have one more. */
+  admits(key: string): boolean {
+    return this.#shares.admits(key);
   }
 
-  add(exchange: OpenExchange): void {
-    this.#open.add(exchange);
+  add(exchange: OpenExchange, key: string): void {
+    this.#open.set(exchange, key);
+    this.#shares.take(key);
     this.#cancelSweep ??= this.#sweepLater();
   }
 
   delete(exchange: OpenExchange): void {
+    const key = this.#open.get(exchange);
+    if (key === undefined) return;
     this.#open.delete(exchange);
+    this.#shares.giveBack(key);
     if (this.#open.size === 0) this.#empty?.resolve();
   }
 
   shutDown(which: 'endless' | 'all'): void {
-    for (const exchange of [...this.#open]) if (which === 'all' || exchange.isEndless) exchange.shutDown();
+    for (const exchange of [...this.#open.keys()]) if (which === 'all' || exchange.isEndless) exchange.shutDown();
   }
 
   close(): void {
@@ -79,7 +86,7 @@ export class OpenExchanges {
   #sweep(): void {
     const beforeMs = this.#clock.nowMs() - this.#silentMs;
     let isAnySilent = false;
-    for (const exchange of [...this.#open]) {
+    for (const exchange of [...this.#open.keys()]) {
       if (exchange.isSilent && exchange.startedAtMs <= beforeMs) exchange.linger();
       isAnySilent ||= exchange.isSilent;
     }
@@ -87,7 +94,7 @@ export class OpenExchanges {
   }
 
   rekeyed(now: PrincipalNow): void {
-    for (const exchange of [...this.#open]) exchange.rekeyed(now);
+    for (const exchange of [...this.#open.keys()]) exchange.rekeyed(now);
   }
 
   /** Resolves when there is none. */

@@ -13,6 +13,8 @@ export interface Refusal {
   readonly status: number;
   readonly failure: RpcFailure;
   readonly headers: HeaderList;
+  /** The id of the refused message, where that could be read. */
+  readonly idText?: string | undefined;
 }
 
 const refusal = (status: number, code: number, message: string, headers: HeaderList = []): Refusal => ({
@@ -48,7 +50,7 @@ export const REFUSALS = {
   role: refusal(
     403,
     ERRORS.denied.rpc,
-    'this page tells of all servers; use the operator’s key, or one without a role',
+    'this page tells of all servers; use the operator’s key, or one without a role that may call a server',
   ),
   method: refusal(405, invalid, 'use POST, or GET and DELETE with the session of a legacy client', [
     'Allow',
@@ -107,9 +109,18 @@ export const REFUSALS = {
     ...['Retry-After', '1'],
     ...closing,
   ]),
+  connections: refusal(
+    503,
+    ERRORS.overloaded.rpc,
+    'this key has a large share of all connections, and there is no free one; close some, or try again shortly',
+    [...['Retry-After', '1'], ...closing],
+  ),
   internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
   starting: refusal(503, ERRORS.overloaded.rpc, 'hostler is starting; try again shortly', ['Retry-After', '1']),
-  stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', closing),
+  stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', [
+    ...['Retry-After', '5'],
+    ...closing,
+  ]),
 } as const satisfies Record<string, Refusal>;
 
 /** What a request is told that is still open when the key it came with stops counting. */

@@ -61,10 +61,16 @@ export function cutWhenStalled(response: ServerResponse, stallMs: number): void 
   if (response.socket?.writableNeedDrain) response.socket.setTimeout(stallMs);
 }
 
-/** For requests that are refused before they are anything of JSON-RPC's; the message says what to do. */
-export function refuse(response: ServerResponse, status: number, failure: RpcFailure, headers: HeaderList = []): void {
+/** Refuses a request outside of JSON-RPC; `idText` is the id of its message, where that could be read. */
+export function refuse(
+  response: ServerResponse,
+  status: number,
+  failure: RpcFailure,
+  headers: HeaderList = [],
+  idText?: string,
+): void {
   if (response.destroyed || response.headersSent) return;
-  const parts = failureText('null', failure);
+  const parts = failureText(idText, failure);
   const bytes = partsBytes(parts);
   writeHead(response, status, bytes, headers);
   response.end(joinedParts(parts, bytes));

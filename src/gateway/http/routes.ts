@@ -1,5 +1,6 @@
 /** Plain pages beside the protocol (`/healthz`, `/readyz`, `/metrics`): mounted by whoever has something to show. */
 import type { ServerResponse } from 'node:http';
+import type { Principal } from '../../policy/call.js';
 
 export interface RouteAnswer {
   readonly status: number;
@@ -7,11 +8,27 @@ export interface RouteAnswer {
   readonly body: string;
 }
 
-export interface Route {
-  /** It tells of all servers: shown to nobody without a key, nor to one who by a role may see some of them only. */
-  readonly isForOperators: boolean;
+interface RouteContent {
   answer(): RouteAnswer | Promise<RouteAnswer>;
 }
+
+/** Answered to everybody, whatever Host and Origin say, because a probe reaches us by an address of its own: no secrets here. */
+export interface PublicRoute extends RouteContent {
+  readonly isPublic: true;
+}
+
+/** Needs a key. A web page of another origin is refused. */
+export interface KeyedRoute extends RouteContent {
+  readonly isPublic: false;
+  /**
+   * False only where a key is required: a page that reaches us under a name of its own (DNS rebinding) sends no Origin with a
+   * GET, so that without the Host only the key keeps it out.
+   */
+  readonly checksHost: boolean;
+  mayRead(principal: Principal): boolean;
+}
+
+export type Route = PublicRoute | KeyedRoute;
 
 /** By exact path. */
 export type Routes = ReadonlyMap<string, Route>;

@@ -29,7 +29,7 @@ export function refuseSocket(code: string | undefined, socket: Duplex, lingering
       : code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? REFUSALS.slow
         : REFUSALS.http;
-  const parts = failureText('null', failure);
+  const parts = failureText(undefined, failure);
   const bytes = partsBytes(parts);
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nConnection: close\r\n\r\n`;
   lingering.end(socket, joinedParts([head, ...parts], head.length + bytes));

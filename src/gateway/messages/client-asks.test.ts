@@ -1,13 +1,14 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { Envelope, scanEnvelope } from '../../wire/envelope.js';
-import { ClientAsks } from './client-asks.js';
+import { ClientAsks, initializedWaitMs } from './client-asks.js';
 
 const far = 1_000_000;
 
-function setUp(max = 10) {
+function setUp(max = 10, isInitialized = true) {
   const clock = new FakeClock();
   const asks = new ClientAsks(clock, max);
+  if (isInitialized) asks.initialized();
   const told: string[] = [];
   const tell = (parts: readonly (string | Uint8Array)[]) => {
     told.push(parts.map(String).join(''));
@@ -73,4 +74,41 @@ test('more than its bound, or to nobody, is refused at once', async () => {
   expect(asks.size).toBe(1);
   asks.withdraw(owner);
   await expect(open).rejects.toMatchObject({ code: 'cancelled' });
+});
+
+test('E13 nothing is asked before the client has sent initialized; then in order, once', async () => {
+  const { clock, asks, told, tell, owner } = setUp(10, false);
+  const first = asks.ask(owner, tell, 'elicitation/create', '{"x":1}', { deadlineAtMs: far });
+  const second = asks.ask(owner, tell, 'roots/list', undefined, { deadlineAtMs: far });
+  expect([told, asks.size]).toEqual([[], 2]);
+  clock.advance(initializedWaitMs - 1);
+  asks.initialized();
+  asks.initialized();
+  expect(told).toEqual([
+    '{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"x":1}}',
+    '{"jsonrpc":"2.0","id":2,"method":"roots/list"}',
+  ]);
+  clock.advance(initializedWaitMs);
+  asks.answered(message('{"jsonrpc":"2.0","id":2,"result":{}}'));
+  asks.answered(message('{"jsonrpc":"2.0","id":1,"result":{}}'));
+  await Promise.all([first, second]);
+  expect([asks.size, clock.pendingTimers]).toEqual([0, 0]);
+});
+
+test.each([
+  [
+    'its client never sends initialized',
+    'timeout',
+    ({ clock }: ReturnType<typeof setUp>) => clock.advance(initializedWaitMs),
+  ],
+  ['its request ends first', 'cancelled', ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner)],
+  ['its client goes first', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
+])('E13 a question that waits for initialized fails when %s, and nothing is written', async (_name, code, happen) => {
+  const all = setUp(10, false);
+  const { asks, told, tell, owner, clock } = all;
+  const refused = expect(asks.ask(owner, tell, 'a', undefined, { deadlineAtMs: far })).rejects.toMatchObject({ code });
+  happen(all);
+  await refused;
+  asks.initialized();
+  expect([told, asks.size, clock.pendingTimers]).toEqual([[], 0, 0]);
 });

@@ -68,3 +68,39 @@ test.each([
     message: 'needs sampling',
   });
 });
+
+describe('E13 an error code of a server, for a modern client', () => {
+  const eras = ['legacy', 'modern'] as const;
+  const cases = [
+    // Resource not found.
+    [-32002, -32602],
+    // URL elicitation.
+    [-32042, -32603],
+    ...[-32000, -32001, -32003, -32019, -32023, -32050, -32099, -32100, -32768].map((code) => [code, -32603] as const),
+    ...[-32700, -32600, -32601, -32602, -32603].map((code) => [code, code] as const),
+    // The server's own.
+    ...[-32769, -31999, -1, 1, 42].map((code) => [code, code] as const),
+  ] as const;
+  test.each(eras.flatMap((serverEra) => cases.map((row) => [serverEra, ...row] as const)))(
+    'of a %s server, %i is %i, with its message and data',
+    (serverEra, code, expected) => {
+      const bytes = Buffer.from(`{"code":${code},"message":"m","data":{"uri":"a:b"}}`);
+      const failure = errorWords(bytes, { ...place, clientEra: 'modern', serverEra });
+      expect({ ...failure, data: String(failure.data) }).toEqual({
+        code: expected,
+        message: 'm',
+        data: '{"uri":"a:b"}',
+      });
+    },
+  );
+
+  test('a legacy client is told the code of a legacy server as it is', () => {
+    for (const code of [-32002, -32000, -32099])
+      expect(errorWords(Buffer.from(`{"code":${code},"message":"m"}`), place).code).toBe(code);
+  });
+
+  test('a legacy server cannot say that a capability is missing', () => {
+    const bytes = Buffer.from('{"code":-32021,"message":"m"}');
+    expect(errorWords(bytes, { ...place, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
+  });
+});

@@ -15,9 +15,11 @@ import type { RpcFailure } from '../exchange.js';
 
 export const ERROR_META = 'hostler/error';
 
-/** Codes of the protocol that one era has and the other has not. */
+/** The code for a resource that does not exist; the modern era says invalid params instead. */
 const legacyNotFound = -32002;
-const legacyUrlElicitation = -32042;
+const reservedMin = -32768;
+const reservedMax = -32000;
+const definedCodes: ReadonlySet<number> = new Set(Object.values(RPC));
 
 /** The request itself is wrong, or nobody waits for it any more. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([
@@ -81,14 +83,21 @@ function codeWords(code: number, { method, clientEra, serverEra }: Place): numbe
   if (code === 0) return RPC.internalError;
   // What is said of the envelope is said of the one we wrote: nothing that its client could mend.
   if (code === MODERN_ERRORS.headerMismatch || code === MODERN_ERRORS.unsupportedVersion) return RPC.internalError;
+  if (clientEra === 'modern') return modernCode(code, serverEra);
   if (clientEra === serverEra) return code;
-  if (clientEra === 'modern') {
-    if (code === legacyNotFound) return RPC.invalidParams;
-    return code === legacyUrlElicitation ? RPC.internalError : code;
-  }
   // No legacy client has a word for it: what is missing was said of our own hop.
   if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
   return code === RPC.invalidParams && method === 'resources/read' ? legacyNotFound : code;
+}
+
+/**
+ * The modern era reserves -32768 to -32000 and defines a few codes in it; whatever else a server sends from there has no
+ * meaning to a modern client. A code outside of that range is the server's own and stays.
+ */
+function modernCode(code: number, serverEra: Era): number {
+  if (code < reservedMin || code > reservedMax || definedCodes.has(code)) return code;
+  if (code === MODERN_ERRORS.missingCapability && serverEra === 'modern') return code;
+  return code === legacyNotFound ? RPC.invalidParams : RPC.internalError;
 }
 
 /** No server has such a resource. */

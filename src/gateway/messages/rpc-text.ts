@@ -14,9 +14,13 @@ export const resultText = (idText: string, parts: readonly JsonText[]): JsonText
   tail,
 ];
 
-/** The id is `null` where the request's own could not be read. */
-export const failureText = (idText: string, { code, message, data }: RpcFailure): JsonText[] => {
-  const head = `{"jsonrpc":"2.0","id":${idText},"error":{"code":${code},"message":${JSON.stringify(message)}`;
+/**
+ * Without an id where the request's own could not be read: MCP allows an error response to have none, and its clients refuse
+ * the `null` of plain JSON-RPC.
+ */
+export const failureText = (idText: string | undefined, { code, message, data }: RpcFailure): JsonText[] => {
+  const id = idText === undefined ? '' : `"id":${idText},`;
+  const head = `{"jsonrpc":"2.0",${id}"error":{"code":${code},"message":${JSON.stringify(message)}`;
   return data === undefined ? [`${head}}}`] : [`${head},"data":`, data, '}}'];
 };
 

@@ -25,11 +25,11 @@ const text = [
 ].join('\n');
 const expected = [
   ['request', '1', '{"x":"é"}'],
-  [-32700, 'null'],
+  [-32700, undefined],
   ['batch', 2],
-  [-32600, 'null'],
+  [-32600, undefined],
   ['result', '"4"', '{}'],
-  [-32700, 'null'],
+  [-32700, undefined],
   ['notification', undefined, undefined],
 ];
 
@@ -57,5 +57,5 @@ test('each line that is too long is one fault, however it comes, and those aroun
   lines.push(long);
   lines.push(Buffer.concat([Buffer.from('xx\n'), good]));
   const request = ['request', '1', undefined];
-  expect(told).toEqual([request, [-32600, 'null'], request, [-32600, 'null'], request]);
+  expect(told).toEqual([request, [-32600, undefined], request, [-32600, undefined], request]);
 });

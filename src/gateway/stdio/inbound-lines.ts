@@ -14,8 +14,8 @@ import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
 
 export interface Fault {
-  /** `null` when the line has none that can be trusted. */
-  readonly idText: string;
+  /** Undefined when the line has no id that can be trusted. */
+  readonly idText: string | undefined;
   readonly failure: RpcFailure;
 }
 
@@ -69,18 +69,18 @@ export class InboundLines {
       case undefined:
         if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) return notJson('the message is not UTF-8');
         if (envelope.idEnd - envelope.idStart > idBytesMax && envelope.idStart >= 0)
-          return invalid('null', `the id has more than ${idBytesMax} bytes`);
+          return invalid(undefined, `the id has more than ${idBytesMax} bytes`);
         return envelope;
       case 'not_json':
         return isOtherValue(bytes, start, end)
-          ? invalid('null', 'the message is not an object')
+          ? invalid(undefined, 'the message is not an object')
           : notJson('the message is not JSON');
       case 'too_deep':
-        return invalid('null', `the message nests deeper than ${LIMITS.depth}`);
+        return invalid(undefined, `the message nests deeper than ${LIMITS.depth}`);
       case 'too_many':
-        return invalid('null', `the message holds more than ${LIMITS.values} values`);
+        return invalid(undefined, `the message holds more than ${LIMITS.values} values`);
       case 'ambiguous':
-        return invalid('null', 'the message can be read in more than one way');
+        return invalid(undefined, 'the message can be read in more than one way');
       case 'not_rpc':
         return invalid(requestIdOf(envelope), 'the message is not JSON-RPC 2.0');
     }
@@ -100,7 +100,7 @@ export class InboundLines {
       (bytes, start, end) => this.#line(bytes, start, end),
       () => {
         this.#isTooLong = true;
-        this.#listener.fault(invalid('null', `the message has more than ${LIMITS.frameBytes} bytes`));
+        this.#listener.fault(invalid(undefined, `the message has more than ${LIMITS.frameBytes} bytes`));
       },
     );
   }
@@ -120,18 +120,19 @@ export class InboundLines {
     const bounds: number[] = [];
     const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
     if (bounds.length > LIMITS.batch * 2)
-      return this.#listener.fault(invalid('null', `a batch has at most ${LIMITS.batch} messages`));
+      return this.#listener.fault(invalid(undefined, `a batch has at most ${LIMITS.batch} messages`));
     if (after < 0 || skipSpace(bytes, after, end) !== end)
       return this.#listener.fault(notJson('the message is not JSON'));
-    if (bounds.length === 0) return this.#listener.fault(invalid('null', 'the batch is empty'));
+    if (bounds.length === 0) return this.#listener.fault(invalid(undefined, 'the batch is empty'));
     this.#listener.batch(bytes, bounds);
   }
 }
 
 /** Only of what is meant to be a request: with the id of an answer, the client would take it for the answer to its own. */
-function requestIdOf(envelope: Envelope): string {
-  if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax) return 'null';
-  return envelope.idText() ?? 'null';
+function requestIdOf(envelope: Envelope): string | undefined {
+  if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax)
+    return undefined;
+  return envelope.idText();
 }
 
 /** JSON, but no object. */
@@ -141,9 +142,12 @@ function isOtherValue(bytes: Buffer, start: number, end: number): boolean {
   return after > 0 && skipSpace(bytes, after, end) === end;
 }
 
-const notJson = (message: string): Fault => ({ idText: 'null', failure: { code: RPC.parseError, message } });
+const notJson = (message: string): Fault => ({
+  idText: undefined,
+  failure: { code: RPC.parseError, message },
+});
 
-export const invalid = (idText: string, message: string): Fault => ({
+export const invalid = (idText: string | undefined, message: string): Fault => ({
   idText,
   failure: { code: RPC.invalidRequest, message },
 });

@@ -27,6 +27,9 @@ class FakeRouter implements Router {
   mirroredArguments = () => undefined;
 }
 
+/** An error for a message whose id could not be read. */
+const withoutId = (code: number) => ({ jsonrpc: '2.0', error: { code, message: expect.any(String) } });
+
 let ingress: StdioIngress | undefined;
 afterEach(async () => {
   await ingress?.close();
@@ -218,16 +221,16 @@ describe('the legacy era', () => {
     const [answers] = await send(notice('notifications/cancelled', { requestId: 3 }));
     expect((answers as unknown as Json[]).map(({ id, error }) => [id, (error as Json)?.code])).toEqual([
       [1, undefined],
-      [null, -32600],
+      [undefined, -32600],
       [4, -32600],
       [2, undefined],
     ]);
-    expect(await send([notice('notifications/x')], [])).toMatchObject([{ id: null, error: { code: -32600 } }]);
-    expect(await send(Array.from({ length: 101 }, (_, i) => legacy(i + 10, 'echo')))).toMatchObject([{ id: null }]);
+    expect(await send([notice('notifications/x')], [])).toEqual([withoutId(-32600)]);
+    expect(await send(Array.from({ length: 101 }, (_, i) => legacy(i + 10, 'echo')))).toEqual([withoutId(-32600)]);
     await pipe.close();
     const other = open();
     await other.send(initialize(0, '2025-06-18'));
-    expect(await other.send([legacy(1, 'echo')])).toMatchObject([{ id: null, error: { code: -32600 } }]);
+    expect(await other.send([legacy(1, 'echo')])).toEqual([withoutId(-32600)]);
   });
 });
 
@@ -264,7 +267,7 @@ describe('cancelling', () => {
 describe('asking the client', () => {
   const asking = async () => {
     const all = open();
-    await all.send(initialize(1), legacy(2, 'wait'));
+    await all.send(initialize(1), notice('notifications/initialized'), legacy(2, 'wait'));
     const [exchange] = all.router.exchanges;
     const ask = (deadlineAtMs = 1_000, signal?: AbortSignal) =>
       exchange?.ask?.('elicitation/create', '{"message":"?"}', { deadlineAtMs, ...(signal ? { signal } : {}) });
@@ -286,6 +289,16 @@ describe('asking the client', () => {
     await send({ jsonrpc: '2.0', id: 1, result: { late: 1 } });
     expect((await first)?.bytes.toString()).toBe('{"right":1}');
     expect(await second).toMatchObject({ kind: 'error' });
+  });
+
+  test('E13 nothing is asked before the client has sent initialized', async () => {
+    const { router, send, said } = open();
+    await send(initialize(1), legacy(2, 'wait'));
+    const asked = router.exchanges[0]?.ask?.('elicitation/create', '{}', { deadlineAtMs: 1_000 });
+    expect(await said()).toEqual([]);
+    expect(await send(notice('notifications/initialized'))).toMatchObject([{ id: 1, method: 'elicitation/create' }]);
+    await send({ jsonrpc: '2.0', id: 1, result: {} });
+    expect(await asked).toMatchObject({ kind: 'result' });
   });
 
   test('a deadline, a signal and the end of the request withdraw it', async () => {
@@ -318,29 +331,34 @@ describe('asking the client', () => {
 
 describe('bad lines', () => {
   test.each([
-    ['not JSON', 'hello', -32700, null],
-    ['half of it', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, null],
-    ['a number', '7', -32600, null],
+    ['not JSON', 'hello', -32700, undefined],
+    ['half of it', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, undefined],
+    ['a number', '7', -32600, undefined],
     ['another version', '{"jsonrpc":"1.0","id":1,"method":"x"}', -32600, 1],
-    ['a malformed answer has no id to be answered with', '{"jsonrpc":"2.0","id":1}', -32600, null],
-    ['the id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}', -32600, null],
-    ['a key in disguise', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, null],
-    ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"x"}', -32600, null],
-    ['an id that is an object', '{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, null],
-    ['an id that is a novel', `{"jsonrpc":"2.0","id":"${'i'.repeat(2_000)}","method":"x"}`, -32600, null],
+    ['a malformed answer has no id to be answered with', '{"jsonrpc":"2.0","id":1}', -32600, undefined],
+    ['the id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}', -32600, undefined],
+    ['a key in disguise', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, undefined],
+    ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"x"}', -32600, undefined],
+    ['an id that is an object', '{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, undefined],
+    ['an id that is a novel', `{"jsonrpc":"2.0","id":"${'i'.repeat(2_000)}","method":"x"}`, -32600, undefined],
     ['a method that is a novel', `{"jsonrpc":"2.0","id":1,"method":"${'m'.repeat(300)}"}`, -32600, 1],
-    ['too deep', `{"jsonrpc":"2.0","id":1,"method":"x","params":${'['.repeat(500)}${']'.repeat(500)}}`, -32600, null],
-    ['a batch without a session', '[]', -32600, null],
-  ])('%s', async (_what, line, code, id) => {
+    [
+      'too deep',
+      `{"jsonrpc":"2.0","id":1,"method":"x","params":${'['.repeat(500)}${']'.repeat(500)}}`,
+      -32600,
+      undefined,
+    ],
+    ['a batch without a session', '[]', -32600, undefined],
+  ])('E13 %s: an error, with the id only where it can be read', async (_what, line, code, id) => {
     const { send } = open();
-    expect(await send(line)).toMatchObject([{ jsonrpc: '2.0', id, error: { code } }]);
+    expect(await send(line)).toEqual([id === undefined ? withoutId(code) : { ...withoutId(code), id }]);
     expect(await send(modern(5, 'echo'))).toMatchObject([{ id: 5, result: {} }]);
   });
 
   test('bytes that are no UTF-8 are no message', async () => {
     const { input, said } = open();
     input.write(Buffer.from('{"jsonrpc":"2.0","id":1,"method":"\xff"}\n', 'latin1'));
-    expect(await said()).toMatchObject([{ id: null, error: { code: -32700 } }]);
+    expect(await said()).toEqual([withoutId(-32700)]);
   });
 
   test('blank lines and a byte-order mark are nothing at all', async () => {
@@ -353,13 +371,13 @@ describe('bad lines', () => {
     const part = Buffer.alloc(1024 * 1024, 'x');
     for (let i = 0; i < 10; i++) input.write(part);
     input.write('\n');
-    expect(await said()).toMatchObject([{ id: null, error: { code: -32600 } }]);
+    expect(await said()).toEqual([withoutId(-32600)]);
     const whole = Buffer.concat([
       Buffer.alloc(9 * 1024 * 1024, 'y'),
       Buffer.from(`\n${JSON.stringify(modern(1, 'echo'))}\n`),
     ]);
     input.write(whole);
-    expect(await send(modern(2, 'echo'))).toMatchObject([{ id: null }, { id: 1 }, { id: 2 }]);
+    expect(await send(modern(2, 'echo'))).toMatchObject([withoutId(-32600), { id: 1 }, { id: 2 }]);
   });
 
   test('a router that throws answers with -32603 and is told of', async () => {

@@ -162,7 +162,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #batch(bytes: Buffer, bounds: readonly number[]): void {
     if (this.#session?.version !== BATCH_VERSION)
-      return this.#refuse(invalid('null', `only protocol ${BATCH_VERSION} has batches`), undefined);
+      return this.#refuse(invalid(undefined, `only protocol ${BATCH_VERSION} has batches`), undefined);
     const batch = new PipeBatch((parts) => this.#write(parts));
     for (let i = 0; i < bounds.length; i += 2) {
       const read = this.#in.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
@@ -187,7 +187,10 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #notified(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
-    if (method === NOTIFICATION.initialized) return this.#proceed();
+    if (method === NOTIFICATION.initialized) {
+      if (this.#session) this.#asks.initialized();
+      return this.#proceed();
+    }
     const envelope = modernEnvelope(params);
     if (envelope && isFailure(envelope)) return;
     const client = envelope ? this.#modernClient(envelope) : this.#session;
@@ -243,7 +246,7 @@ class PipeIngress implements StdioIngress, Pipe {
   /** Whose request it is, or why it is nobody's. */
   #clientOf({ method, params, batch }: Request): Client | RpcFailure {
     const envelope = modernEnvelope(params);
-    if (envelope && batch) return invalid('null', 'a batch has no modern requests').failure;
+    if (envelope && batch) return invalid(undefined, 'a batch has no modern requests').failure;
     if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
     if (method === 'initialize') return this.#open(params, batch !== undefined);
     if (this.#session) return this.#session;
@@ -252,8 +255,8 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   #open(params: Buffer | undefined, isInBatch: boolean): PipeSession | RpcFailure {
-    if (isInBatch) return invalid('null', 'initialize must not be part of a batch').failure;
-    if (this.#session) return invalid('null', 'this pipe has a session already').failure;
+    if (isInBatch) return invalid(undefined, 'initialize must not be part of a batch').failure;
+    if (this.#session) return invalid(undefined, 'this pipe has a session already').failure;
     const read = readInitialize(params);
     if (isFailure(read)) return read;
     const { principal, endpoint } = this.#options;

@@ -65,3 +65,50 @@ test('W2 of lanes that share connections, the first has the freed one', () => {
   lane.released(third);
   expect(others).toEqual([first, second]);
 });
+
+/** Calls whose exchange notes that it was given up. */
+function streamed(gone: PostCall[]): PostCall {
+  const open = call();
+  open.exchange = { abort: () => gone.push(open) } as never;
+  return open;
+}
+
+test('W24 an answered call whose stream stays open gives its connection up when another one waits', () => {
+  const { lane, sent } = setup(2);
+  const gone: PostCall[] = [];
+  const [first, second, third] = [streamed(gone), streamed(gone), call()];
+  lane.add(first);
+  lane.add(second);
+  lane.linger(first);
+  expect(gone).toEqual([]);
+  lane.add(third);
+  expect(gone).toEqual([first]);
+  lane.released(first);
+  expect(sent).toEqual([first, second, third]);
+});
+
+test('W24 a call that is answered while another one waits gives its connection up at once', () => {
+  const { lane } = setup(1);
+  const gone: PostCall[] = [];
+  const first = streamed(gone);
+  lane.add(first);
+  lane.add(call());
+  expect(gone).toEqual([]);
+  lane.linger(first);
+  expect(gone).toEqual([first]);
+});
+
+test('W24 a lane that is closed sends nothing more and gives up open streams', () => {
+  const { lane, sent } = setup(1);
+  const gone: PostCall[] = [];
+  const first = streamed(gone);
+  lane.add(first);
+  lane.linger(first);
+  const release = lane.hold();
+  lane.add(call());
+  lane.close();
+  expect(gone).toContain(first);
+  lane.released(first);
+  release();
+  expect([sent, lane.waiting]).toEqual([[first], []]);
+});

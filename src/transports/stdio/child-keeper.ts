@@ -15,8 +15,10 @@ import { DeathWatch } from './death-watch.js';
 import { EscapedProcesses } from './escaped-processes.js';
 import { Escapees, type LostRun } from './escapees.js';
 import { PidJournal } from './pid-journal.js';
+import type { GroupLeader } from './process-group.js';
 import type { ProcessFacts, ProcessTable } from './process-table.js';
 import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
+import { type SandboxPlaces, sandboxPlaces } from './sandbox/places.js';
 import { spawnError } from './spawn-error.js';
 import type { LadderPace } from './stop-ladder.js';
 import { systemTable } from './system-table.js';
@@ -27,15 +29,22 @@ interface ChildKeeperOptions {
   readonly stateDir?: string;
   /** Our own environment, from which children get their baseline. */
   readonly ambient: Environment;
+  /** What sandboxed servers never see, beside the state directory and the default folders of Hostler. */
+  readonly hiddenPaths?: readonly string[];
+  /** Whether homes of sandboxed servers are kept in the state directory. True when absent. */
+  readonly keepsHomes?: boolean;
   readonly instanceId?: string;
   /** The journal could not be written, or an old one not be used: children run, but a crash may leave some behind. */
   readonly onProblem?: (error: unknown) => void;
   readonly table?: ProcessTable;
+  /** This process is PID 1, as in a container without an init. */
+  readonly isInit?: boolean;
 }
 
 export class ChildKeeper {
   readonly instanceId: string;
   readonly ambient: Environment;
+  readonly places: SandboxPlaces;
   readonly #clock: Clock;
   readonly #table: ProcessTable;
   readonly #stateDir: string | undefined;
@@ -46,14 +55,19 @@ export class ChildKeeper {
   readonly #escaped: EscapedProcesses;
   readonly #live = new Set<Child>();
   #runs = 0;
+  /** Not reported yet that nothing reaps the orphans of children. */
+  #isUnreaped: boolean;
   #closing: Promise<void> | undefined;
 
   constructor(options: ChildKeeperOptions) {
     this.instanceId = options.instanceId ?? newId();
     this.ambient = options.ambient;
+    const { ambient, stateDir, hiddenPaths = [], keepsHomes = true } = options;
+    this.places = sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes });
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;
+    this.#isUnreaped = options.isInit ?? process.pid === 1;
     this.#onProblem = options.onProblem ?? (() => {});
     this.#journal =
       options.stateDir === undefined
@@ -97,23 +111,46 @@ export class ChildKeeper {
     const mark = runMark(this.instanceId, run);
     const request = await prepare(mark);
     if (this.#closing !== undefined) throw shuttingDown(request.server);
-    // Our death in the middle of this would leave a child behind that nobody has written down.
+    if (this.#isUnreaped) {
+      this.#isUnreaped = false;
+      this.#onProblem(unreaped());
+    }
+    // Our death in the middle of this would leave a child behind that is written down nowhere.
     this.#watch.expect(run);
-    this.#journal?.starting(run);
+    this.#journal?.starting({ run, server: request.server });
     try {
       const spawned = spawnChild(request);
       const handle = spawned instanceof Promise ? await spawned : spawned;
-      // No await between here and the registration, so that whoever died by then is known by its number.
-      const child = this.#adopt(handle, request, run, mark);
-      this.#watch.add(child);
-      this.#journal?.started({ pid: child.pid, startTicks: child.startTicks, run });
-      this.#live.add(child);
-      return child;
+      // No await, and nothing slow, between the spawn and the death watch: until then our death would leave the child behind.
+      return this.#keep(handle, request, run, mark);
     } catch (error) {
       this.#journal?.notStarted(run);
       throw error;
     } finally {
       this.#watch.expected(run);
+    }
+  }
+
+  /** The death watch first, then the journal, then everything else. */
+  #keep(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
+    let leader: GroupLeader | undefined;
+    try {
+      if (handle.pid !== undefined) {
+        // The child cannot have been reaped yet, so its entry is there even when it is dead already.
+        leader = { pid: handle.pid, startTicks: this.#table.startOf(handle.pid) };
+        this.#watch.add(leader);
+        this.#journal?.started({ ...leader, run });
+      }
+      const child = this.#adopt(handle, request, run, mark, leader?.startTicks ?? 0);
+      this.#live.add(child);
+      return child;
+    } catch (error) {
+      abortChild(handle);
+      if (leader) {
+        this.#watch.remove(leader);
+        this.#journal?.ended({ ...leader, run });
+      }
+      throw isHostError(error) ? error : spawnError(request.server, request.file, error);
     }
   }
 
@@ -129,21 +166,17 @@ export class ChildKeeper {
     await this.#watch.close();
   }
 
-  #adopt(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
-    try {
-      let descendants: readonly ProcessFacts[] = [];
-      return new Child(handle, request, {
-        clock: this.#clock,
-        table: this.#table,
-        stopping: (leader) => {
-          descendants = this.#escapees.descendants(leader.pid);
-        },
-        stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, request.server, leader, left, run),
-      });
-    } catch (error) {
-      abortChild(handle);
-      throw isHostError(error) ? error : spawnError(request.server, request.file, error);
-    }
+  #adopt(handle: ChildProcess, request: ChildRequest, run: number, mark: string, startTicks: number): Child {
+    let descendants: readonly ProcessFacts[] = [];
+    return new Child(handle, request, {
+      startTicks,
+      clock: this.#clock,
+      table: this.#table,
+      stopping: (leader) => {
+        descendants = this.#escapees.descendants(leader.pid);
+      },
+      stopped: (leader, left) => this.#stopped({ leader, mark, descendants }, request.server, leader, left, run),
+    });
   }
 
   async #stopped(lost: LostRun, server: string, child: Child, left: number, run: number): Promise<readonly number[]> {
@@ -163,4 +196,10 @@ const shuttingDown = (server: string) =>
     server,
     reason: 'shutting_down',
     execution: 'not_executed',
+  });
+
+const unreaped = () =>
+  new HostError('invalid_spec', 'this process is PID 1, and Node does not reap orphans: they stay as zombies', {
+    reason: 'pid_1',
+    hint: 'run it under an init, such as docker run --init, or start the hostler command itself',
   });

@@ -7,10 +7,12 @@
  * - However the child ends, its group is taken down; `stop` resolves when nobody is left in it, or says how many are.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { keepAlive } from '../../kernel/keep-alive.js';
+import { inheritedDescriptors } from './inherited-descriptors.js';
 import { ProcessGroup } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
 import { spawnError } from './spawn-error.js';
@@ -36,6 +38,8 @@ export interface ChildRequest {
 }
 
 interface ChildDeps {
+  /** Read right after the spawn, when the child cannot have been reaped yet. */
+  readonly startTicks: number;
   readonly clock: Clock;
   readonly table: ProcessTable;
   /** The walk is about to begin, and the leader still lives. */
@@ -72,17 +76,20 @@ const pollMaxMs = 50;
 export function spawnChild(request: ChildRequest): ChildProcess | Promise<never> {
   const { server, file, args, cwd, env } = request;
   let handle: ChildProcess;
+  const closed = request.leaderIsSandbox ? closedDescriptors() : undefined;
   try {
     handle = spawn(file, args, {
       cwd,
       env,
-      stdio: ['pipe', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe', ...(closed?.stdio ?? [])],
       // A session and group of its own: signals meant for it reach its children too, and none of ours reaches it.
       detached: true,
       shell: false,
     });
   } catch (error) {
     throw spawnError(server, file, error);
+  } finally {
+    closed?.release();
   }
   if (handle.pid !== undefined) return handle;
   for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {});
@@ -90,6 +97,21 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
     handle.once('error', (error) => reject(spawnError(server, file, error)));
   });
 }
+
+/**
+ * Descriptors that we were given and would hand on may be sockets or open files of anybody. A program closes its own
+ * (inherited-descriptors.ts); inside an embedder's process a sandboxed child gets /dev/null in their place.
+ */
+function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly release: () => void } | undefined {
+  // Once: what Node opens later is closed on exec by the system.
+  given ??= inheritedDescriptors();
+  if (given.length === 0) return undefined;
+  const nothing = openSync('/dev/null', 'r');
+  const stdio = Array.from({ length: Math.max(...given) - 2 }, (_, i) => (given?.includes(i + 3) ? nothing : 'ignore'));
+  return { stdio, release: () => closeSync(nothing) };
+}
+
+let given: readonly number[] | undefined;
 
 /** Ends a child that was started a moment ago and cannot be kept. */
 export function abortChild(handle: ChildProcess): void {
@@ -122,7 +144,7 @@ export class Child {
   #report: StopReport | undefined;
   #resolveStopped: (report: StopReport) => void = () => {};
 
-  /** Throws when the process table cannot be read: without its start time a child could not be told from another. */
+  /** Does not look at the process table: the start of a server must not wait for it. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
     if (pid === undefined || !stdin || !stdout || !stderr) throw withoutPipes(request.server);
@@ -132,8 +154,7 @@ export class Child {
     this.stderr = stderr;
     this.#request = request;
     this.#deps = deps;
-    // The child cannot have been reaped yet, so its entry is there even when it is dead already.
-    this.startTicks = deps.table.read(pid)?.startTicks ?? 0;
+    this.startTicks = deps.startTicks;
     this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
     // A broken pipe shows in the write that met it; unheard, the event would end our process.
     for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {});

@@ -10,8 +10,8 @@ function setUp(...pids: number[]) {
   const changed = new Map<number, Partial<ProcessFacts>>();
   const read = table.read.bind(table);
   table.read = (pid) => {
-    const facts = gone.has(pid) ? undefined : read(pid);
-    return facts && { ...facts, ...changed.get(pid) };
+    const facts = gone.has(pid) ? 'gone' : read(pid);
+    return typeof facts === 'string' ? facts : { ...facts, ...changed.get(pid) };
   };
   return { table, gone, changed, escaped: new EscapedProcesses(table) };
 }
@@ -32,9 +32,7 @@ test('what has ended before it could be noted is not counted, and a table that c
   const { escaped, table } = setUp(1);
   escaped.add('a', [1, 9]);
   expect(escaped.countOf('a')).toBe(1);
-  table.read = () => {
-    throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
-  };
+  table.read = () => 'unknown';
   expect(escaped.countOf('a')).toBe(1);
 });
 

@@ -3,7 +3,7 @@
  * Not here: finding them (escapees.ts). They are told, never signalled.
  * Invariant: who is counted lives at this instant, and is the very process that was found.
  */
-import { isDead, type ProcessFacts, type ProcessTable } from './process-table.js';
+import { factsOf, isDead, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 /** Of one server; past it the oldest is forgotten. */
 const perServerMax = 256;
@@ -38,21 +38,14 @@ export class EscapedProcesses {
   }
 
   #lives({ pid, startTicks }: Found): boolean {
-    try {
-      const now = this.#table.read(pid);
-      return now !== undefined && now.startTicks === startTicks && !isDead(now.state);
-    } catch {
-      // Cannot look: it was there when we last could.
-      return true;
-    }
+    const now = this.#table.read(pid);
+    // It ran when the table was last read.
+    if (now === 'unknown') return true;
+    return now !== 'gone' && isSameStart(this.#table, now.startTicks, startTicks) && !isDead(now.state);
   }
 
   #read(pid: number): Found | undefined {
-    try {
-      const facts = this.#table.read(pid);
-      return facts && { pid, startTicks: facts.startTicks };
-    } catch {
-      return undefined;
-    }
+    const facts = factsOf(this.#table.read(pid));
+    return facts && { pid, startTicks: facts.startTicks };
   }
 }

@@ -9,7 +9,7 @@
  * walk reads some hundred files.
  */
 import type { GroupLeader } from './process-group.js';
-import type { ProcessFacts, ProcessTable } from './process-table.js';
+import { isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 export interface LostRun {
   readonly leader: GroupLeader;
@@ -58,9 +58,13 @@ export class Escapees {
     const living = this.#living();
     const byPid = new Map(living.map((facts) => [facts.pid, facts]));
     const family = familyOf(living);
-    const marked = this.#byMark(living, Math.min(...questions.map(({ leader }) => leader.startTicks)));
+    const sinceTicks = Math.min(...questions.map(({ leader }) => leader.startTicks)) - this.#table.startSlack;
+    const marked = this.#byMark(living, sinceTicks);
     for (const { leader, mark, descendants, answer } of questions) {
-      const kept = descendants.filter(({ pid, startTicks }) => byPid.get(pid)?.startTicks === startTicks);
+      const kept = descendants.filter(({ pid, startTicks }) => {
+        const now = byPid.get(pid);
+        return now !== undefined && isSameStart(this.#table, now.startTicks, startTicks);
+      });
       const keptPids = kept.map(({ pid }) => pid);
       const found = [...keptPids, ...pidsOf(descendantsOf(keptPids, family)), ...(marked.get(mark) ?? [])];
       const outside = new Set(found.filter((pid) => byPid.get(pid)?.pgid !== leader.pid));
@@ -78,13 +82,10 @@ export class Escapees {
     return found;
   }
 
-  /** A stop must not fail because this could not be counted. */
-  #living(): ProcessFacts[] {
-    try {
-      return this.#table.living();
-    } catch {
-      return [];
-    }
+  /** A stop does not wait for a table that cannot be read: then none is found, and none is signalled either way. */
+  #living(): readonly ProcessFacts[] {
+    const living = this.#table.living();
+    return living === 'unknown' ? [] : living;
   }
 }
 

@@ -17,10 +17,15 @@ export function inheritedDescriptors(): number[] {
   return found;
 }
 
-/** Returns how many there were. */
-export function closeInheritedDescriptors(): number {
-  const found = inheritedDescriptors();
-  for (const descriptor of found) closeSync(descriptor);
+/** Returns how many there were. Never throws: one that cannot be closed is no reason not to start. */
+export function closeInheritedDescriptors(found = inheritedDescriptors(), close = closeSync): number {
+  for (const descriptor of found) {
+    try {
+      close(descriptor);
+    } catch {
+      // Closed meanwhile, or its last write failed (EIO): either way it is gone.
+    }
+  }
   return found.length;
 }
 

@@ -4,14 +4,14 @@
  * Invariant: "could not be read" is never taken for "says nothing": only a parsed journal has an owner to judge.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import type { JournalEntry, JournalHeader } from './pid-journal.js';
+import type { JournalEntry, JournalHeader, JournalStart } from './pid-journal.js';
 import { signallable } from './process-group.js';
 
 interface Journal {
   readonly header: JournalHeader;
   readonly running: readonly JournalEntry[];
   /** Runs that were announced and of which nothing more is known. */
-  readonly starting: readonly number[];
+  readonly starting: readonly JournalStart[];
 }
 
 export type JournalReading =
@@ -52,14 +52,15 @@ export function readJournal(file: string, ownUid: number | undefined = process.g
 export function parseJournal(text: string): Journal | undefined {
   let header: JournalHeader | undefined;
   const running = new Map<number, JournalEntry>();
-  const starting = new Set<number>();
+  const starting = new Map<number, JournalStart>();
   for (const line of text.split('\n')) {
     const parsed = parseLine(line);
     if (!header) {
       if (!isHeader(parsed.header)) return undefined;
       header = parsed.header;
-    } else if (isRecord(parsed.starting) && isCount(parsed.starting.run)) {
-      starting.add(parsed.starting.run);
+    } else if (isStart(parsed.starting)) {
+      const { run, server } = parsed.starting;
+      starting.set(run, { run, server: typeof server === 'string' ? server : '' });
     } else if (isEntry(parsed.started)) {
       starting.delete(parsed.started.run);
       running.set(parsed.started.run, parsed.started);
@@ -68,7 +69,7 @@ export function parseJournal(text: string): Journal | undefined {
       running.delete(parsed.ended.run);
     }
   }
-  return header && { header, running: [...running.values()], starting: [...starting] };
+  return header && { header, running: [...running.values()], starting: [...starting.values()] };
 }
 
 function parseLine(line: string): Record<string, unknown> {
@@ -91,6 +92,9 @@ const isHeader = (value: unknown): value is JournalHeader =>
   typeof value.pidSpace === 'string' &&
   isCount(value.ownerPid) &&
   isCount(value.ownerStartTicks);
+
+const isStart = (value: unknown): value is { readonly run: number; readonly server?: unknown } =>
+  isRecord(value) && isCount(value.run);
 
 const isEntry = (value: unknown): value is JournalEntry =>
   isRecord(value) && isCount(value.pid) && signallable(value.pid) && isCount(value.startTicks) && isCount(value.run);

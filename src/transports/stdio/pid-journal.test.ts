@@ -57,28 +57,29 @@ describe('the journal', () => {
   test('announces a run before its process has a number, and takes it back when there is none', () => {
     const file = journal();
     const starting = () => parseJournal(readFileSync(file.file, 'utf8'))?.starting;
-    file.starting(1);
-    file.starting(2);
-    file.starting(3);
-    expect(starting()).toEqual([1, 2, 3]);
+    for (const run of [1, 2, 3]) file.starting({ run, server: 'docs' });
+    expect(starting()).toEqual([1, 2, 3].map((run) => ({ run, server: 'docs' })));
     file.started({ pid: 50, startTicks: 100, run: 1 });
     file.notStarted(3);
     file.notStarted(1);
-    expect(starting()).toEqual([2]);
+    expect(starting()).toEqual([{ run: 2, server: 'docs' }]);
     expect(parseJournal(readFileSync(file.file, 'utf8'))?.running.map(({ run }) => run)).toEqual([1]);
     file.close();
   });
 
   test('keeps what is announced when it is written anew', () => {
     const file = journal();
-    file.starting(0);
+    file.starting({ run: 0, server: 'docs' });
     for (let run = 1; run <= 2_000; run++) {
-      file.starting(run);
+      file.starting({ run, server: 'docs' });
       file.started({ pid: 60, startTicks: run, run });
       file.ended({ pid: 60, startTicks: run, run });
     }
     expect(statSync(file.file).size).toBeLessThan(66 * 1024);
-    expect(parseJournal(readFileSync(file.file, 'utf8'))).toMatchObject({ running: [], starting: [0] });
+    expect(parseJournal(readFileSync(file.file, 'utf8'))).toMatchObject({
+      running: [],
+      starting: [{ run: 0, server: 'docs' }],
+    });
     file.close();
   });
 

@@ -24,6 +24,13 @@ export interface JournalEntry extends GroupLeader {
   readonly run: number;
 }
 
+/** A start that was announced: its process has no number yet. */
+export interface JournalStart {
+  readonly run: number;
+  /** For the operator, who may have to look for it. */
+  readonly server: string;
+}
+
 export const JOURNAL_ENDING = '.children';
 const compactBytes = 64 * 1024;
 
@@ -33,7 +40,7 @@ export class PidJournal {
   readonly #onProblem: (error: unknown) => void;
   readonly #running = new Map<number, JournalEntry>();
   /** Announced, and not yet known to have a process or to have none. */
-  readonly #starting = new Set<number>();
+  readonly #starting = new Map<number, JournalStart>();
   #fd: number | undefined;
   #bytes = 0;
   #compactAtBytes = compactBytes;
@@ -45,18 +52,18 @@ export class PidJournal {
     this.#header = {
       instanceId,
       ownerPid: process.pid,
-      ownerStartTicks: table.read(process.pid)?.startTicks ?? 0,
+      ownerStartTicks: ownStart(table),
       bootId: table.bootId(),
       pidSpace: table.pidSpace(),
     };
   }
 
   /** Call right before the process is made; `started` or `notStarted` must follow. */
-  starting(run: number): void {
-    this.#starting.add(run);
+  starting(start: JournalStart): void {
+    this.#starting.set(start.run, start);
     // Made with the first child: a Hostler without processes leaves no file.
     if (!this.#opened) this.#attempt(() => this.#rewrite());
-    else this.#append({ starting: { run } });
+    else this.#append({ starting: start });
   }
 
   notStarted(run: number): void {
@@ -99,7 +106,7 @@ export class PidJournal {
     const lines = [
       { header: this.#header },
       ...[...this.#running.values()].map((started) => ({ started })),
-      ...[...this.#starting].map((run) => ({ starting: { run } })),
+      ...[...this.#starting.values()].map((starting) => ({ starting })),
     ];
     const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
     const fresh = `${this.file}.new`;
@@ -125,5 +132,14 @@ export class PidJournal {
     } catch (error) {
       this.#onProblem(error);
     }
+  }
+}
+
+/** 0 when the table cannot be read: a journal without it still names its children. */
+function ownStart(table: ProcessTable): number {
+  try {
+    return table.startOf(process.pid);
+  } catch {
+    return 0;
   }
 }

@@ -1,6 +1,7 @@
+import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parseStat, procTable } from './proc-table.js';
-import { parseLine } from './ps-table.js';
+import { parseLine, psTable } from './ps-table.js';
 
 const after = 'S 10 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1000 1 18446744073709551615';
 
@@ -24,22 +25,54 @@ test.each(['', 'x', '42 (cut', '42 (cut) S 1', '-1 (a) S 1'])('what is no stat l
   expect(parseStat(text)).toBeUndefined();
 });
 
-test.runIf(process.platform === 'linux')('the table knows this very process', () => {
+test.runIf(existsSync('/proc/self/stat'))('the table knows this very process', () => {
   const table = procTable();
   expect(table.read(process.pid)).toMatchObject({ pid: process.pid, ppid: process.ppid });
-  expect(table.living().some(({ pid }) => pid === process.pid)).toBe(true);
+  expect(table.living()).toContainEqual(expect.objectContaining({ pid: process.pid }));
   expect(table.bootId()).toMatch(/^[0-9a-f-]{36}$/);
   expect(table.pidSpace()).toMatch(/^pid:/);
-  expect(table.read(2 ** 30)).toBeUndefined();
+  expect(table.read(2 ** 30)).toBe('gone');
   expect(table.mark(2 ** 30)).toBeUndefined();
 });
 
-test('a line of ps says the same, in seconds', () => {
-  expect(parseLine(' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026')).toMatchObject({
+test('a folder that is no process table is unknown, not empty', () => {
+  const table = procTable('/nowhere');
+  expect(table.living()).toBe('unknown');
+});
+
+test('a line of ps says the same, in seconds of wall time', () => {
+  expect(parseLine(' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026')).toEqual({
     pid: 42,
     ppid: 10,
     pgid: 42,
+    session: 0,
+    startTicks: Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000,
     state: 'S',
   });
   expect(parseLine('PID PPID')).toBeUndefined();
+});
+
+const line = ' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026';
+
+test('E19 ps: a process that is not listed is gone, and a failed ps is unknown', () => {
+  const listing = psTable({ run: () => [line] });
+  expect(listing.read(42)).toMatchObject({ pid: 42 });
+  expect(listing.read(43)).toBe('gone');
+  expect(listing.living()).toHaveLength(1);
+  expect(psTable({ run: () => [] }).read(42)).toBe('gone');
+  expect(psTable({ run: () => [] }).living()).toBe('unknown');
+  const failing = psTable({ run: () => undefined });
+  expect([failing.read(42), failing.living(), failing.bootId()]).toEqual(['unknown', 'unknown', '']);
+});
+
+test('E19 ps: no program is run for the start time of a new child', () => {
+  const wallMs = Date.UTC(2026, 10, 15, 20, 40, 1) + 900;
+  const run = () => {
+    throw new Error('a program was run');
+  };
+  const table = psTable({ run, wallMs: () => wallMs });
+  expect(table.startOf(42)).toBe(Math.floor(wallMs / 1_000));
+  const own = line.replace('42', String(process.pid));
+  expect(psTable({ run: () => [own] }).startOf(process.pid)).toBe(Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000);
+  expect(psTable({ run: () => undefined }).startOf(process.pid)).toBe(0);
 });

@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { RUN_MARKER } from '../environment.js';
-import { cannotLook, isDead, type ProcessFacts, type ProcessTable } from './process-table.js';
+import { cannotLook, isDead, type Look, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 export function parseStat(text: string): ProcessFacts | undefined {
   // The name stands in parentheses and may itself hold parentheses, blanks and newlines: only the last one counts.
@@ -19,7 +19,8 @@ export function parseStat(text: string): ProcessFacts | undefined {
 }
 
 export function procTable(root = '/proc'): ProcessTable {
-  const read = (pid: number): ProcessFacts | undefined => {
+  /** Undefined when there is no such process. Throws when this process cannot open files. */
+  const statOf = (pid: number): ProcessFacts | undefined => {
     try {
       return parseStat(readFileSync(`${root}/${pid}/stat`, 'utf8'));
     } catch (error) {
@@ -27,17 +28,29 @@ export function procTable(root = '/proc'): ProcessTable {
       return undefined;
     }
   };
+  const read = (pid: number): Look => {
+    try {
+      return statOf(pid) ?? 'gone';
+    } catch {
+      return 'unknown';
+    }
+  };
   return {
     read,
+    startOf: (pid) => statOf(pid)?.startTicks ?? 0,
+    startSlack: 0,
+    seesMarks: true,
     living() {
       const found: ProcessFacts[] = [];
-      for (const name of readdirSync(root)) {
+      for (const name of namesIn(root)) {
         const first = name.charCodeAt(0);
         if (first < 0x30 || first > 0x39) continue;
         const facts = read(Number(name));
-        if (facts && !isDead(facts.state)) found.push(facts);
+        // A part of the table is no table: a missing process would count as gone.
+        if (facts === 'unknown') return 'unknown';
+        if (facts !== 'gone' && !isDead(facts.state)) found.push(facts);
       }
-      return found;
+      return found.length === 0 ? 'unknown' : found;
     },
     mark(pid) {
       try {
@@ -64,5 +77,13 @@ function readText(file: string): string {
     return readFileSync(file, 'utf8').trim();
   } catch {
     return '';
+  }
+}
+
+function namesIn(root: string): string[] {
+  try {
+    return readdirSync(root);
+  } catch {
+    return [];
   }
 }

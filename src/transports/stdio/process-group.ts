@@ -4,7 +4,7 @@
  * Invariants: never a signal to our own group, to pid 0, 1 or all processes; never to a group whose number now belongs
  * to somebody else.
  */
-import type { ProcessFacts, ProcessTable } from './process-table.js';
+import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 /** A group is named by the process that began it, and by when, because its number can be given out again. */
 export interface GroupLeader {
@@ -22,33 +22,32 @@ export class ProcessGroup {
   readonly leader: GroupLeader;
   readonly #table: ProcessTable;
   readonly #kill: Kill;
-  readonly #ownGroup: number | undefined;
+  /** Looked up with the first signal: a start must not wait for the process table. */
+  #ownGroup: number | undefined;
 
   constructor(leader: GroupLeader, table: ProcessTable, kill: Kill = systemKill) {
     this.leader = leader;
     this.#table = table;
     this.#kill = kill;
-    this.#ownGroup = table.read(process.pid)?.pgid;
   }
 
-  /** How many live in it. When the process table cannot be read but somebody is there, at least one. */
+  /** How many live in it. When the process table cannot be read but the group is not empty: 1, because that may not be called gone. */
   count(): number {
-    try {
-      return this.members().length;
-    } catch {
-      return 1;
-    }
+    const members = this.members();
+    return members === 'unknown' ? 1 : members.length;
   }
 
-  /** Living members; throws when the table cannot be read. Costs a walk through the process table, unless the group is plainly empty. */
-  members(): ProcessFacts[] {
+  /** Living members. Costs a walk through the process table, unless the group is plainly empty. */
+  members(): readonly ProcessFacts[] | 'unknown' {
     if (!signallable(this.leader.pid) || this.#isPlainlyEmpty()) return [];
+    const living = this.#table.living();
+    if (living === 'unknown') return 'unknown';
     const members: ProcessFacts[] = [];
-    for (const facts of this.#table.living()) {
+    for (const facts of living) {
       if (facts.pgid !== this.leader.pid) continue;
       // The number is another process's by now, so what was ours is gone.
-      if (facts.pid === this.leader.pid && facts.startTicks !== this.leader.startTicks) return [];
-      if (facts.startTicks >= this.leader.startTicks) members.push(facts);
+      if (facts.pid === this.leader.pid && !this.#isSameStart(facts)) return [];
+      if (facts.startTicks >= this.leader.startTicks - this.#table.startSlack) members.push(facts);
     }
     return members;
   }
@@ -63,12 +62,9 @@ export class ProcessGroup {
   /** To each member but the leader. */
   signalFollowers(...signals: NodeJS.Signals[]): boolean {
     if (this.#isOurs()) return false;
-    let followers: ProcessFacts[];
-    try {
-      followers = this.members().filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
-    } catch {
-      return false;
-    }
+    const members = this.members();
+    if (members === 'unknown') return false;
+    const followers = members.filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
     for (const { pid } of followers) for (const signal of signals) this.#try(pid, signal);
     return followers.length > 0;
   }
@@ -84,21 +80,22 @@ export class ProcessGroup {
   }
 
   #isOurs(): boolean {
+    this.#ownGroup ??= factsOf(this.#table.read(process.pid))?.pgid;
     return this.leader.pid === process.pid || this.leader.pid === this.#ownGroup;
   }
 
   #isSomebodyElses(): boolean {
-    try {
-      // No leader is no proof against us. Whoever made this group has seen its leader, and signals only while the last
-      // look found somebody in it; a group with a member keeps its number, whether its leader lives or not. To hit
-      // another's, the last member would have to go, the number be given out again, become a group's and lose its new
-      // leader, all between a look and the signal right after it.
-      const holder = this.#table.read(this.leader.pid);
-      return holder !== undefined && holder.startTicks !== this.leader.startTicks;
-    } catch {
-      // Cannot look. The number was ours when this group was made, and a stop must work without descriptors too.
-      return false;
-    }
+    // A missing leader is no proof against us. The group was made with its leader in sight, and is signalled only while the last
+    // look found a member; a group with a member keeps its number, whether its leader lives or not. To hit another group, the last
+    // member would have to go, the number be given out again, become a group's and lose its new leader, all between a look and
+    // the signal right after it. `unknown` is no proof either: the number was that of our child, and a stop must work without
+    // descriptors too. Groups of a dead Hostler, of which only a journal tells, are not signalled then (left-group.ts).
+    const holder = factsOf(this.#table.read(this.leader.pid));
+    return holder !== undefined && !this.#isSameStart(holder);
+  }
+
+  #isSameStart({ startTicks }: ProcessFacts): boolean {
+    return isSameStart(this.#table, startTicks, this.leader.startTicks);
   }
 
   #try(target: number, signal: NodeJS.Signals): boolean {

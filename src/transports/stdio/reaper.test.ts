@@ -25,14 +25,20 @@ const plant = (lines: unknown[], name = `${instanceId}.children`) =>
 
 interface Scene {
   readonly read?: (file: string) => JournalReading;
+  /** What the table is like. */
+  readonly prepare?: (table: FakeProcesses) => void;
   /** What happens half a second after SIGTERM. */
   readonly meanwhile?: (table: FakeProcesses) => void;
 }
 
 const run = (...processes: FakeProcess[]) => runIn({}, ...processes);
 
-async function runIn({ read = readJournal, meanwhile = () => {} }: Scene, ...processes: FakeProcess[]) {
+async function runIn(
+  { read = readJournal, prepare = () => {}, meanwhile = () => {} }: Scene,
+  ...processes: FakeProcess[]
+) {
   const table = new FakeProcesses(...processes);
+  prepare(table);
   const clock = new FakeClock();
   const problems: HostError[] = [];
   const onProblem = (error: HostError) => void problems.push(error);
@@ -49,7 +55,7 @@ describe('who is signalled', () => {
     plant([{ header }, started(50)]);
     const { report, table, files } = await run({ pid: 50 }, { pid: 51, pgid: 50, startTicks: 120 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);
-    expect(report).toEqual({ journals: 1, signalled: [50, 51], stale: 0, left: 0 });
+    expect(report).toEqual({ journals: 1, signalled: [50, 51], stale: 0, left: 0, unknown: 0 });
     expect(files).toEqual([]);
   });
 
@@ -187,7 +193,7 @@ describe('what becomes of a journal', () => {
     const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
     expect(files).toHaveLength(1);
     expect(table.signals).toEqual([]);
-    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
+    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
     expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
     for (const { message } of problems) expect(message).toContain(name);
   });
@@ -203,7 +209,7 @@ describe('what becomes of a journal', () => {
     plant([{ header }, started(50)]);
     plant([{ header }, started(60)], 'other.children');
     const { report, files } = await run({ pid: 50, stuck: true }, { pid: 60 });
-    expect(report).toEqual({ journals: 1, signalled: [50, 60], stale: 0, left: 1 });
+    expect(report).toEqual({ journals: 1, signalled: [50, 60], stale: 0, left: 1, unknown: 0 });
     expect(files).toEqual([name]);
   });
 
@@ -221,6 +227,83 @@ describe('what becomes of a journal', () => {
   });
 });
 
+describe('E19 where the process table does not tell', () => {
+  const name = `${instanceId}.children`;
+  const withoutMarks = (table: FakeProcesses) => {
+    table.seesMarks = false;
+  };
+  const unreadable = (table: FakeProcesses) => {
+    table.isUnreadable = true;
+  };
+  const reasons = (problems: readonly HostError[]) => problems.map(({ details }) => details.reason);
+
+  test('an announced start keeps its journal and is reported by name; what is written down is taken down', async () => {
+    plant([{ header }, started(50), { starting: { run: 7, server: 'docs' } }]);
+    const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 50 }, { pid: 60 });
+    expect(table.signals).toEqual([[-50, 'SIGTERM']]);
+    expect(report).toEqual({ journals: 0, signalled: [50], stale: 0, left: 0, unknown: 1 });
+    expect(files).toEqual([name]);
+    expect(reasons(problems)).toEqual(['unknown_process']);
+    expect(problems[0]?.message).toContain("killed while it started 'docs'");
+  });
+
+  test('members of a group that lost its leader are neither signalled nor forgotten', async () => {
+    plant([{ header }, started(50)]);
+    const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 51, pgid: 50 });
+    expect([table.signals, report.unknown, report.stale, files]).toEqual([[], 1, 0, [name]]);
+    expect(reasons(problems)).toEqual(['unknown_process']);
+  });
+
+  test('a group without members is gone, and its journal goes', async () => {
+    plant([{ header }, started(50)]);
+    const { report, files } = await runIn({ prepare: withoutMarks }, { pid: 60 });
+    expect([report.journals, report.stale, files]).toEqual([1, 1, []]);
+  });
+
+  test('a table that cannot be read leaves every journal and every process alone', async () => {
+    plant([{ header }, started(50)]);
+    const { table, report, problems, files } = await runIn({ prepare: unreadable }, { pid: 50 });
+    expect([table.signals, files]).toEqual([[], [name]]);
+    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 1 });
+    expect(reasons(problems)).toEqual(['unknown_process']);
+  });
+
+  test('a table that fails after SIGTERM: nothing more is signalled, and the journal stays', async () => {
+    plant([{ header }, started(50)]);
+    const { table, report, files } = await runIn({ meanwhile: unreadable }, { pid: 50, stubborn: true });
+    expect(table.signals.map(([, signal]) => signal)).toEqual(['SIGTERM', 'SIGCONT']);
+    expect([report.left, report.journals, files]).toEqual([1, 0, [name]]);
+  });
+
+  test.each<[string, object, string, number]>([
+    ['boot of the journal', { ...header, bootId: '' }, 'boot-now', 1],
+    ['boot of this system', header, '', 1],
+    ['boot of either, which are then the same', { ...header, bootId: '' }, '', 0],
+  ])('the %s is not known', async (_name, theirs, bootId, unknown) => {
+    plant([{ header: theirs }, started(50)]);
+    const prepare = (table: FakeProcesses) => {
+      table.bootId = () => bootId;
+    };
+    const { table, report } = await runIn({ prepare }, { pid: 50 });
+    expect([report.unknown, table.signals.length]).toEqual([unknown, unknown === 1 ? 0 : 1]);
+  });
+
+  test('an owner that could not read its own start time counts as alive while its pid is in use', async () => {
+    plant([{ header: { ...header, ownerStartTicks: 0 } }, started(50)]);
+    expect((await run({ pid: 50 }, { pid: 9, startTicks: 5 })).table.signals).toEqual([]);
+    expect((await run({ pid: 50 })).table.signals).toEqual([[-50, 'SIGTERM']]);
+  });
+
+  test('start times in whole seconds may differ by what reading them costs, and no more', async () => {
+    const prepare = (table: FakeProcesses) => {
+      table.startSlack = 2;
+    };
+    plant([{ header }, started(50, 100), started(60, 100)]);
+    const { table } = await runIn({ prepare }, { pid: 50, startTicks: 102 }, { pid: 60, startTicks: 103 });
+    expect(table.signals).toEqual([[-50, 'SIGTERM']]);
+  });
+});
+
 test('good lines count, whatever stands between them', () => {
   const text = [{ header }, 'junk', started(50), '{"started":', null, [], { started: null }, started(51)]
     .map((line) => (typeof line === 'string' ? line : JSON.stringify(line)))
@@ -231,5 +314,5 @@ test('good lines count, whatever stands between them', () => {
 test('a directory that is not there has nothing to reap', async () => {
   const table = new FakeProcesses();
   const report = await reap(path.join(stateDir, 'none'), { clock: new FakeClock(), table, kill: table.kill });
-  expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0 });
+  expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
 });

@@ -1,14 +1,21 @@
 /**
  * What stands between a server and the machine, by profile:
  * - `group`: nothing but a process group. A process that leaves the group escapes the stop, and is reported.
- * - `standard`: bubblewrap. A PID namespace of its own, so nothing outlives the stop or our own death; the file system
- *   read-only but for declared paths; a private /tmp; no privileges to gain. The network is the host's.
+ * - `standard`: bubblewrap. A PID namespace of its own, so nothing outlives the stop or our own death; a file system that
+ *   holds the system, the server's program and what it declares (sandbox/view.ts); no privileges to gain. The network is
+ *   the host's, and with it the abstract sockets of the machine.
  * Not here: finding the command (command.ts does so before it is wrapped, so that a missing one is still a clear error).
  */
 import { constants } from 'node:fs';
 import { access, realpath } from 'node:fs/promises';
 import path from 'node:path';
-import { HostError } from '../../kernel/errors.js';
+import type { Mounts } from './sandbox/mounts.js';
+import type { SandboxPlaces } from './sandbox/places.js';
+import { prepareHome } from './sandbox/private-home.js';
+import { bubblewrapMissing } from './sandbox/sandbox-error.js';
+import { kernelControls } from './sandbox/system-paths.js';
+import { isWithin } from './sandbox/trace-path.js';
+import { sandboxView } from './sandbox/view.js';
 
 export type SandboxProfile = 'group' | 'standard';
 
@@ -17,43 +24,52 @@ interface SandboxRequest {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
+  readonly isCwdDeclared: boolean;
+  readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
+  readonly places: SandboxPlaces;
   /** Our own PATH. The child's may be declared by whoever declared the server, and could name another bwrap. */
   readonly searchPath: string;
+  /** The child's. */
+  readonly env: Readonly<Record<string, string>>;
 }
 
 interface Wrapped {
   readonly file: string;
   readonly args: string[];
+  readonly env: Record<string, string>;
 }
-
-const privateTmp = '/tmp';
 
 export async function wrapInSandbox(request: SandboxRequest): Promise<Wrapped> {
-  const bwrap = await findBubblewrap(request.server, request.searchPath);
+  const { server, file, args, places, env } = request;
   const cwd = await realpath(request.cwd);
-  const writable = await Promise.all(request.writablePaths.map((entry) => existing(request.server, cwd, entry)));
-  return { file: bwrap, args: sandboxArgs({ ...request, cwd, writablePaths: writable }) };
+  const home = places.homes === undefined ? undefined : await prepareHome(places.homes, server);
+  const searchPath = env.PATH ?? '';
+  const { mounts, writable, variables } = await sandboxView({ ...request, cwd, searchPath, home });
+  for (const control of await kernelControls()) mounts.read(control);
+  const bwrap = await findBubblewrap(server, request.searchPath, writable);
+  const { outside, inside } = splitEnvironment({ ...variables, ...env });
+  return { file: bwrap, args: sandboxArgs({ file, args, cwd, mounts, variables: inside }), env: outside };
 }
 
-/** Paths must be absolute and real. Later binds lie over earlier ones. */
-export function sandboxArgs(request: Pick<SandboxRequest, 'file' | 'args' | 'cwd' | 'writablePaths'>): string[] {
-  const { file, args, cwd, writablePaths } = request;
-  const underTmp = [file, cwd].filter((entry) => isWithin(privateTmp, entry) && entry !== privateTmp);
+interface ArgsRequest {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly mounts: Mounts;
+  /** Set inside only. */
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+export function sandboxArgs({ file, args, cwd, mounts, variables }: ArgsRequest): string[] {
   return [
     '--die-with-parent',
     '--unshare-pid',
     '--unshare-ipc',
     // Started by root it would keep root's capabilities, and with them the power to remount what is read-only here.
     ...['--cap-drop', 'ALL'],
-    ...['--ro-bind', '/', '/'],
-    ...['--dev', '/dev'],
-    ...['--proc', '/proc'],
-    ...['--tmpfs', privateTmp],
-    // A server installed below /tmp must still find itself there.
-    ...underTmp.flatMap((entry) => ['--ro-bind', entry, entry]),
-    ...writablePaths.flatMap((entry) => ['--bind', entry, entry]),
-    ...['--setenv', 'TMPDIR', privateTmp],
+    ...mounts.toArgs(),
+    ...Object.entries(variables).flatMap(([name, value]) => ['--setenv', name, value]),
     ...['--chdir', cwd],
     // No --new-session: it would take the command out of the group that SIGTERM goes to. What it guards against,
     // input pushed into the terminal, cannot happen: the group has a session without a terminal.
@@ -63,46 +79,30 @@ export function sandboxArgs(request: Pick<SandboxRequest, 'file' | 'args' | 'cwd
   ];
 }
 
-async function findBubblewrap(server: string, searchPath: string): Promise<string> {
+/**
+ * Variables that the dynamic loader obeys would act on bubblewrap, outside of the sandbox, where they could load a library
+ * that the server wrote. All others stay in the environment: a command line can be read by every user.
+ */
+export function splitEnvironment(env: Readonly<Record<string, string>>) {
+  const outside: Record<string, string> = Object.create(null);
+  const inside: Record<string, string> = Object.create(null);
+  for (const [name, value] of Object.entries(env)) {
+    if (/^(?:LD_|GLIBC_TUNABLES$|MALLOC_)/.test(name)) inside[name] = value;
+    else outside[name] = value;
+  }
+  return { outside, inside };
+}
+
+/** Not from a folder that the server can write to: PATH may have `node_modules/.bin` of a project in it. */
+async function findBubblewrap(server: string, searchPath: string, writable: readonly string[]): Promise<string> {
   for (const folder of searchPath.split(path.delimiter).filter((folder) => path.isAbsolute(folder))) {
-    const file = path.join(folder, 'bwrap');
     try {
+      const file = await realpath(path.join(folder, 'bwrap'));
       await access(file, constants.X_OK);
-      return file;
+      if (!writable.some((entry) => isWithin(entry, file))) return file;
     } catch {
       // Not there: the next folder.
     }
   }
-  throw new HostError(
-    'connect_failed',
-    `server '${server}': the sandbox needs bubblewrap (bwrap), which is not installed`,
-    {
-      server,
-      reason: 'sandbox_unavailable',
-      field: 'sandbox',
-      execution: 'not_executed',
-      hint: `install bubblewrap, or set "sandbox" of server '${server}' to "group" and accept that it is not confined`,
-    },
-  );
-}
-
-async function existing(server: string, cwd: string, entry: string): Promise<string> {
-  const wanted = path.resolve(cwd, entry);
-  try {
-    return await realpath(wanted);
-  } catch (cause) {
-    throw new HostError('connect_failed', `server '${server}': the writable path ${wanted} does not exist`, {
-      server,
-      reason: (cause as NodeJS.ErrnoException).code ?? 'ENOENT',
-      field: 'writablePaths',
-      execution: 'not_executed',
-      hint: `create it, or take it out of "writablePaths" of server '${server}'`,
-      cause,
-    });
-  }
-}
-
-function isWithin(folder: string, entry: string): boolean {
-  const relative = path.relative(folder, entry);
-  return !relative.startsWith('..') && !path.isAbsolute(relative);
+  throw bubblewrapMissing(server);
 }

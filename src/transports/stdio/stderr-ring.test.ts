@@ -12,7 +12,7 @@ test('what fits is given back whole', () => {
 
 test('nothing written, nothing told', () => {
   expect(new StderrRing(16, same).tail()).toBe('');
-  expect(new StderrRing(16, same).lastLine(10)).toBe('');
+  expect(new StderrRing(16, same).crashLine(10)).toBe('');
 });
 
 test('the first line is left out when its beginning is gone', () => {
@@ -30,7 +30,7 @@ test('a line longer than the ring is not shown in part', () => {
 test('the text is cleaned on the way out', () => {
   const ring = new StderrRing(64, (text) => text.replaceAll('sk-1', '[REDACTED]'));
   ring.push(Buffer.from('key sk-1\n\n'));
-  expect(ring.lastLine(80)).toBe('key [REDACTED]');
+  expect(ring.crashLine(80)).toBe('key [REDACTED]');
 });
 
 test('the ring equals the end of everything written, however it was cut into chunks', () => {

@@ -3,7 +3,11 @@
  * Not here: redaction and neutralising of terminal codes (handed in as `clean`), writing logs to disk.
  * Invariant: feeding costs one copy and no look at the bytes, so a server that floods stderr cannot slow its own calls.
  */
+import { crashLine } from './crash-line.js';
+
 const NEWLINE = 0x0a;
+/** A stack trace, with what was said right before it. */
+const crashBytes = 16 * 1024;
 
 export class StderrRing {
   readonly #capacity: number;
@@ -45,13 +49,8 @@ export class StderrRing {
     return newline < 0 ? '' : this.#clean(bytes.toString('utf8', newline + 1));
   }
 
-  /** The last line that says something, cut to `maxChars`; '' when there is none. */
-  lastLine(maxChars: number): string {
-    const lines = this.tail(maxChars * 4).split('\n');
-    for (let i = lines.length - 1; i >= 0; i--) {
-      const line = (lines[i] as string).trim();
-      if (line !== '') return line.length > maxChars ? `${line.slice(0, maxChars)}…` : line;
-    }
-    return '';
+  /** The line that says why the server ended, cut to `maxChars`; '' when there is none. */
+  crashLine(maxChars: number): string {
+    return crashLine(this.tail(crashBytes), maxChars);
   }
 }

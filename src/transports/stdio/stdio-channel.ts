@@ -35,6 +35,8 @@ import { type Ending, endingError, frameError, refusal } from './ending.js';
 import { readFairly, readLent } from './fair-read.js';
 import { NoiseMeter } from './noise-meter.js';
 import { OutboundQueue } from './outbound-queue.js';
+import { sandboxAmbient } from './sandbox/private-home.js';
+import { sandboxedExit } from './sandbox/sandbox-error.js';
 import { type SandboxProfile, wrapInSandbox } from './sandbox.js';
 import { StderrRing } from './stderr-ring.js';
 import { ABUSE_PACE, type LadderPace } from './stop-ladder.js';
@@ -48,7 +50,9 @@ export interface StdioSpec {
   readonly env?: Environment;
   readonly cwd?: string;
   readonly sandbox?: SandboxProfile;
-  /** What a sandboxed server may write to, absolute or relative to `cwd`. */
+  /** What a sandboxed server may read beside the system and its own program, absolute or relative to `cwd`. */
+  readonly readablePaths?: readonly string[];
+  /** What it may read and write. */
   readonly writablePaths?: readonly string[];
   readonly stopPace?: LadderPace;
 }
@@ -88,15 +92,17 @@ const exitAfterBreakMs = 50;
 export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
   if (process.platform === 'win32') throw unsupportedPlatform(spec.server);
   const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
-  const { ambient } = deps.children;
+  const { places } = deps.children;
+  const ambient = sandbox === 'group' ? deps.children.ambient : sandboxAmbient(deps.children.ambient);
   const child = await deps.children.start(async (mark) => {
     const env = childEnvironment(ambient, spec.env ?? {}, mark);
     const file = await resolveCommand({ server, command, cwd, env });
     const base = { server, cwd, env };
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
     const searchPath = ambient.PATH ?? '/usr/bin:/bin';
-    const writablePaths = spec.writablePaths ?? [];
-    const wrapped = await wrapInSandbox({ server, file, args, cwd, writablePaths, searchPath });
+    const { readablePaths = [], writablePaths = [] } = spec;
+    const paths = { cwd, isCwdDeclared: spec.cwd !== undefined, readablePaths, writablePaths, places, searchPath };
+    const wrapped = await wrapInSandbox({ server, file, args, env, ...paths });
     return { ...base, ...wrapped, leaderIsSandbox: true };
   });
   return new StdioChannel(child, spec, deps);
@@ -282,7 +288,9 @@ export class StdioChannel implements Channel {
   }
 
   #endingError(ending: Ending, lineBytes?: number): HostError {
-    return endingError(this.#server, ending, this.#child.exit, this.#stderr.lastLine(lastWordsChars), lineBytes);
+    const lastLine = this.#stderr.crashLine(lastWordsChars);
+    const error = endingError(this.#server, ending, this.#child.exit, lastLine, lineBytes);
+    return this.#profile === 'standard' && ending === 'exit' ? sandboxedExit(this.#server, error, lastLine) : error;
   }
 
   #failHalfSent(): void {

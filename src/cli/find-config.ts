@@ -1,0 +1,57 @@
+/**
+ * Which configuration a command uses: the one it is given, else that of the working folder, else that of the account.
+ * Not here: whether one that was found in the working folder may be used (trust/trusted-source.ts).
+ */
+import { existsSync, realpathSync } from 'node:fs';
+import path from 'node:path';
+import { configFolder } from '../config/folders.js';
+import { HostError } from '../kernel/errors.js';
+
+export interface ConfigPlace {
+  readonly file: string;
+  /** Nobody named it: it lies in the folder the command was started in, and may be a stranger's. */
+  readonly isFoundInFolder: boolean;
+}
+
+export interface FindOptions {
+  /** What `--config` says. */
+  readonly given?: string | undefined;
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  /** False for a command that other programs start, in whatever folder they happen to be in. */
+  readonly searchesFolder?: boolean;
+}
+
+export const configFileName = 'hostler.json';
+
+export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptions): ConfigPlace {
+  if (given !== undefined) return { file: given, isFoundInFolder: false };
+  const folder = configFolder(env);
+  const ofAccount = folder === undefined ? undefined : path.join(folder, configFileName);
+  const ofFolder = searchesFolder ? path.join(cwd, configFileName) : undefined;
+  if (ofFolder !== undefined && existsSync(ofFolder))
+    return { file: ofFolder, isFoundInFolder: folder === undefined || real(cwd) !== real(folder) };
+  if (ofAccount !== undefined && existsSync(ofAccount)) return { file: ofAccount, isFoundInFolder: false };
+  throw none(
+    [ofFolder, ofAccount].filter((place) => place !== undefined),
+    searchesFolder,
+  );
+}
+
+function real(folder: string): string {
+  try {
+    return realpathSync(folder);
+  } catch {
+    return folder;
+  }
+}
+
+function none(places: readonly string[], searchesFolder: boolean): HostError {
+  const looked = places.length === 0 ? 'HOME is not set' : `looked for ${places.join(' and ')}`;
+  const unsearched = searchesFolder ? '' : '; with --stdio the working folder is not searched';
+  return new HostError('invalid_spec', `there is no configuration: ${looked}${unsearched}`, {
+    field: '--config',
+    reason: 'no_config',
+    hint: `write one, such as {"mcpServers": {"memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}}, or give a file with --config`,
+  });
+}

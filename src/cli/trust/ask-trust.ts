@@ -1,0 +1,69 @@
+/**
+ * Asks the person at the terminal whether a configuration may be used. Without a terminal it is refused.
+ * Not here: what is shown (trust-text.ts), where the answer is kept (trust-store.ts).
+ */
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { systemClock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { pathOf } from './hold-changes.js';
+import { isForeign, ownerText, trustText } from './trust-text.js';
+import { type AskTrust, type Reading, trustStoreOf } from './trusted-source.js';
+
+export interface Terminal {
+  readonly input: Readable & { readonly isTTY?: boolean };
+  readonly output: Writable & { readonly isTTY?: boolean };
+}
+
+const namesShown = 10;
+const pathChars = 300;
+
+const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
+const ownUid = (): number | undefined => process.getuid?.();
+
+/** For commands that start servers. */
+export const askTrust =
+  (env: NodeJS.ProcessEnv, terminal = ownTerminal()): AskTrust =>
+  async (reading, confirmed) => {
+    const refusal = notTrusted(reading, confirmed);
+    if (!isTerminal(terminal)) throw refusal;
+    terminal.output.write(`${textOf(reading, confirmed)}\n\n`);
+    if (!(await isAnsweredYes(terminal, 'Use this configuration? [y/N] '))) throw refusal;
+    confirm(reading, env);
+  };
+
+export const isTerminal = ({ input, output }: Terminal): boolean => input.isTTY === true && output.isTTY === true;
+
+export const textOf = ({ place, parts }: Reading, confirmed: ReadonlySet<string> | undefined): string =>
+  trustText({ file: place.file, uid: place.uid, ownUid: ownUid(), confirmed, parts });
+
+export const confirm = ({ place, parts }: Reading, env: NodeJS.ProcessEnv): void =>
+  trustStoreOf(env).confirm(place, [...new Set(parts.map(({ digest }) => digest))], systemClock.date());
+
+/** Not as a raw terminal: Ctrl-C stays a signal. */
+export function isAnsweredYes({ input, output }: Terminal, question: string): Promise<boolean> {
+  output.write(question);
+  const lines = createInterface({ input, terminal: false });
+  return new Promise((resolve) => {
+    lines.once('line', (line) => {
+      resolve(/^\s*y(?:es)?\s*$/i.test(line));
+      lines.close();
+    });
+    lines.once('close', () => resolve(false));
+  });
+}
+
+export function notTrusted({ place, parts }: Reading, confirmed: ReadonlySet<string> | undefined): HostError {
+  const open = parts.filter(({ digest }) => !confirmed?.has(digest)).map(({ at }) => pathOf(at));
+  const names = `${open.slice(0, namesShown).join(', ')}${open.length > namesShown ? `, and ${open.length - namesShown} more` : ''}`;
+  const what =
+    confirmed === undefined ? 'was never confirmed on this machine' : `changed since it was confirmed: ${names}`;
+  const owner = isForeign(place.uid, ownUid()) ? `; its owner is ${ownerText(place.uid, ownUid())}` : '';
+  return new HostError('denied', `the configuration ${neutraliseLine(place.file, pathChars)} ${what}${owner}`, {
+    reason: 'not_trusted',
+    field: '--config',
+    execution: 'not_executed',
+    hint: 'run hostler trust in that folder to see what it would run and to confirm it, or name the file with --config',
+  });
+}

@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import { hostConfigKeys } from '../../config/host-config.js';
+import { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { treatment } from '../../config/server-definition.js';
+import { digestOfKey, partsOf } from './config-parts.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-parts-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const digests = (config: unknown): Record<string, string> =>
+  Object.fromEntries(partsOf(config, new PlaceholderFiles(folder)).map(({ at, digest }) => [at.join('.'), digest]));
+const server = (entry: unknown): string | undefined => digests({ mcpServers: { a: entry } })['mcpServers.a'];
+
+const entry = { command: 'node', args: ['a.js', 'b'], env: { A: '1' }, cwd: '/x', timeouts: { call: '1s' } };
+
+describe('E8 a server is another part when', () => {
+  test.each([
+    ['its command changes', { ...entry, command: 'nod' }],
+    ['an argument changes', { ...entry, args: ['a.js', 'c'] }],
+    ['arguments change places', { ...entry, args: ['b', 'a.js'] }],
+    ['arguments are split in another way', { ...entry, args: ['a.js,b'] }],
+    ['a variable changes', { ...entry, env: { A: '2' } }],
+    ['a variable is added', { ...entry, env: { A: '1', NODE_OPTIONS: '--require=./x.cjs' } }],
+    ['its folder changes', { ...entry, cwd: '/y' }],
+    ['its folder is left out', { ...entry, cwd: undefined }],
+    ['envFile is added', { ...entry, envFile: '.env' }],
+    ['a sandbox is set', { ...entry, sandbox: 'standard' }],
+    ['paths of the sandbox change', { ...entry, writablePaths: ['/'] }],
+    ['headers are added', { ...entry, headers: { A: 'b' } }],
+    ['a URL is added', { ...entry, url: 'https://example.com' }],
+    ['a card is added, whose URL is fetched', { ...entry, card: `https://example.com/\${env:TOKEN}` }],
+    ['a key is added that nothing knows yet', { ...entry, hook: 'x' }],
+    ['a value becomes a text', { ...entry, args: ['a.js', 'b'], env: { A: 1 } }],
+  ])('%s', (_name, changed) => {
+    expect(server(JSON.parse(JSON.stringify(changed)))).not.toBe(server(entry));
+  });
+
+  test('it has another name', () => {
+    const both = digests({ mcpServers: { a: entry, b: entry } });
+    expect(both['mcpServers.a']).not.toBe(both['mcpServers.b']);
+  });
+});
+
+test('E8 the order of keys, and how a server is treated, do not make it another part', () => {
+  const { command, args, env, cwd } = entry;
+  const treated = Object.fromEntries(Object.keys(treatment.shape).map((key) => [key, 'anything']));
+  delete treated.card;
+  expect(server({ cwd, env, args, command })).toBe(server(entry));
+  expect(server({ ...treated, command, args, env, cwd })).toBe(server(entry));
+});
+
+test('E8 a placeholder counts as it is written, and with what is in the file it names', () => {
+  const file = path.join(folder, 'options');
+  const of = (text: string) => server({ command: 'node', args: [text] });
+  const missing = of(`\${file:options}`);
+  writeFileSync(file, '--safe');
+  const safe = of(`\${file:options}`);
+  expect(of(`\${file:options}`)).toBe(safe);
+  writeFileSync(file, '--require=./evil.cjs');
+  expect(new Set([missing, safe, of(`\${file:options}`), of('--require=./evil.cjs'), of(`\${env:options}`)]).size).toBe(
+    5,
+  );
+});
+
+test('E8 what an envFile holds counts too', () => {
+  const file = path.join(folder, '.env');
+  writeFileSync(file, 'A=1');
+  const before = server({ command: 'node', envFile: '.env' });
+  writeFileSync(file, 'NODE_OPTIONS=--require=./evil.cjs');
+  expect(server({ command: 'node', envFile: '.env' })).not.toBe(before);
+});
+
+test('what lets somebody in is a part, what limits or names is none', () => {
+  const limits = { $schema: '', roles: {}, unlistedRole: 'deny', budgets: {}, groups: {}, log: {}, telemetry: {} };
+  expect(digests(limits)).toEqual({});
+  const all = { mcpServers: { a: {} }, keys: { ann: {} }, listen: {}, broker: {}, later: 1, ...limits };
+  expect(Object.keys(digests(all)).sort()).toEqual(['broker', 'keys.ann', 'later', 'listen', 'mcpServers.a']);
+  expect(Object.keys(all)).toEqual(expect.arrayContaining([...hostConfigKeys]));
+});
+
+test('a key that a command writes has the digest that is read again', () => {
+  const key = { hash: 'sha256:00', role: 'guest' };
+  expect(digests({ keys: { ann: key } })['keys.ann']).toBe(digestOfKey('ann', key));
+});
+
+test.each([[undefined], [null], ['text'], [[]], [{ mcpServers: [] }], [{ mcpServers: null, keys: 'x' }]])(
+  '%j has parts, or none, and no failure',
+  (config) => {
+    expect(partsOf(config, new PlaceholderFiles(folder))).toEqual(expect.any(Array));
+  },
+);
+
+test('E8 two values have the same digest only if they are the same value', () => {
+  const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 3 }), fc.jsonValue({ maxDepth: 3 }), (one, other) => {
+      const isSame = isDeepStrictEqual(plain(one), plain(other));
+      expect(digestOfKey('k', plain(one)) === digestOfKey('k', plain(other))).toBe(isSame);
+    }),
+    { numRuns: 300 },
+  );
+  // Where one value ends and the next begins.
+  expect(digestOfKey('a', ['b'])).not.toBe(digestOfKey('a","b', []));
+  expect(server({ command: 'a', args: ['b","c'] })).not.toBe(server({ command: 'a', args: ['b', 'c'] }));
+});

@@ -1,0 +1,87 @@
+/**
+ * What a confirmation of a configuration is about: the parts that start or reach something or let somebody in, each with a
+ * digest over all that decides what the part does.
+ * Not here: where confirmations are kept (trust-store.ts), what becomes of a part that is not confirmed (hold-changes.ts).
+ *
+ * Invariants: two parts have the same digest only if they are the same part; a key that a later version adds is covered
+ * unless it is listed here as one that starts nothing.
+ */
+import { hash } from 'node:crypto';
+import type { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { filesNamedIn } from '../../config/placeholders.js';
+
+export interface ConfigPart {
+  /** `['mcpServers', name]`, `['keys', name]`, or a key of the top level. */
+  readonly at: readonly string[];
+  /** As written, without the keys that are not covered. */
+  readonly value: unknown;
+  readonly digest: string;
+}
+
+/**
+ * How a server is treated. `card` is not among them: its URL is fetched, and may carry `${env:...}`.
+ */
+const treatmentKeys: ReadonlySet<string> = new Set([
+  ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'cache'],
+  ...['pins', 'trustAnnotations', 'isolation', 'tools'],
+]);
+
+/** They limit or name what is there, and neither start anything nor let anybody in. */
+const settingsThatStartNothing: ReadonlySet<string> = new Set([
+  ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry'],
+]);
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** `config` as it is written, before any placeholder is filled in. */
+export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] {
+  const part = (at: readonly string[], value: unknown): ConfigPart => ({ at, value, digest: digest(at, value, files) });
+  if (!isTable(config)) return [];
+  return Object.entries(config).flatMap(([key, value]) => {
+    if (settingsThatStartNothing.has(key)) return [];
+    if (key === 'mcpServers' && isTable(value))
+      return Object.entries(value).map(([name, entry]) => part([key, name], splitEntry(entry).covered));
+    if (key === 'keys' && isTable(value)) return Object.entries(value).map(([name, entry]) => part([key, name], entry));
+    return [part([key], value)];
+  });
+}
+
+/** The digest of a key that a command is about to write. It has no placeholders. */
+export const digestOfKey = (name: string, entry: unknown): string =>
+  hash('sha256', canonical(['keys', name, entry, []]));
+
+/** The keys that a confirmation covers, and those whose change counts without one. */
+export function splitEntry(entry: unknown): { readonly covered: unknown; readonly treatment: Table } {
+  if (!isTable(entry)) return { covered: entry, treatment: {} };
+  const keep = (isTreatment: boolean): Table =>
+    Object.fromEntries(Object.entries(entry).filter(([key]) => treatmentKeys.has(key) === isTreatment));
+  return { covered: keep(false), treatment: keep(true) };
+}
+
+export const isTable = (value: unknown): value is Table =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** A placeholder is covered as it is written: of a variable the name, of a file also what is in it. */
+function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
+  const named = new Set(textsIn(value).flatMap(filesNamedIn));
+  if (at[0] === 'mcpServers' && isTable(value) && typeof value.envFile === 'string') named.add(value.envFile);
+  const contents = [...named].sort().map((name) => {
+    const read = files.read(name);
+    return [name, 'text' in read ? hash('sha256', read.text) : null];
+  });
+  return hash('sha256', canonical([...at, value, contents]));
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+}
+
+/** One text for each value that a configuration can hold; the order of keys does not count. */
+function canonical(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
+}

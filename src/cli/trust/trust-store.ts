@@ -1,0 +1,173 @@
+/**
+ * The confirmed configurations of this user: `trust.json` in the user's own data folder, wherever `--data-dir` points, so that
+ * no repository can bring confirmations along.
+ * Not here: what a confirmation covers (config-parts.ts), asking for one (require-trust.ts).
+ *
+ * Invariants: a confirmation counts for one file, used from one folder, of one owner; a store that cannot be read or that
+ * others could have written confirms nothing; the file is replaced as a whole, for its user alone, and its size is bounded.
+ */
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import { withEditLock } from '../../config/edit-lock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
+import { prepareDataDir } from '../data-dir.js';
+
+/** What is confirmed: the folder counts because commands, arguments and files may be relative to it. */
+export interface TrustedPlace {
+  /** Without symbolic links. */
+  readonly file: string;
+  readonly folder: string;
+  readonly uid: number;
+}
+
+export interface Confirmation extends TrustedPlace {
+  /** Wall time, as ISO text. */
+  readonly at: string;
+  readonly digests: readonly string[];
+}
+
+const filesMax = 1_000;
+const digestsMax = 100_000;
+const bytesMax = 16 * 1024 * 1024;
+const othersMayWrite = 0o022;
+
+export class TrustStore {
+  readonly path: string;
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+    this.path = path.join(folder, 'trust.json');
+  }
+
+  list(): readonly Confirmation[] {
+    requireTrusted(this.#folder);
+    return parse(readOwn(this.path));
+  }
+
+  /** The confirmed digests; undefined when this file was never confirmed in this folder, or for another owner. */
+  find(place: TrustedPlace): ReadonlySet<string> | undefined {
+    const found = this.list().find((each) => isSame(each, place) && each.uid === place.uid);
+    return found && new Set(found.digests);
+  }
+
+  /** Replaces what was confirmed before: a part that is gone from the file must be confirmed again to come back. */
+  confirm(place: TrustedPlace, digests: readonly string[], at: Date): void {
+    const { file, folder, uid } = place;
+    this.#change((all) => [
+      ...all.filter((each) => !isSame(each, place)),
+      { file, folder, uid, at: at.toISOString(), digests },
+    ]);
+  }
+
+  /** One more part of a file that is confirmed already, in every folder it is used from. False: it is not confirmed. */
+  extend(file: string, digest: string): boolean {
+    const isKnown = this.list().some((each) => each.file === file);
+    if (isKnown)
+      this.#change((all) =>
+        all.map((each) => (each.file === file ? { ...each, digests: [...new Set([...each.digests, digest])] } : each)),
+      );
+    return isKnown;
+  }
+
+  /** How many confirmations were withdrawn. */
+  remove(file: string): number {
+    const count = this.list().filter((each) => each.file === file).length;
+    if (count > 0) this.#change((all) => all.filter((each) => each.file !== file));
+    return count;
+  }
+
+  #change(edit: (all: readonly Confirmation[]) => readonly Confirmation[]): void {
+    prepareDataDir(this.#folder);
+    try {
+      withEditLock(this.path, () => replace(this.path, bounded(edit(this.list()))));
+    } catch (error) {
+      if (isHostError(error)) throw error;
+      const { code = 'unwritable' } = error as NodeJS.ErrnoException;
+      throw new HostError('invalid_spec', `the confirmation cannot be written to ${this.path} (${code})`, {
+        reason: 'data_dir',
+        hint: 'see that you may write to that folder, or set HOSTLER_DATA_DIR',
+        cause: error,
+      });
+    }
+  }
+}
+
+const isSame = (a: TrustedPlace, b: TrustedPlace): boolean => a.file === b.file && a.folder === b.folder;
+
+/** The oldest ones go first. */
+function bounded(all: readonly Confirmation[]): readonly Confirmation[] {
+  const kept: Confirmation[] = [];
+  let digests = 0;
+  for (const each of [...all].reverse()) {
+    digests += each.digests.length;
+    if (kept.length >= filesMax || (digests > digestsMax && kept.length > 0)) break;
+    kept.unshift(each);
+  }
+  return kept;
+}
+
+function readOwn(file: string): string {
+  let descriptor: number | undefined;
+  try {
+    const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+    descriptor = openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const facts = fstatSync(descriptor);
+    const ownUid = process.getuid?.();
+    const isOwn = ownUid === undefined || (facts.uid === ownUid && (facts.mode & othersMayWrite) === 0);
+    return facts.isFile() && isOwn && facts.size <= bytesMax ? readFileSync(descriptor, 'utf8') : '';
+  } catch {
+    return '';
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+/** Whatever does not have the right shape confirms nothing. */
+function parse(text: string): Confirmation[] {
+  try {
+    const { files } = JSON.parse(text) as { files?: unknown };
+    return Array.isArray(files) ? files.filter(isConfirmation) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isConfirmation(value: unknown): value is Confirmation {
+  if (typeof value !== 'object' || value === null) return false;
+  const { file, folder, uid, at, digests } = value as Partial<Confirmation>;
+  const areTexts = [file, folder, at].every((each) => typeof each === 'string');
+  return (
+    areTexts && typeof uid === 'number' && Array.isArray(digests) && digests.every((each) => typeof each === 'string')
+  );
+}
+
+function replace(file: string, files: readonly Confirmation[]): void {
+  const beside = `${file}.${process.pid}.new`;
+  // Left by a process that died with the same id: the lock says that nobody else writes it.
+  rmSync(beside, { force: true });
+  const made = openSync(beside, 'wx', 0o600);
+  try {
+    try {
+      writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`);
+      fsyncSync(made);
+    } finally {
+      closeSync(made);
+    }
+    renameSync(beside, file);
+  } catch (error) {
+    rmSync(beside, { force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,185 @@
+import { chownSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { PassThrough } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { askTrust } from './ask-trust.js';
+import { type AskTrust, TrustedSource } from './trusted-source.js';
+
+let folder: string;
+let file: string;
+let env: Record<string, string>;
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-source-'));
+  file = path.join(folder, 'hostler.json');
+  env = { HOSTLER_DATA_DIR: path.join(folder, 'data') };
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const write = (config: unknown) => writeFileSync(file, JSON.stringify(config));
+const runs = (command: string) => ({ mcpServers: { a: { command } } });
+const source = (place = file) => new TrustedSource({ file: place, isFoundInFolder: true }, env);
+const never: AskTrust = () => Promise.reject(new Error('asked'));
+
+/** A terminal at which the person types these lines. */
+function terminal(typed: string, isTTY = true) {
+  const input = Object.assign(new PassThrough(), { isTTY });
+  const output = Object.assign(new PassThrough(), { isTTY });
+  input.end(typed);
+  return { terminal: { input, output }, shown: () => String(output.read() ?? '') };
+}
+const answer = (typed: string, isTTY = true) => askTrust(env, terminal(typed, isTTY).terminal);
+
+describe('a start', () => {
+  test('E8 without a terminal a file that was never confirmed is refused, and the error names hostler trust', async () => {
+    write(runs('x'));
+    await expect(source().open(answer('y\n', false))).rejects.toMatchObject({
+      code: 'denied',
+      message: `the configuration ${realpathSync(file)} was never confirmed on this machine`,
+      details: { reason: 'not_trusted' },
+      hint: expect.stringContaining('hostler trust'),
+    });
+  });
+
+  test('E8 on a terminal it is asked for once, and what it would run is shown before', async () => {
+    write(runs('payload'));
+    const { terminal: asked, shown } = terminal('y\n');
+    expect((await source().open(askTrust(env, asked))).config).toEqual(runs('payload'));
+    expect(shown()).toMatch(/runs {5}payload[\s\S]*Use this configuration\? \[y\/N\] $/);
+    expect((await source().open(never)).config).toEqual(runs('payload'));
+  });
+
+  test.each(['\n', 'n\n', '', 'yes please\n', 'q\ny\n'])('E8 the answer %j is no', async (typed) => {
+    write(runs('x'));
+    await expect(source().open(answer(typed))).rejects.toMatchObject({ code: 'denied' });
+    await expect(source().open(never)).rejects.toThrow('asked');
+  });
+
+  test('E8 a changed command is asked for again, and named', async () => {
+    write({ mcpServers: { a: { command: 'x' }, b: { command: 'y' } } });
+    await source().open(answer('y\n'));
+    write({ mcpServers: { a: { command: 'x' }, b: { command: 'evil' } } });
+    await expect(source().open(answer('', false))).rejects.toThrow('changed since it was confirmed: mcpServers.b');
+  });
+
+  test('E8 what starts nothing, and what is taken out, is not asked for again', async () => {
+    write({ mcpServers: { a: { command: 'x' }, b: { command: 'y' } } });
+    await source().open(answer('y\n'));
+    write({ mcpServers: { a: { command: 'x', timeouts: { call: '1s' } } }, roles: {}, log: { level: 'debug' } });
+    await source().open(never);
+  });
+
+  test('E8 a file that changes while its person is asked is used as it was shown', async () => {
+    const args = [`\${file:args}`];
+    write({ mcpServers: { a: { command: 'shown', args } } });
+    writeFileSync(path.join(folder, 'args'), 'harmless');
+    const used = await source().open(async (reading, confirmed) => {
+      write({ mcpServers: { a: { command: 'evil', args } } });
+      writeFileSync(path.join(folder, 'args'), 'evil');
+      await answer('y\n')(reading, confirmed);
+    });
+    expect(used.config).toEqual({ mcpServers: { a: { command: 'shown', args: ['harmless'] } } });
+    await expect(source().open(never)).rejects.toThrow('asked');
+    write({ mcpServers: { a: { command: 'shown', args } } });
+    await expect(source().open(never)).rejects.toThrow('asked');
+  });
+
+  test('E8 the digest and the values come from one reading of each file', async () => {
+    const read = vi.spyOn(PlaceholderFiles.prototype, 'read');
+    writeFileSync(path.join(folder, 'args'), 'x');
+    write({ mcpServers: { a: { command: 'x', args: [`\${file:args}`] } } });
+    await source().open(answer('y\n'));
+    expect([read.mock.calls.length, new Set(read.mock.contexts).size]).toEqual([2, 1]);
+    read.mockRestore();
+  });
+
+  test('E8 a link counts as the file behind it, used from the folder of the link', async () => {
+    write(runs('./run'));
+    await source().open(answer('y\n'));
+    const elsewhere = path.join(folder, 'elsewhere');
+    mkdirSync(elsewhere);
+    const link = path.join(elsewhere, 'hostler.json');
+    symlinkSync(file, link);
+    // The same file, but ./run is another program.
+    await expect(source(link).open(never)).rejects.toThrow('asked');
+    await expect(source(link).open(answer('', false))).rejects.toThrow(realpathSync(file));
+  });
+
+  test('E8 a file of another owner is asked for again, with a warning', async (context) => {
+    if (process.getuid?.() !== 0) return void context.annotate('only root can give a file away');
+    write(runs('x'));
+    await source().open(answer('y\n'));
+    chownSync(file, 12_345, 12_345);
+    await expect(source().open(answer('', false))).rejects.toThrow('its owner is user 12345, who is NOT you');
+    const { terminal: asked, shown } = terminal('n\n');
+    await expect(source().open(askTrust(env, asked))).rejects.toMatchObject({ code: 'denied' });
+    expect(shown()).toContain('owner: user 12345, who is NOT you');
+    await source().open(answer('y\n'));
+    await source().open(never);
+  });
+
+  test('E8 a file that was named is used as it is', async () => {
+    write(runs('x'));
+    const named = new TrustedSource({ file, isFoundInFolder: false }, {});
+    expect([(await named.open(never)).config, named.confirmations]).toEqual([runs('x'), undefined]);
+  });
+
+  test('without a home the file cannot be confirmed, and the other way is named', () => {
+    expect(() => new TrustedSource({ file, isFoundInFolder: true }, {})).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('--config') }),
+    );
+  });
+});
+
+describe('an edit while it runs', () => {
+  function accepted(running: TrustedSource): unknown {
+    const { config, accept } = running.read();
+    accept();
+    return config;
+  }
+
+  test('E8 waits until it is confirmed, and counts then', async () => {
+    write(runs('old'));
+    const running = source();
+    (await running.open(answer('y\n'))).accept();
+    write({ ...runs('new'), log: { level: 'debug' } });
+    expect(accepted(running)).toEqual({ ...runs('old'), log: { level: 'debug' } });
+    expect(running.waiting).toEqual(['mcpServers.a']);
+    await source().open(answer('y\n'));
+    expect(accepted(running)).toEqual({ ...runs('new'), log: { level: 'debug' } });
+    expect(running.waiting).toEqual([]);
+  });
+
+  test('E8 a file that an entry names is not filled in anew with another content', async () => {
+    const config = { mcpServers: { a: { command: 'node', env: { NODE_OPTIONS: `\${file:options}` } } } };
+    writeFileSync(path.join(folder, 'options'), '--safe');
+    write(config);
+    const running = source();
+    (await running.open(answer('y\n'))).accept();
+    writeFileSync(path.join(folder, 'options'), '--require=./evil.cjs');
+    write({ ...config, log: {} });
+    expect(accepted(running)).toMatchObject({ mcpServers: { a: { env: { NODE_OPTIONS: '--safe' } } } });
+    expect(running.waiting).toEqual(['mcpServers.a']);
+  });
+
+  test('a mistake in what would wait is still a mistake', async () => {
+    write(runs('old'));
+    const running = source();
+    (await running.open(answer('y\n'))).accept();
+    write({ ...runs('old'), mcpservers: {} });
+    expect(() => running.read()).toThrow('mcpservers: is not a key');
+    write({ ...runs('old'), listen: { port: -1 } });
+    expect(() => running.read()).toThrow('listen.port');
+  });
+
+  test('an edit that was not accepted is no base for the next one', async () => {
+    write(runs('old'));
+    const running = source();
+    (await running.open(answer('y\n'))).accept();
+    write({});
+    running.read();
+    write(runs('new'));
+    expect(running.read().config).toEqual(runs('old'));
+  });
+});

@@ -1,0 +1,30 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { PlaceholderFiles } from './placeholder-files.js';
+import { filesNamedIn, fillPlaceholders } from './placeholders.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test('E8 a file is read once, also one that was not there, and filled in as it was read', () => {
+  const files = new PlaceholderFiles(folder);
+  const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
+  write('a', 'first\n');
+  expect([files.read('a'), files.read('none')]).toEqual([{ text: 'first' }, { why: 'cannot be read (ENOENT)' }]);
+  write('a', 'second');
+  write('none', 'second');
+  expect(fillPlaceholders({ listen: `\${file:a}` }, { env: {}, folder, files }).config).toEqual({ listen: 'first' });
+  expect(() => fillPlaceholders({ listen: `\${file:none}` }, { env: {}, folder, files })).toThrow('ENOENT');
+});
+
+test('what is no small file has no text', () => {
+  const files = new PlaceholderFiles(folder);
+  writeFileSync(path.join(folder, 'large'), Buffer.alloc(64 * 1024 + 1));
+  expect([files.read('.'), files.read('large')]).toEqual([{ why: 'is not a file' }, { why: 'is larger than 64 KiB' }]);
+});
+
+test('the files that a text names', () => {
+  expect(filesNamedIn(`\${file:a} \${env:B} \${file:c d}\${file:}`)).toEqual(['a', 'c d', '']);
+});

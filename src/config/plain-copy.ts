@@ -1,0 +1,116 @@
+/**
+ * A configuration that an embedder handed over → a copy of its data that is safe to read: own enumerable members only, in objects
+ * without a prototype. Getters and proxies run once, here; the parsers read a value that can neither throw nor change.
+ * Not here: what the data means (host-config.ts).
+ *
+ * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied; anything else
+ * that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that is met again is not copied
+ * again, and long lists, deep nesting and cycles are refused.
+ */
+import { HostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { isEntryTable } from './entry-tables.js';
+import { UnusableEntry } from './unusable-entry.js';
+
+const depthMax = 64;
+/** Members of one object or list. */
+const membersMax = 10_000;
+const valuesMax = 1_000_000;
+const nameCharsShown = 64;
+
+/** The whole configuration: its tables are known. */
+export const copyConfig = (config: unknown): unknown => new Copy(isEntryTable).of(config, '', 0);
+
+/** One entry, or anything else without tables. `at`: how errors name it. */
+export const copyEntry = (entry: unknown, at = ''): unknown => new Copy(() => false).of(entry, at, 0);
+
+class Copy {
+  readonly #isTable: (path: string) => boolean;
+  /** Copies by their originals; undefined while an original is being copied. */
+  readonly #copies = new Map<object, unknown>();
+  #values = 0;
+
+  constructor(isTable: (path: string) => boolean) {
+    this.#isTable = isTable;
+  }
+
+  of(value: unknown, at: string, depth: number): unknown {
+    if (typeof value !== 'object' || value === null) return value;
+    if (depth > depthMax) throw unreadable(at, `is nested more than ${depthMax} deep`);
+    if (this.#copies.has(value)) {
+      const copy = this.#copies.get(value);
+      if (copy === undefined) throw unreadable(at, 'contains itself');
+      return copy;
+    }
+    this.#copies.set(value, undefined);
+    try {
+      const copy = this.#copied(value, at, depth);
+      this.#copies.set(value, copy);
+      return copy;
+    } catch (error) {
+      // An entry beside this one may hold the same object: it is told the same again.
+      this.#copies.delete(value);
+      throw error;
+    }
+  }
+
+  #copied(value: object, at: string, depth: number): unknown {
+    if (read(at, () => value instanceof UnusableEntry)) return value;
+    const isList = read(at, () => Array.isArray(value));
+    const names = isList ? indexes(value as unknown[], at) : read(at, () => Object.keys(value));
+    if (names.length > membersMax) throw unreadable(at, `has more than ${membersMax} entries`);
+    this.#values += names.length;
+    if (this.#values > valuesMax) throw unreadable(at, `the whole has more than ${valuesMax} values`);
+    const copy: Record<string, unknown> = isList ? ([] as never) : Object.create(null);
+    const isTable = !isList && this.#isTable(at);
+    for (const name of names) {
+      const path = joined(at, name);
+      const member = () =>
+        this.of(
+          read(path, () => (value as Record<string, unknown>)[name]),
+          path,
+          depth + 1,
+        );
+      copy[name] = isTable ? orUnusable(member) : member();
+    }
+    return copy;
+  }
+}
+
+function orUnusable(make: () => unknown): unknown {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof HostError) return new UnusableEntry(error);
+    throw error;
+  }
+}
+
+/** Refused by its length: a sparse list of billions costs nothing to make. */
+function indexes(list: readonly unknown[], at: string): string[] {
+  const length = read(at, () => list.length);
+  if (!(length <= membersMax)) throw unreadable(at, `has more than ${membersMax} entries`);
+  return Array.from({ length }, (_, i) => String(i));
+}
+
+/** Runs code of the embedder: a getter, or a trap of a proxy. */
+function read<T>(at: string, look: () => T): T {
+  try {
+    return look();
+  } catch (cause) {
+    throw unreadable(at, 'cannot be read: reading it throws', cause);
+  }
+}
+
+const joined = (at: string, name: string): string => {
+  const shown = neutraliseLine(name, nameCharsShown);
+  return at === '' ? shown : `${at}.${shown}`;
+};
+
+const unreadable = (at: string, what: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `${at === '' ? 'the configuration' : at}: ${what}`, {
+    field: at,
+    execution: 'not_executed',
+    hint: 'hand over plain data: objects, lists, texts, numbers, true and false',
+    ...(cause === undefined ? {} : { cause }),
+  });

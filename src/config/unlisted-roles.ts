@@ -1,0 +1,31 @@
+/**
+ * Keys of the configuration that open nothing, because `roles` does not list their role.
+ * Not here: refusing their calls (policy/allowlist.ts).
+ */
+import { neutraliseLine } from '../kernel/terminal-text.js';
+
+export interface UnlistedRole {
+  /** Name of the entry in `keys`. */
+  readonly key: string;
+  readonly role: string;
+}
+
+export const unlistedRoleHint = 'list it under roles in the configuration, or set unlistedRole to "allow"';
+
+const shownChars = 128;
+
+/** As it is said everywhere: in the log, in status, and to the worker itself. */
+export const unlistedRoleText = (role: string): string => `role '${neutraliseLine(role, shownChars)}' is not listed`;
+
+/** `keys`: as written. What is wrong with an entry otherwise is reported where keys are read (keys.ts). */
+export function unlistedRoles(
+  keys: Readonly<Record<string, unknown>>,
+  roles: ReadonlyMap<string, unknown> | undefined,
+  unlistedRole: 'deny' | 'allow' | undefined,
+): readonly UnlistedRole[] {
+  if (unlistedRole === 'allow') return [];
+  return Object.entries(keys).flatMap(([key, entry]) => {
+    const role = typeof entry === 'object' && entry !== null ? (entry as { role?: unknown }).role : undefined;
+    return typeof role !== 'string' || role === '' || roles?.has(role) ? [] : [{ key, role }];
+  });
+}

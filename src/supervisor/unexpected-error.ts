@@ -1,0 +1,31 @@
+/**
+ * What is thrown on the way to a server and is no HostError, as one that says what it was.
+ * Invariant: the text of the cause is redacted and neutralised before it is part of a message; the cause itself is kept.
+ */
+import { HostError } from '../kernel/errors.js';
+import type { Redact } from '../kernel/redact.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+
+const causeChars = 500;
+
+/** `clean` knows the secrets of the host; without it only the kind of the error is shown. */
+export function unexpectedError(server: string, cause: unknown, clean?: Redact): HostError {
+  const text = neutraliseLine(clean ? clean(textOf(cause)) : kindOf(cause), causeChars);
+  return new HostError('connect_failed', `server '${server}' could not be opened: unexpected error: ${text}`, {
+    server,
+    reason: 'unexpected',
+    execution: 'not_executed',
+    hint: 'this is a mistake in Hostler or in code it was handed: report it with this message',
+    cause,
+  });
+}
+
+const kindOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.name : typeof thrown);
+
+function textOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+  } catch {
+    return typeof thrown;
+  }
+}

@@ -1,0 +1,122 @@
+/**
+ * What a program wrote to stderr at its end → the one line that says why it ended: the error with its first stack line, for
+ * Node, Deno, Bun and Java, Python, Go and Rust; the last line that says anything for every other program.
+ * Not here: keeping and redacting the text (stderr-ring.ts).
+ * Invariant: an error that was logged earlier, with other lines after it, is not taken for the end.
+ */
+
+/** Written after the error by a runtime or a package runner. */
+const noise: readonly RegExp[] = [
+  /^\s*$/,
+  /^\s*\^+\s*$/,
+  /^(?:Node\.js|Bun) v\d/,
+  /^\(Use `node --trace-/,
+  /^note: /,
+  /^exit status \d+$/,
+  /^npm (?:error|ERR!) A complete log of this run/,
+  /^npm (?:error|ERR!)(?: \d+)?$/,
+];
+
+/** Lines of one message, and of the properties that Node prints of an error. */
+const messageLinesMax = 20;
+const propertyLinesMax = 80;
+
+type Find = (lines: readonly string[], last: number) => string | undefined;
+
+/** '' when nothing was said. */
+export function crashLine(text: string, maxChars: number): string {
+  const lines = text.split('\n').map((line) => line.trimEnd());
+  const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));
+  if (last < 0) return '';
+  let found: string | undefined;
+  for (const find of [ofRust, ofGo, ofPython, ofScript]) found ??= find(lines, last);
+  const line = found ?? at(lines, last).trim();
+  return line.length > maxChars ? `${line.slice(0, maxChars)}…` : line;
+}
+
+const at = (lines: readonly string[], index: number): string => lines[index] ?? '';
+
+/** Index of the last line up to `last` that matches; -1 when there is none. */
+const lastMatch = (lines: readonly string[], last: number, pattern: RegExp): number =>
+  lines.slice(0, last + 1).findLastIndex((line) => pattern.test(line));
+
+const rustAside = /^\s|^$|^note: |^stack backtrace:/;
+
+const ofRust: Find = (lines, last) => {
+  const head = lastMatch(lines, last, /^thread '.*'.* panicked at /);
+  if (head < 0) return undefined;
+  const aside = lines.findIndex((line, i) => i > head && /^(?:note: |stack backtrace:)/.test(line));
+  const messageEnd = aside < 0 ? last : Math.min(aside - 1, last);
+  const isOver = aside < 0 || lines.slice(aside, last + 1).every((line) => rustAside.test(line));
+  if (!isOver || messageEnd - head > messageLinesMax) return undefined;
+  const message = at(lines, head).endsWith(':') && messageEnd > head ? ` ${at(lines, head + 1).trim()}` : '';
+  return `${at(lines, head)}${message}`;
+};
+
+const goAside =
+  /^$|^\t|^\s+panic: |^goroutine |^created by |^runtime stack:|^\[signal |^exit status |^\.\.\.|^[\w./*()[\]{}·$<>,-]+\(.*\)$|^[a-z]\w{1,5}\s+0x[0-9a-f]+$/;
+
+const ofGo: Find = (lines, last) => {
+  const head = lastMatch(lines, last, /^(?:panic|fatal error): /);
+  if (head < 0 || !lines.slice(head + 1, last + 1).every((line) => goAside.test(line))) return undefined;
+  const stack = lines.findIndex((line, i) => i > head && /^goroutine \d+ .*:$/.test(line));
+  const frame = stack < 0 ? -1 : lines.findIndex((line, i) => i > stack && /^(?!panic\(|runtime\.)\S+\(/.test(line));
+  if (frame < 0) return at(lines, head);
+  const place = at(lines, frame + 1)
+    .trim()
+    .replace(/ \+0x[0-9a-f]+$/, '');
+  return `${at(lines, head)} at ${at(lines, frame)} ${place}`.trim();
+};
+
+const pythonFrame = /^\s+File ".*", line \d+/;
+const logRecord = /^\s*\[?(?:\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)/;
+
+const ofPython: Find = (lines, last) => {
+  const start = lastMatch(lines, last, /^Traceback \(most recent call last\):$/);
+  // An error of syntax has one frame and no first line.
+  const frames = start >= 0 ? start + 1 : lastMatch(lines, last - 1, pythonFrame);
+  if (frames < 0) return undefined;
+  const head = lines.findIndex((line, i) => i > frames && !line.startsWith(' '));
+  if (head < 0 || head > last || last - head > messageLinesMax || !/^[\w.]+(?::|$)/.test(at(lines, head)))
+    return undefined;
+  const rest = lines.slice(head + 1, last + 1);
+  if (rest.some((line) => logRecord.test(line))) return undefined;
+  const place = lines.slice(frames, head).findLast((line) => pythonFrame.test(line));
+  const message = [at(lines, head), ...rest.slice(0, 2)].map((line) => line.trim()).join(' ');
+  return place === undefined ? message : `${message} (${place.trim()})`;
+};
+
+const scriptFrame = /^\s+at\s/;
+const elided = /^\s+\.\.\. \d+ /;
+const namedError = /\b(?:Error|Exception|Rejection)\b|[a-z](?:Error|Exception|Rejection)\b/;
+
+/** JavaScript and Java: an error, then `at` lines; Node prints further properties of the error in braces behind them. */
+const ofScript: Find = (lines, last) => {
+  const end = at(lines, last) === '}' ? propertiesStart(lines, last) : last;
+  if (end < 0) return undefined;
+  if (!scriptFrame.test(at(lines, end))) return end === last ? undefined : withoutBrace(at(lines, end));
+  let first = end;
+  while (first > 0 && (scriptFrame.test(at(lines, first - 1)) || elided.test(at(lines, first - 1)))) first--;
+  const head = headOf(lines, first);
+  if (head === undefined) return undefined;
+  const frames = lines.slice(first, end + 1);
+  const place = frames.find((line) => !line.includes('node:internal/')) ?? at(lines, first);
+  return `${head} ${withoutBrace(place)}`;
+};
+
+const propertiesStart = (lines: readonly string[], last: number): number => {
+  const opens = (line: string) => line.endsWith('{') && (scriptFrame.test(line) || namedError.test(line));
+  const found = lines.slice(0, last).findLastIndex(opens);
+  return last - found > propertyLinesMax ? -1 : found;
+};
+
+const withoutBrace = (line: string): string => line.trim().replace(/ \{$/, '');
+
+/** A message may have several lines: its first one names the error. */
+function headOf(lines: readonly string[], firstFrame: number): string | undefined {
+  for (let i = firstFrame - 1; i >= Math.max(0, firstFrame - messageLinesMax); i--) {
+    if (at(lines, i) === '') break;
+    if (namedError.test(at(lines, i))) return at(lines, i).trim();
+  }
+  return at(lines, firstFrame - 1).trim() || undefined;
+}

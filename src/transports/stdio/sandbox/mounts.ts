@@ -1,0 +1,78 @@
+/**
+ * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It begins empty.
+ * Not here: which paths a server sees (view.ts).
+ *
+ * Invariants: a mount comes after the one it lies in; nothing is mounted below a folder that the server can write to, where
+ * it could have left a link in the way; folders made only to hold a mount cannot be written to.
+ */
+import { isWithin } from './trace-path.js';
+
+export type Mount =
+  | { readonly kind: 'read' | 'write'; readonly at: string; readonly source: string }
+  /** `sealed`: nothing can be written to it. */
+  | { readonly kind: 'empty'; readonly at: string; readonly sealed: boolean }
+  | { readonly kind: 'folder' | 'proc' | 'dev'; readonly at: string }
+  | { readonly kind: 'link'; readonly at: string; readonly to: string };
+
+export class Mounts {
+  readonly #byPath = new Map<string, Mount>();
+
+  /** Replaces what was to be mounted at the same place. */
+  add(mount: Mount): void {
+    this.#byPath.set(mount.at, mount);
+  }
+
+  read(at: string, source = at): void {
+    this.add({ kind: 'read', at, source });
+  }
+
+  write(at: string, source = at): void {
+    this.add({ kind: 'write', at, source });
+  }
+
+  /** The innermost mount that decides what is found at this path. Links and folders decide nothing. */
+  covering(file: string): Mount | undefined {
+    let found: Mount | undefined;
+    for (const mount of this.#byPath.values()) {
+      if (mount.kind === 'link' || mount.kind === 'folder' || !isWithin(mount.at, file)) continue;
+      if (found === undefined || mount.at.length > found.at.length) found = mount;
+    }
+    return found;
+  }
+
+  /** Whether the real file system is found at this path. */
+  isVisible(file: string): boolean {
+    const kind = this.covering(file)?.kind;
+    return kind === 'read' || kind === 'write';
+  }
+
+  toArgs(): string[] {
+    const ordered = [...this.#byPath.values()].sort((a, b) => depthOf(a.at) - depthOf(b.at));
+    const sealed = ordered.flatMap((mount) => (mount.kind === 'empty' && mount.sealed ? [mount.at] : []));
+    return [...ordered.flatMap(argsOf), ...[...sealed, '/'].flatMap((at) => ['--remount-ro', at])];
+  }
+}
+
+const depthOf = (file: string): number => file.split('/').length;
+
+function argsOf(mount: Mount): string[] {
+  switch (mount.kind) {
+    case 'read':
+      // Gone since it was looked at: then it is not seen either.
+      return ['--ro-bind-try', mount.source, mount.at];
+    case 'write':
+      return ['--bind', mount.source, mount.at];
+    case 'empty':
+      return ['--tmpfs', mount.at];
+    case 'folder':
+      return ['--dir', mount.at];
+    case 'link':
+      return ['--symlink', mount.to, mount.at];
+    case 'proc':
+      return ['--proc', mount.at];
+    case 'dev':
+      return ['--dev', mount.at];
+    default:
+      return mount satisfies never;
+  }
+}

@@ -1,0 +1,139 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { realPlaces } from './places.js';
+import { type ProgramRequest, programPaths } from './program-paths.js';
+import { isWithin } from './trace-path.js';
+
+let folder: string;
+const at = (name: string): string => path.join(folder, name);
+beforeEach(() => {
+  folder = realpathSync(mkdtempSync(path.join(os.tmpdir(), 'hostler-program-')));
+  mkdirSync(at('home/.local/bin'), { recursive: true });
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+function file(name: string, text = ''): string {
+  mkdirSync(path.dirname(at(name)), { recursive: true });
+  writeFileSync(at(name), text);
+  return at(name);
+}
+
+function link(name: string, to: string): string {
+  mkdirSync(path.dirname(at(name)), { recursive: true });
+  symlinkSync(to, at(name));
+  return at(name);
+}
+
+async function requestFor(file: string, more: Partial<ProgramRequest> = {}): Promise<ProgramRequest> {
+  const hidden = [at('home/.local/share/hostler')];
+  const places = await realPlaces({ homes: undefined, hidden, userHomes: [at('home')], programs: [] });
+  return { file, args: [], cwd: folder, searchPath: '', places, isSystem, writable: [], ...more };
+}
+
+/** What is shown, and the links, relative to the folder. */
+async function needs(command: string, more: Partial<ProgramRequest> = {}) {
+  const { shown, links } = await programPaths(await requestFor(command, more));
+  const inFolder = (name: string): string => path.relative(folder, name);
+  return [
+    shown.map(inFolder).sort(),
+    links
+      .map((each) => inFolder(each.at))
+      .filter((name) => !name.startsWith('..'))
+      .sort(),
+  ];
+}
+const isSystem = (real: string): boolean => isWithin('/usr', real);
+
+test('a system program needs nothing', async () => {
+  expect(await needs('/usr/bin/env')).toEqual([[], []]);
+});
+
+test('the installation that a program belongs to is shown: nvm', async () => {
+  file('home/.nvm/v1/lib/node_modules/npm/bin/npx-cli.js', '#!/usr/bin/env node\n');
+  file('home/.nvm/v1/bin/node');
+  file('home/.nvm/alias');
+  const npx = link('home/.nvm/v1/bin/npx', '../lib/node_modules/npm/bin/npx-cli.js');
+  expect(await needs(npx, { searchPath: at('home/.nvm/v1/bin') })).toEqual([
+    ['home/.nvm/v1'],
+    ['home/.nvm/v1/bin/npx'],
+  ]);
+});
+
+test('shims lead to the installation above them: pyenv', async () => {
+  file('home/.pyenv/libexec/pyenv');
+  expect(await needs(file('home/.pyenv/shims/python', '#!/usr/bin/env bash\n'))).toEqual([['home/.pyenv'], []]);
+  const { variables } = await programPaths(await requestFor(at('home/.pyenv/shims/python')));
+  expect(variables).toEqual({ PYENV_ROOT: at('home/.pyenv') });
+});
+
+test('a tool, its virtual environment and the interpreter behind it are shown: uv tools', async () => {
+  file('home/.local/share/uv/python/cpython/lib/os.py');
+  file('home/.local/share/uv/python/cpython/bin/python3');
+  file('home/.local/share/uv/tools/black/pyvenv.cfg');
+  link('home/.local/share/uv/tools/black/bin/python', at('home/.local/share/uv/python/cpython/bin/python3'));
+  file('home/.local/share/uv/tools/black/bin/black', `#!${at('home/.local/share/uv/tools/black/bin/python')}\n`);
+  const black = link('home/.local/bin/black', '../share/uv/tools/black/bin/black');
+  expect(await needs(black)).toEqual([
+    ['home/.local/share/uv/python/cpython', 'home/.local/share/uv/tools/black'],
+    ['home/.local/bin/black', 'home/.local/share/uv/tools/black/bin/python'],
+  ]);
+});
+
+test('of a folder that is no installation, only its programs are shown', async () => {
+  file('home/.cargo/credentials.toml');
+  expect(await needs(file('home/.cargo/bin/server'))).toEqual([['home/.cargo/bin'], []]);
+  expect(await needs(file('home/.local/bin/uvx'))).toEqual([['home/.local/bin'], []]);
+});
+
+test('neither the home of the user nor a folder above it is ever shown', async () => {
+  file('home/package.json');
+  file('package.json');
+  mkdirSync(at('home/lib'));
+  expect(await needs(file('home/bin/server'))).toEqual([['home/bin'], []]);
+  expect(await needs(file('home/server'))).toEqual([['home/server'], []]);
+});
+
+test('a script is shown with its package', async () => {
+  file('home/project/pyproject.toml');
+  const args = [file('home/project/src/deep/server.py')];
+  expect(await needs('/usr/bin/python3', { args })).toEqual([['home/project'], []]);
+});
+
+test('a script is found from the working folder', async () => {
+  file('home/project/package.json');
+  file('home/project/server.js');
+  const cwd = at('home/project');
+  expect(await needs('/usr/bin/node', { args: ['server.js'], cwd })).toEqual([['home/project'], []]);
+});
+
+test('a script below node_modules is shown with all packages beside it', async () => {
+  file('home/project/package.json');
+  file('home/project/node_modules/server/package.json');
+  const args = [file('home/project/node_modules/server/node_modules/inner/dist/index.js')];
+  expect(await needs('/usr/bin/node', { args })).toEqual([['home/project/node_modules'], []]);
+});
+
+test('a package of a workspace is shown with the dependencies above it', async () => {
+  file('home/mono/node_modules/dependency/index.js');
+  file('home/mono/packages/server/package.json');
+  const args = [file('home/mono/packages/server/dist/index.js')];
+  expect(await needs('/usr/bin/node', { args })).toEqual([['home/mono/node_modules', 'home/mono/packages/server'], []]);
+});
+
+test('a script without a package is shown alone', async () => {
+  expect(await needs('/usr/bin/node', { args: [file('home/scripts/server.js')] })).toEqual([
+    ['home/scripts/server.js'],
+    [],
+  ]);
+});
+
+test('what the server can write to is neither followed nor searched', async () => {
+  file('home/.ssh/id');
+  file('home/package.json');
+  const writable = [at('home/work')];
+  const planted = link('home/work/server.js', '../.ssh/id');
+  expect(await needs('/usr/bin/node', { args: [planted], writable })).toEqual([[], []]);
+  expect(await needs('/usr/bin/node', { args: [file('home/work/real.js')], writable })).toEqual([[], []]);
+});

@@ -1,0 +1,110 @@
+/**
+ * What of the operating system every sandboxed server sees: programs, libraries, and the settings by which programs find
+ * names, users, certificates, time zones and packages. An allow list: a file that is not named here is not there.
+ * Not here: the server's own program (program-paths.ts), and what its definition declares (view.ts).
+ *
+ * Invariant: a setting that only its owner or group may read is not shown, so that a Hostler run by root shows no more than
+ * one that is not.
+ */
+import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
+import path from 'node:path';
+import type { Link } from './trace-path.js';
+
+/** Whole trees: `/usr`, and the package stores of NixOS and Guix. */
+const trees = ['/usr', '/nix/store', '/gnu/store'];
+
+/** Links into /usr on most systems, folders on others. */
+const programFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
+
+/** NixOS finds its programs through these. */
+const links = ['/run/current-system'];
+
+/** Below /etc. Neither passwords, keys, sudo rules nor settings of services. */
+const settings = [
+  ...['alternatives', 'ld.so.cache', 'ld.so.conf', 'ld.so.conf.d', 'static'],
+  ...['passwd', 'group', 'nsswitch.conf'],
+  ...['hosts', 'host.conf', 'resolv.conf', 'gai.conf', 'networks', 'protocols', 'services'],
+  ...['ssl/certs', 'ssl/cert.pem', 'ssl/openssl.cnf', 'ca-certificates', 'ca-certificates.conf', 'crypto-policies'],
+  ...['pki/ca-trust', 'pki/tls/certs', 'pki/tls/cert.pem', 'pki/tls/openssl.cnf'],
+  ...['localtime', 'timezone', 'locale.conf', 'locale.alias', 'default/locale'],
+  ...['os-release', 'lsb-release', 'debian_version', 'mime.types', 'fonts', 'terminfo'],
+  ...['npmrc', 'pip.conf', 'uv', 'gitconfig', 'perl'],
+];
+
+/** Settings that come in versions, such as `python3.12` and `java-21-openjdk`. */
+const versioned = /^(?:java|python3)[\w.-]*$/;
+
+export interface SystemPaths {
+  readonly trees: readonly string[];
+  readonly links: readonly Link[];
+  /** Files and folders: where they are shown, and what is shown there. */
+  readonly settings: readonly { readonly at: string; readonly source: string }[];
+}
+
+export async function systemPaths(isHidden: (real: string) => boolean): Promise<SystemPaths> {
+  const names = [...settings, ...(await namesIn('/etc')).filter((name) => versioned.test(name))];
+  const [roots, folders, found] = await Promise.all([
+    Promise.all(trees.map(present)),
+    Promise.all([...programFolders, ...links].map(present)),
+    Promise.all(names.map((name) => setting(path.join('/etc', name), isHidden))),
+  ]);
+  const all = [...roots, ...folders].flatMap((entry) => (entry === undefined ? [] : [entry]));
+  return {
+    trees: all.flatMap(({ at, to }) => (to === undefined ? [at] : [])),
+    links: all.flatMap(({ at, to }) => (to === undefined ? [] : [{ at, to }])),
+    settings: found.flatMap((entry) => (entry === undefined ? [] : [entry])),
+  };
+}
+
+/** Undefined when it is not there; `to` when it is a link. */
+async function present(at: string): Promise<{ at: string; to: string | undefined } | undefined> {
+  try {
+    const facts = await lstat(at);
+    return { at, to: facts.isSymbolicLink() ? await readlink(at) : undefined };
+  } catch {
+    return undefined;
+  }
+}
+
+const othersMayRead = 0o004;
+
+async function setting(at: string, isHidden: (real: string) => boolean) {
+  try {
+    // The target of a link is shown in its place: that of resolv.conf often lies in /run, which is private inside.
+    const source = await realpath(at);
+    const { mode } = await stat(source);
+    return (mode & othersMayRead) === 0 || isHidden(source) ? undefined : { at, source };
+  } catch {
+    return undefined;
+  }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * What a process could change in the kernel through /proc without any capability, shown read-only. Root could change every
+ * sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
+ */
+export async function kernelControls(): Promise<string[]> {
+  const entries = await Promise.all(
+    (await namesIn('/proc'))
+      .filter((name) => !/^\d+$/.test(name))
+      .map(async (name) => {
+        const file = path.join('/proc', name);
+        try {
+          const facts = await lstat(file);
+          const isControl = facts.isDirectory() || (facts.isFile() && (facts.mode & 0o222) !== 0);
+          return isControl ? [file] : [];
+        } catch {
+          return [];
+        }
+      }),
+  );
+  return entries.flat();
+}

@@ -1,0 +1,24 @@
+/**
+ * The processes of this machine as tests see them. In a namespace without /proc (test/long/no-proc.long.ts) the real one is
+ * mounted elsewhere: what is tested cannot read it, but a test must still be able to check what is left.
+ */
+import { readFileSync } from 'node:fs';
+import { procTable } from '../src/transports/stdio/proc-table.js';
+import { factsOf, type ProcessFacts } from '../src/transports/stdio/process-table.js';
+
+export const procFolder = process.env.TEST_PROC_FOLDER ?? '/proc';
+export const hasProc = procFolder === '/proc';
+export const realTable = procTable(procFolder);
+
+export const livingNow = (): readonly ProcessFacts[] => {
+  const living = realTable.living();
+  if (living === 'unknown') throw new Error(`${procFolder} cannot be read`);
+  return living;
+};
+
+/** What this process holds of memory. Node itself can only read it from /proc. */
+export const ownRssBytes = (): number =>
+  Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`${procFolder}/self/status`, 'utf8'))?.[1]) * 1_024;
+
+/** Undefined when there is no such process. */
+export const factsNow = (pid: number): ProcessFacts | undefined => factsOf(realTable.read(pid));
