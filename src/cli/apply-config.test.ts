@@ -52,7 +52,10 @@ async function open(config: HostConfig) {
   const clock = new FakeClock();
   const neverConnects = () => new Promise<never>(() => {});
   const transports = { stdio: neverConnects, pool: neverConnects as never };
-  const host = new Host({ clock, onProblem: () => {} }, (options) => new Connector({ ...options, transports }));
+  const host = new Host(
+    { clock, onProblem: () => {}, learnAtBoot: false },
+    (options) => new Connector({ ...options, transports }),
+  );
   let keyring: Keyring | undefined;
   const parts = {
     ...defaultParts,
