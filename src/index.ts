@@ -1,6 +1,12 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
 export type { ServerDefinition } from './config/server-definition.js';
-export { parseServerSpec, type ServerSpec } from './config/server-spec.js';
+export {
+  type AttachedServerSpec,
+  type ConfiguredServerSpec,
+  parseServerSpec,
+  type ServerSpec,
+} from './config/server-spec.js';
+export type { AttachOptions } from './host/attach-options.js';
 export type { Reconfigured } from './host/configured-servers.js';
 export type { CallForecast, Explanation } from './host/explain.js';
 export { createHost, type Host } from './host/host.js';
@@ -60,6 +66,12 @@ export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
+export type {
+  Attachable,
+  AttachableServer,
+  AttachableTransport,
+  AttachFactory,
+} from './transports/attached/attachable.js';
 export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';

@@ -52,10 +52,8 @@ async function open(config: HostConfig) {
   const clock = new FakeClock();
   const neverConnects = () => new Promise<never>(() => {});
   const transports = { stdio: neverConnects, pool: neverConnects as never };
-  const host = new Host(
-    { clock, onProblem: () => {}, learnAtBoot: false },
-    (options) => new Connector({ ...options, transports }),
-  );
+  const options = { clock, learnAtBoot: false, onProblem: () => {} };
+  const host = new Host(options, (own) => new Connector({ ...own, transports }));
   let keyring: Keyring | undefined;
   const parts = {
     ...defaultParts,

@@ -5,7 +5,7 @@
 import path from 'node:path';
 import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
-import { parseServerSpec, type ServerSpec } from '../config/server-spec.js';
+import { type ConfiguredServerSpec, parseServerSpec } from '../config/server-spec.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';
@@ -28,7 +28,7 @@ export async function probe(words: Words): Promise<number> {
   return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
 }
 
-function specFrom(words: Words): ServerSpec {
+function specFrom(words: Words): ConfiguredServerSpec {
   const [url] = words.positionals;
   const [command, ...args] = words.behindDashes;
   if (url !== undefined && command !== undefined) throw usage('a URL and a command were given');
@@ -98,7 +98,7 @@ const nameFrom = (text: string): string => {
   return name === '' ? 'server' : name;
 };
 
-async function reach(spec: ServerSpec, startTimeoutMs: number): Promise<ProbeReport> {
+async function reach(spec: ConfiguredServerSpec, startTimeoutMs: number): Promise<ProbeReport> {
   const connector = new Connector({
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),

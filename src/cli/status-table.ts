@@ -27,7 +27,7 @@ const cells = (row: StatusRow): string[] => [
   span(row.forMs),
   String(row.tools),
   row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
-  row.pid === undefined ? '-' : String(row.pid),
+  String(row.pid ?? '-'),
   noteOf(row),
 ];
 
@@ -42,6 +42,7 @@ export function noteOf(row: StatusRow): string {
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
+    row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
     row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
   ];
   return notes.filter((note) => note !== '').join('; ');

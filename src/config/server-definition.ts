@@ -112,7 +112,7 @@ export const treatment = z.object({
   isolation: z.enum(['shared', 'per-client']).default('shared'),
   tools: toolRules.prefault({}),
 });
-const treatmentKeys = new Set(Object.keys(treatment.shape));
+export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
 
 /** The first start of a package runner may have to download the package. */
 const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/;
@@ -135,7 +135,18 @@ export function parseServerDefinition(
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
   const spec = within(name, place, () => parseServerSpec({ ...reach, name }));
-  const parsed = treatment.safeParse(Object.fromEntries(own));
+  return definitionOf(spec, Object.fromEntries(own), lazyByDefault, place);
+}
+
+/** The definition of a server that is reached by `spec` and treated as `entry` says. */
+export function definitionOf(
+  spec: ServerSpec,
+  entry: Readonly<Record<string, unknown>>,
+  lazyByDefault: boolean,
+  place: EntryPlace,
+): ServerDefinition {
+  const { name } = spec;
+  const parsed = treatment.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error);
     throw invalid(name, field, what, place);

@@ -75,11 +75,34 @@ export const http = madeOnce(() =>
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
 export type HttpServerSpec = Readonly<z.infer<ReturnType<typeof http>>>;
-export type ServerSpec = StdioServerSpec | HttpServerSpec;
+/** How a server of a configuration is reached. */
+export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
+
+/** A server that the application attached to the host; never read from a configuration. */
+export interface AttachedServerSpec {
+  readonly name: string;
+  readonly transport: 'attached';
+  /** Each start gets an object of its own; without a factory there is one object, and so one start. */
+  readonly hasFactory: boolean;
+  /** Gives the object, or a promise of it. A function, so that neither JSON nor a comparison looks into the object. */
+  readonly take: () => unknown;
+}
+
+export type ServerSpec = ConfiguredServerSpec | AttachedServerSpec;
 
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
+export const isAttached = (spec: ServerSpec): spec is AttachedServerSpec => 'take' in spec;
 
-export function parseServerSpec(given: unknown): ServerSpec {
+/** The server can be started once: what was attached is one object, and no factory makes another. */
+export const isOneShot = (spec: ServerSpec): boolean => isAttached(spec) && !spec.hasFactory;
+
+/** Throws `invalid_spec` when the name cannot be that of a server. */
+export function checkServerName(value: unknown): asserts value is string {
+  const parsed = name.safeParse(value);
+  if (!parsed.success) throw invalid('name', firstIssue(parsed.error).what);
+}
+
+export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   const input = copyEntry(given, 'the definition');
   const isObject = typeof input === 'object' && input !== null;
   const isHttp = isObject && Object.hasOwn(input, 'url');

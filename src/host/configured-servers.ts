@@ -3,12 +3,13 @@
  * those that changed replaced. All others are left alone, calls under way and all.
  * Not here: reading the configuration (config/host-config.ts), how one is replaced (servers.ts).
  *
- * Invariants: a server that the embedder spawned is never touched, whatever the configuration says of its name; an entry that
- * cannot be read leaves its server as it was, and is a disabled server where there was none.
+ * Invariants: a server that the embedder spawned or attached is never touched, whatever the configuration says of its name; an
+ * entry that cannot be read leaves its server as it was, and is a disabled server where there was none.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import { type ServerDefinition, unusableDefinition } from '../config/server-definition.js';
+import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
 import type { StaleServers } from './host-rules.js';
 import type { Servers } from './servers.js';
@@ -64,7 +65,12 @@ export class ConfiguredServers {
     const gone = removed.map((name) => {
       const before = this.#servers.find(name)?.definition;
       this.#declared.delete(name);
-      return this.#hearOf(name, before, this.#servers.remove(name), changed);
+      return this.#hearOf(
+        name,
+        before,
+        this.#servers.remove(name, (definition) => definition === before),
+        changed,
+      );
     });
     const definitions = new Map([...next].flatMap(([name, each]) => (each === 'as it was' ? [] : [[name, each]])));
     const outcomes = [...definitions.values()].map((definition) => {
@@ -119,12 +125,10 @@ export class ConfiguredServers {
 
   async #put(definition: ServerDefinition): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
-    if (this.#servers.find(name) && !this.#isOurs(name)) {
-      this.#onProblem(taken(name));
-      return 'unchanged';
-    }
     try {
-      const outcome = await this.#servers.redeclare(definition);
+      const outcome = await this.#servers.redeclare(definition, (before) => {
+        if (before !== this.#declared.get(name)) throw taken(before);
+      });
       if (outcome !== 'unchanged') this.#declared.set(name, definition);
       return outcome;
     } catch (error) {
@@ -140,10 +144,12 @@ export class ConfiguredServers {
   }
 }
 
-const taken = (name: string): HostError =>
-  new HostError('invalid_spec', `mcpServers.${name}: the name belongs to a server that was spawned`, {
+function taken({ name, spec }: ServerDefinition): HostError {
+  const added = isAttached(spec) ? 'attached' : 'spawned';
+  return new HostError('invalid_spec', `mcpServers.${name}: the name belongs to a server that was ${added}`, {
     server: name,
     field: `mcpServers.${name}`,
     execution: 'not_executed',
-    hint: 'choose another name in the configuration; the server that was spawned goes on',
+    hint: `choose another name in the configuration; the server that was ${added} goes on`,
   });
+}

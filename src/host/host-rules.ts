@@ -59,6 +59,11 @@ export class HostRules {
     return this.#groups;
   }
 
+  /** Whether roles of the configuration or guards of the embedder may show callers different things. */
+  get hasRoles(): boolean {
+    return this.#settings?.unlistedRole !== undefined || this.#own.length > 0;
+  }
+
   /** All that hold now: asked for with every call. */
   get guards(): readonly Guard[] {
     return this.#guards;

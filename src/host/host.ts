@@ -17,7 +17,9 @@ import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
+import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
@@ -121,6 +123,22 @@ export class Host {
     return name;
   }
 
+  /**
+   * Puts a connection of the application under a name: an unstarted transport or an unconnected server of an MCP SDK, or a
+   * function that makes one, which is called for every start. The host owns it from here on: it does the handshake and closes it.
+   * Resolves and fails as `spawn` does.
+   */
+  async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
+    const definition = attachDefinition(name, source, options);
+    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
+    await this.#parts.servers.spawn(definition, options.replace ?? false);
+  }
+
+  /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
+  async detach(name: string): Promise<void> {
+    await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
+  }
+
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
     return this.#parts.caller.call(server, tool, args, options);
   }
@@ -214,6 +232,7 @@ export class Host {
   /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
+    managed.mustBeReloadable();
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
@@ -275,6 +294,11 @@ export class Host {
   mayRunTwice(server: string, tool: string): boolean {
     const managed = this.#parts.servers.find(server);
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
+  }
+
+  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  get hasRoles(): boolean {
+    return this.#parts.rules.hasRoles;
   }
 
   /** Counts up when guards or roles may have changed. */

@@ -3,6 +3,7 @@
  */
 import { hash } from 'node:crypto';
 import type { ServerDefinition } from '../config/server-definition.js';
+import { isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
@@ -14,6 +15,7 @@ import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
+import { notReloadable } from './attach-options.js';
 import { originOf, unpinnedOrigin } from './pin-origin.js';
 import { ServerCircuit } from './server-circuit.js';
 import { toolTraits } from './tool-traits.js';
@@ -128,6 +130,12 @@ export class ManagedServer {
   get startMs(): number {
     const { firstStartMs, startMs } = this.definition.timeouts;
     return this.supervisor.isFirstStart ? firstStartMs : startMs;
+  }
+
+  /** A reload closes and opens again: throws where one object was attached, which can be opened once. */
+  mustBeReloadable(): void {
+    const { name, spec } = this.definition;
+    if (isOneShot(spec)) throw notReloadable(name);
   }
 
   /** Ends it for good; resolves when nothing of it runs. `isReplaced`: another one takes its name. */

@@ -1,10 +1,12 @@
 /**
  * Pins are kept for a server's name and for what it is: the program that is started, or the address that is asked. Two servers
  * that share a name, in two hosts on one state folder or one after the other in one host, then never share pins.
+ * An attached server has neither: all that are attached under one name share its pins, so that another server under the name is
+ * a change of its tools and not a first sight.
  * Not part of it: variables and headers. A renewed token is no reason to take a changed tool for a new one.
  */
 import { hash } from 'node:crypto';
-import { isStdio, type ServerSpec } from '../config/server-spec.js';
+import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
 import { jointKey, namesIn } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 
@@ -30,7 +32,11 @@ export function pinnedServer(key: string): { readonly server: string; readonly o
 
 /** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
 export function originOf(spec: ServerSpec): string {
-  const parts = isStdio(spec) ? [spec.command, spec.args, spec.cwd ?? null] : [spec.url];
+  const parts = isAttached(spec)
+    ? ['attached']
+    : isStdio(spec)
+      ? [spec.command, spec.args, spec.cwd ?? null]
+      : [spec.url];
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 

@@ -6,6 +6,7 @@
  * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
  */
 import type { ServerDefinition } from '../config/server-definition.js';
+import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -14,6 +15,7 @@ import type { CircuitChanged } from '../policy/breaker.js';
 import { notFound, Registry } from '../registry/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { notAttached } from './attach-options.js';
 import { ManagedServer } from './managed-server.js';
 import { originOf } from './pin-origin.js';
 import { spawnFailed } from './spawn-failed.js';
@@ -101,14 +103,19 @@ export class Servers {
   }
 
   /**
-   * One of a configuration that was read again, in the place of any other of its name. It starts when that one is gone, if it
-   * is eager or somebody holds the old one. The same again changes nothing.
+   * One of a configuration that was read again, in the place of the one of its name that may be replaced; throws when it may not.
+   * It starts when that one is gone, if it is eager or somebody holds the old one. The same again changes nothing.
    */
-  redeclare(definition: ServerDefinition): Promise<'added' | 'unchanged' | 'replaced'> {
+  redeclare(
+    definition: ServerDefinition,
+    mustBeReplaceable: (before: ServerDefinition) => void,
+  ): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
     return this.#turns.take(name, async () => {
       this.mustBeOpen(name);
       const before = this.find(name);
+      // Asked now: another server may have taken the name while this waited for its turn.
+      if (before) mustBeReplaceable(before.definition);
       const outcome = this.#register(definition, true);
       if (outcome === 'unchanged') return outcome;
       const gone = before?.dispose(true);
@@ -118,17 +125,29 @@ export class Servers {
     });
   }
 
-  /** Nothing has the name from here on; resolves when nothing of the server runs. */
-  remove(name: string): Promise<void> {
+  /**
+   * Nothing has the name from here on, unless the server that has it when its turn comes is not meant; resolves when nothing of
+   * the server runs.
+   */
+  remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
     return this.#turns.take(name, async () => {
       const managed = this.find(name);
-      if (this.#isClosed || !managed) return;
+      if (this.#isClosed || !managed || !isMeant(managed.definition)) return;
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
       this.#parts.forget(name, false);
       await managed.dispose();
     });
+  }
+
+  /** Removes an attached server; throws when the server was not attached. */
+  async detach(name: string): Promise<void> {
+    const { definition, supervisor } = this.get(name);
+    if (!isAttached(definition.spec)) throw notAttached(name);
+    // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
+    const stopped = supervisor.stop();
+    await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
   /**
@@ -159,7 +178,7 @@ export class Servers {
       await this.#up(managed);
     } catch (error) {
       await this.#takeBack(managed, earlier);
-      throw spawnFailed(error, definition, earlier !== undefined);
+      throw spawnFailed(error, definition, earlier?.definition);
     }
   }
 
@@ -171,7 +190,7 @@ export class Servers {
   async #takeBack(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
     const { name } = failed.definition;
     // Whoever stopped the new one did not ask for the old one to run.
-    const wasStopped = isStopped(failed);
+    const wasStopped = isStoppedOnPurpose(failed);
     const gone = failed.dispose(earlier !== undefined);
     if (!this.#isClosed && earlier) {
       const { definition, ledger } = earlier;
@@ -250,7 +269,9 @@ function earlierOf(managed: ManagedServer): Earlier {
   const { definition, supervisor } = managed;
   const { state } = supervisor.snapshot();
   const isAtRest = state === 'registered' || state === 'disabled';
-  const was = isStopped(managed) ? 'stopped' : isAtRest ? 'at rest' : 'running';
+  // A connection that was closed for its successor cannot be opened again.
+  const isOver = isStopped(managed) || isOneShot(definition.spec);
+  const was = isOver ? 'stopped' : isAtRest ? 'at rest' : 'running';
   return { definition, ledger: supervisor.ledger, was };
 }
 
@@ -261,6 +282,12 @@ function begin(managed: ManagedServer): void {
 }
 
 const isStopped = ({ supervisor }: ManagedServer): boolean => supervisor.refusal()?.code === 'server_stopped';
+
+/** A one-shot server is also stopped by its failure, which is then the cause. */
+function isStoppedOnPurpose({ supervisor }: ManagedServer): boolean {
+  const refusal = supervisor.refusal();
+  return refusal?.code === 'server_stopped' && refusal.cause === undefined;
+}
 
 /** A lazy one may be started again, any other is. */
 async function unstop({ definition, supervisor }: ManagedServer): Promise<void> {

@@ -50,8 +50,13 @@ export function spawnName(entry: unknown): string {
 export function spawnDefinition(entry: SpawnEntry, options: SpawnOptions): ServerDefinition {
   const { name, ...rest } = entry;
   checkOptions(name, options);
-  const merged: Record<string, unknown> = { ...rest };
-  /** Paths in the entry that an option stands for. */
+  const { merged, said } = mergeOptions(rest, options);
+  return parseServerDefinition(name, merged, false, placeOf(name, said, 'correct it and spawn the server again'));
+}
+
+/** The entry with each option in its place, and the name of the option for each path that it stands for. */
+export function mergeOptions(entry: Readonly<Record<string, unknown>>, options: SpawnOptions) {
+  const merged: Record<string, unknown> = { ...entry };
   const said = new Map<string, string>();
   for (const [option, [key, inner]] of Object.entries(places)) {
     const value = options[option as keyof SpawnOptions];
@@ -64,28 +69,32 @@ export function spawnDefinition(entry: SpawnEntry, options: SpawnOptions): Serve
     }
     said.set(inner === undefined ? key : `${key}.${inner}`, option);
   }
-  return parseServerDefinition(name, merged, false, placeOf(name, said));
+  return { merged, said };
 }
 
-const placeOf = (name: string, said: ReadonlyMap<string, string>): EntryPlace => ({
+/** `hint`: what corrects a wrong field. */
+export const placeOf = (name: string, said: ReadonlyMap<string, string>, hint: string): EntryPlace => ({
   fieldOf: (field) => said.get(field) ?? field,
   wordsOf: (path) => (path === '' ? `server '${name}'` : `server '${name}': ${path}`),
-  hint: 'correct it and spawn the server again',
+  hint,
 });
 
-function checkOptions(server: string, options: unknown): void {
+/** `verb`: the method that takes the options. `more`: names it takes beside those of spawn. */
+export function checkOptions(server: string, options: unknown, verb = 'spawn', more: readonly string[] = []): void {
   if (!isRecord(options))
-    throw invalid(server, 'options', 'is not an object', 'give the options of spawn as an object');
+    throw invalidOption(server, 'options', 'is not an object', `give the options of ${verb} as an object`);
+  const hint = `correct it and ${verb} the server again`;
+  const names = [...optionNames, ...more];
   for (const [option, value] of Object.entries(options)) {
-    if (!optionNames.includes(option)) {
-      throw invalid(server, option, 'is no option of spawn', `the options are ${optionNames.join(', ')}`);
+    if (!names.includes(option)) {
+      throw invalidOption(server, option, `is no option of ${verb}`, `the options are ${names.join(', ')}`);
     }
     // In an entry a time may be written as text; here its unit is in the name.
     if (value !== undefined && option.endsWith('Ms') && typeof value !== 'number') {
-      throw invalid(server, option, 'must be a number of milliseconds', 'correct it and spawn the server again');
+      throw invalidOption(server, option, 'must be a number of milliseconds', hint);
     }
     if (value !== undefined && option === 'replace' && typeof value !== 'boolean') {
-      throw invalid(server, option, 'must be true or false', 'correct it and spawn the server again');
+      throw invalidOption(server, option, 'must be true or false', hint);
     }
   }
 }
@@ -93,7 +102,7 @@ function checkOptions(server: string, options: unknown): void {
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-const invalid = (server: string, field: string, problem: string, hint: string): HostError =>
+export const invalidOption = (server: string, field: string, problem: string, hint: string): HostError =>
   new HostError('invalid_spec', `server '${server}': ${field}: ${problem}`, {
     server,
     field,

@@ -4,7 +4,7 @@
  * protocol) is there only while that run can be spoken to.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
@@ -31,8 +31,8 @@ export interface StatusRow {
   readonly run: number;
   /** How it is spoken to; while it is not running, how it is to be. */
   readonly transport: Channel['kind'] | 'auto';
-  /** Of its process, while that runs. */
-  readonly pid: number | undefined;
+  /** Of its process, while that runs; null for an attached server, which has no process of Hostler's. */
+  readonly pid: number | null | undefined;
   /** How long this run has been open. */
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;
@@ -72,6 +72,11 @@ export interface StatusRow {
   readonly noisy: boolean;
   /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
   readonly noticesLost: number | undefined;
+  /**
+   * Questions and log lines of it that reached no client in this run, because several requests could be behind them; with
+   * `isolation: "per-client"` there are none. Undefined while it does not run.
+   */
+  readonly unattributed: number | undefined;
   /** Processes that left its group, were found when it was stopped, and still run. */
   readonly escaped: number;
   /** Instances that clients have of their own (`isolation: "per-client"`). */
@@ -169,9 +174,10 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
+    unattributed: current?.connection.unattributed,
     escaped: sources.connector.escapedOf(name),
     instances: sources.instances.countOf(name),
-    ...processFacts(current?.connection),
+    ...processFacts(managed, current?.connection),
   };
 }
 
@@ -200,7 +206,11 @@ const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
 const plannedTransport = ({ definition: { spec, problem } }: ManagedServer): StatusRow['transport'] =>
   problem ? 'auto' : isStdio(spec) ? 'stdio' : spec.transport;
 
-function processFacts(session: Session | undefined): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
+function processFacts(
+  { definition }: ManagedServer,
+  session: Session | undefined,
+): Pick<StatusRow, 'pid' | 'noisy' | 'stderrTail'> {
+  if (isAttached(definition.spec)) return { pid: null, noisy: false, stderrTail: undefined };
   const channel = session?.channel;
   if (!(channel instanceof StdioChannel)) return { pid: undefined, noisy: false, stderrTail: undefined };
   const { pid, exit, noisy, stderrTail } = channel.describe();

@@ -5,13 +5,15 @@
 
 import { availableParallelism } from 'node:os';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
-import { isStdio } from '../config/server-spec.js';
+import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
-import { type HostError, isHostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
 import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
@@ -42,6 +44,8 @@ export interface SuperviseParts {
   readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
   /** The same for the instance of a client. */
   readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  /** The next request goes out with a token of another grant: answers to the ones before may be of another account. */
+  readonly accountChanged: (server: string) => void;
   /** A process of the shared server was started, whatever comes of it. */
   readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
@@ -103,7 +107,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
     const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
-    const kept = ofClient ? undefined : histories?.of(name, fingerprintOf(definition), plan);
+    // A factory of the next process is other code, whatever its name: nothing of an attached server outlives the host.
+    const kept = ofClient || isAttached(spec) ? undefined : histories?.of(name, fingerprintOf(definition), plan);
     // One that comes back goes on with what is held against it, also where nothing outlives the host.
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
@@ -117,6 +122,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
       isEnabled,
+      isOneShot: isOneShot(spec),
       ...(problem === undefined ? {} : { problem }),
       isFirstStartFree: isPackageRunner(spec),
       plan,
@@ -133,6 +139,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       verify,
     });
     const unlisten = auth?.onChanged(() => supervisor.tokenChanged());
+    // Nothing that an instance of a client answers is kept.
+    if (!ofClient) auth?.onNewGrant(() => parts.accountChanged(name));
     return { supervisor, auth, unlisten };
   };
 }
@@ -159,6 +167,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
+  let isUnattributedTold = false;
   let watch: RunWatch | undefined;
   let own: InstanceWatch | undefined;
   const notified = (method: string, params?: Buffer) => {
@@ -180,6 +189,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
+      unattributed: (method) => {
+        // Once for each run: a server that logs a lot would fill the log of the operator. The status counts all.
+        if (!isUnattributedTold) onProblem(unattributed(name, method));
+        isUnattributedTold = true;
+      },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
       renewed: () => watch?.renewed(),
@@ -190,7 +204,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   // What is learnt is the shared server's: of a client's own instance it would be told twice.
   if (instance === undefined) watch = opened(name, session, notified);
   else watch = own = openedOf(instance, session);
-  await learner.begin(session, limits);
+  let isAccountChanged = false;
+  const unwatch = auth?.onNewGrant(() => {
+    isAccountChanged = true;
+  });
+  await learner.begin(session, limits).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits until it is gone.
@@ -198,9 +216,23 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     throw closedBy;
   }
   isUp = true;
+  // The list that was just read may be that of the account before.
+  if (isAccountChanged) learner.changed();
   own?.ready();
   return session;
 }
+
+const unattributed = (server: string, method: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `server '${server}': a message (${neutraliseLine(method, LIMITS.quotedChars)}) reached no client, because it may belong to any of several requests`,
+    {
+      server,
+      field: 'isolation',
+      reason: 'unattributed',
+      hint: `set isolation: per-client for server '${server}': each client then has a process of its own`,
+    },
+  );
 
 /** Here because the connector knows the secrets that the text of an unexpected error may quote. */
 function fail(server: string, error: unknown, { connector }: SuperviseParts): never {
@@ -209,7 +241,8 @@ function fail(server: string, error: unknown, { connector }: SuperviseParts): ne
 
 function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecovery | undefined {
   const { name, spec } = definition;
-  if (isStdio(spec)) return undefined;
+  // An attached transport authorizes its requests itself.
+  if (isStdio(spec) || isAttached(spec)) return undefined;
   const { authProvider, connector, onProblem } = parts;
   let provider: AuthProvider | undefined;
   try {

@@ -4,12 +4,13 @@
  * Invariant: after `close` nothing that was opened here is left.
  */
 
-import { isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
+import { isAttached, isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
+import { openAttached } from '../transports/attached/open-attached.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
 import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
@@ -113,7 +114,7 @@ export class Connector {
   /** Async, so that whatever a definition makes it throw is a rejection. */
   async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
-    const transport = isStdio(spec) ? undefined : spec.transport;
+    const transport = 'transport' in spec ? spec.transport : undefined;
     return this.#open({
       ...options,
       server: spec.name,
@@ -166,7 +167,11 @@ export class Connector {
   }
 
   #opener(spec: ServerSpec, { tokens, onChannel, concurrency = 0 }: ConnectOptions): OpenChannel {
-    const { transports } = this.#options;
+    const { transports, onProblem = () => {} } = this.#options;
+    if (isAttached(spec)) {
+      const deps = { clock: this.clock, cleanText: this.clean, onProblem };
+      return (_variant, limits) => openAttached(spec, deps, limits);
+    }
     if (isStdio(spec)) {
       if (transports) return () => transports.stdio(spec);
       const { name: server, cwd, ...rest } = spec;
@@ -190,9 +195,11 @@ export class Connector {
   }
 }
 
-/** Another command or URL is another server, whatever it is called. */
-const eraKey = (spec: ServerSpec): string =>
-  JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
+/** Another command or URL is another server, whatever it is called. An attached object says nothing about the next one. */
+function eraKey(spec: ServerSpec): string | undefined {
+  if (isAttached(spec)) return undefined;
+  return JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
+}
 
 const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
@@ -200,6 +207,7 @@ const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 function secretsOf(spec: ServerSpec): string[] {
   const named = (pairs: Iterable<readonly [string, string]>) =>
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
+  if (isAttached(spec)) return [];
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
   // What is not a URL is refused where it is opened, with the name of the field.

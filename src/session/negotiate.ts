@@ -4,7 +4,7 @@
  * A pipe: `server/discover` first, then `initialize` on the same pipe when that is answered with anything but modern words.
  * A server that is slow to start answers neither for a while, so after a silence `initialize` is sent behind the
  * unanswered question instead of in its place; the answer to the question still decides. HTTP: the same question, but a 4xx
- * is an answer too.
+ * is an answer too. An attached transport may be either: it is asked like a pipe, and a 4xx that it reports counts.
  * Not here: respawning a server that exits at the question, or falling back to HTTP+SSE (open-session.ts).
  *
  * Invariant: asking changes nothing. What was agreed is put in force once, by `enter`, when the verdict is there.
@@ -75,7 +75,7 @@ function enter(peer: Peer, { era, version }: ServerFacts): void {
 async function findEra(context: Negotiation): Promise<ServerFacts> {
   const { kind } = context.peer.channel;
   const question = askDiscover(context);
-  if (kind === 'stdio' || kind === 'memory') return findEraOnPipe(context, question);
+  if (kind === 'stdio' || kind === 'memory' || kind === 'attached') return findEraOnPipe(context, question);
   const verdict = await question.then((answer) => judge(context, answer)).catch(judgeRefusal);
   return verdict ?? askInitialize(context);
 }
@@ -93,13 +93,18 @@ function judgeRefusal(error: unknown): undefined {
 async function findEraOnPipe(context: Negotiation, question: Promise<Answer>): Promise<ServerFacts> {
   const answered = new AbortController();
   const silence = sleep(context.clock, probeSilenceMs, answered.signal);
-  const first = await Promise.race([question, silence]).finally(() => answered.abort());
+  const answerOrRefusal = question.catch((error: unknown): 'refused' => {
+    judgeRefusal(error);
+    return 'refused';
+  });
+  const first = await Promise.race([answerOrRefusal, silence]).finally(() => answered.abort());
+  if (first === 'refused') return askInitialize(context);
   if (first) return (await judge(context, first)) ?? askInitialize(context);
 
   // Both questions are in the pipe now, and a server answers them in order once it is up. The first counts if it is
   // answered at all; a server that ignores it is known by its answer to the second.
   const opened = askInitialize(context);
-  const judged = question.then((answer) => judge(context, answer)).then((facts) => facts ?? opened);
+  const judged = question.then((answer) => judge(context, answer), judgeRefusal).then((facts) => facts ?? opened);
   judged.catch(() => {});
   // A turn of the loop for answers of one chunk: the answer to the question may be right behind.
   const openedAlone = opened.then(

@@ -22,6 +22,8 @@ export type Probe = { readonly by: 'timer' } | { readonly by: 'call'; readonly n
 /** Where a run that is being closed leads. */
 export type Following =
   | { readonly kind: 'registered' }
+  /** The one run of a one-shot server is over. */
+  | { readonly kind: 'stopped' }
   | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
   | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly nextWakeAtMs: number }
   | { readonly kind: 'ejected'; readonly reason: Reason }

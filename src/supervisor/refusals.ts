@@ -11,6 +11,8 @@ export interface Refused {
   readonly server: string;
   readonly nowMs: number;
   readonly lastError: HostError | undefined;
+  /** It cannot be started a second time. */
+  readonly isOneShot?: boolean | undefined;
   /** Why its entry in the configuration cannot be used. */
   readonly problem?: Problem | undefined;
 }
@@ -39,12 +41,12 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
         hint: `log in to server '${server}' again; do not repeat the call before that`,
       });
     case 'stopped':
-      return stopped(server);
+      return stopped(refused);
     case 'disabled':
       return disabled(server, refused.problem);
     case 'stopping':
       return at.next === 'stopped'
-        ? stopped(server)
+        ? stopped(refused)
         : at.next === 'disabled'
           ? disabled(server, refused.problem)
           : undefined;
@@ -79,12 +81,14 @@ export const tooManyWait = (server: string, limit: number): HostError =>
     hint: 'send fewer calls at once, or try again when it is ready',
   });
 
-export const unresponsive = (server: string): HostError =>
+export const unresponsive = ({ server, isOneShot }: Refused): HostError =>
   new HostError('transport', `server '${server}' runs but gave no sign of life`, {
     server,
     reason: 'unresponsive',
     execution: 'uncertain',
-    hint: 'it is restarted; if this repeats, look at its stderr',
+    hint: isOneShot
+      ? 'it is closed; attach a new connection under its name, or attach a factory, which is restarted'
+      : 'it is restarted; if this repeats, look at its stderr',
   });
 
 const refuse = (code: ErrorCode, message: string, options: HostErrorOptions): HostError =>
@@ -102,8 +106,15 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
   });
 }
 
-const stopped = (server: string): HostError =>
-  refuse('server_stopped', `server '${server}' is stopped`, { server, hint: `start or reload server '${server}'` });
+/** A one-shot server may be stopped because it failed: then the failure is the cause. */
+const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
+  isOneShot
+    ? refuse('server_stopped', `server '${server}' is stopped${lastError ? ` (${text(lastError)})` : ''}`, {
+        server,
+        ...(lastError === undefined ? {} : { cause: lastError }),
+        hint: `it was attached without a factory and cannot be started again; detach '${server}' and attach a new connection`,
+      })
+    : refuse('server_stopped', `server '${server}' is stopped`, { server, hint: `start or reload server '${server}'` });
 
 const disabled = (server: string, problem: Problem | undefined): HostError =>
   problem

@@ -17,10 +17,12 @@ function drive({
   plan = {},
   isLazy = true,
   isEnabled = true,
+  isOneShot = false,
 }: {
   plan?: Partial<RestartPlan>;
   isLazy?: boolean;
   isEnabled?: boolean;
+  isOneShot?: boolean;
 } = {}) {
   let nowMs = 0;
   let state: ServerState = initialState(0, isEnabled);
@@ -34,7 +36,8 @@ function drive({
       else armedAtMs = effect.do === 'arm' ? effect.atMs : undefined;
     }
   };
-  const context = (): StepContext => ({ nowMs, plan: { ...defaultPlan, ...plan }, random: () => 0.5, isLazy });
+  const shared = { plan: { ...defaultPlan, ...plan }, random: () => 0.5, isLazy, isOneShot };
+  const context = (): StepContext => ({ nowMs, ...shared });
   const on = (event: ServerEvent) => {
     const [next, effects] = step(state, event, context());
     state = next;
@@ -424,6 +427,50 @@ describe('stopping', () => {
   });
 });
 
+describe('a one-shot server', () => {
+  const oneShot = () => {
+    const server = drive({ isLazy: false, isOneShot: true });
+    server.on({ kind: 'wanted' });
+    return server;
+  };
+  /** Everything that brings any other server back. */
+  const bringBack = (server: ReturnType<typeof drive>) => {
+    for (const kind of ['wanted', 'start', 'reload', 'token_changed'] as const) server.on({ kind });
+    server.advance(3_600_000);
+  };
+
+  test.each(['transient', 'permanent', 'auth'] as const)('E23 is stopped by a start that fails (%s)', (failure) => {
+    const server = oneShot();
+    server.failToOpen(failure);
+    expect([server.state().kind, server.armedAtMs()]).toEqual(['stopped', undefined]);
+    bringBack(server);
+    expect([server.state().kind, server.opened]).toEqual(['stopped', [1]]);
+  });
+
+  test('E23 is stopped when it is lost, as soon as it is closed, and charged nothing', () => {
+    const server = oneShot();
+    server.up();
+    server.on({ kind: 'lost', run: 1, failure: 'transient', reason });
+    bringBack(server);
+    expect([server.state().kind, [...server.closing]]).toEqual(['closing', [1]]);
+    server.on({ kind: 'closed', run: 1 });
+    bringBack(server);
+    expect([server.state().kind, server.opened, server.state().ledger]).toEqual(['stopped', [1], emptyLedger]);
+  });
+
+  test('E23 is neither stopped for idleness nor opened again by a reload', () => {
+    const server = oneShot();
+    server.up();
+    server.on({ kind: 'idle' });
+    server.on({ kind: 'reload' });
+    expect([server.state().kind, [...server.closing]]).toEqual(['ready', []]);
+    server.on({ kind: 'stop' });
+    server.on({ kind: 'closed', run: 1 });
+    bringBack(server);
+    expect([server.state().kind, server.opened]).toEqual(['stopped', [1]]);
+  });
+});
+
 describe('C-INV whatever happens in whatever order', () => {
   const kinds = [
     ...['wanted', 'start', 'stop', 'reload', 'disable', 'enable', 'token_changed', 'idle', 'advance'],
@@ -436,14 +483,16 @@ describe('C-INV whatever happens in whatever order', () => {
     byMs: fc.constantFrom(0, 10, 1_000, 6_000, 31_000, 400_000),
   });
 
+  const flags = [fc.boolean(), fc.boolean(), fc.boolean()] as const;
+
   /** Out of use, or about to be. */
   const isVerdict = (state: ServerState): boolean =>
     ['parked', 'ejected'].includes(state.kind === 'closing' ? state.next.kind : state.kind);
 
   test('something armed can bring the server back, runs never overlap, and run numbers only grow', () => {
     fc.assert(
-      fc.property(fc.array(event, { maxLength: 60 }), fc.boolean(), fc.boolean(), (events, isLazy, ejects) => {
-        const server = drive({ isLazy, plan: { onExhausted: ejects ? 'eject' : 'park' } });
+      fc.property(fc.array(event, { maxLength: 60 }), ...flags, (events, isLazy, ejects, isOneShot) => {
+        const server = drive({ isLazy, isOneShot, plan: { onExhausted: ejects ? 'eject' : 'park' } });
         let open = 0;
         for (const { kind, age, failure, byMs } of events) {
           const run = Math.max(0, server.run() - age);
@@ -454,6 +503,7 @@ describe('C-INV whatever happens in whatever order', () => {
           const state = server.state();
           expect(server.opened).toEqual(server.opened.map((_, i) => i + 1));
           open = server.opened.length;
+          if (isOneShot) expect(open).toBeLessThanOrEqual(1);
           expect(state.run).toBe(open);
           const isOut = ['disabled', 'stopped', 'ejected'].includes(state.kind);
           const hasRun = ['connecting', 'ready', 'suspect', 'closing', 'stopping'].includes(state.kind);

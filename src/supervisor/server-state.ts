@@ -9,6 +9,7 @@
  * - Unless the server is disabled, stopped, stopping or ejected, something is armed that can bring it back: an open run, a
  *   run being closed, or a timer.
  * - One restart is charged per run, whatever fails with it.
+ * - A one-shot server (a connection that cannot be made again) opens one run; whatever ends it leads to `stopped`.
  */
 import {
   type Aftermath,
@@ -96,6 +97,8 @@ export interface StepContext extends FailureContext {
   readonly isFrozen?: boolean;
   /** A lazy server waits to be wanted after a reload; others start. */
   readonly isLazy: boolean;
+  /** The connection cannot be made a second time. */
+  readonly isOneShot?: boolean | undefined;
 }
 
 export type Step = readonly [ServerState, readonly Effect[]];
@@ -115,9 +118,9 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
     case 'woke':
       return woke(state, context);
     case 'start':
-      return isDisabled(state) ? unchanged(state) : start(state, context);
+      return isDisabled(state) || isUsedUp(state, context) ? unchanged(state) : start(state, context);
     case 'reload':
-      return isDisabled(state) ? unchanged(state) : reload(state, context);
+      return isDisabled(state) || isUsedUp(state, context) ? unchanged(state) : reload(state, context);
     case 'stop':
       return isDisabled(state) ? unchanged(state) : end(state, 'stopped', context);
     case 'disable':
@@ -156,6 +159,8 @@ const unchanged = (state: ServerState): Step => [state, []];
 /** Disabled, or about to be: only `enable` changes that. */
 const isDisabled = (state: ServerState): boolean =>
   state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
+/** The one run that it can have was opened. */
+const isUsedUp = ({ run }: ServerState, { isOneShot }: StepContext): boolean => isOneShot === true && run > 0;
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
 /** A start is a probe when the ledger says that the server was parked, whatever it has waited for since. */
@@ -236,9 +241,11 @@ function end(state: ServerState, then: 'stopped' | 'disabled', context: StepCont
 }
 
 function enable(state: ServerState, context: StepContext): Step {
-  if (state.kind === 'disabled') return openOrWait({ ...state, ledger: emptyLedger }, context);
-  if (state.kind !== 'stopping' || state.next !== 'disabled') return unchanged(state);
-  return [{ ...state, next: context.isLazy ? 'registered' : 'connecting' }, []];
+  if (!isDisabled(state)) return unchanged(state);
+  const isOver = isUsedUp(state, context);
+  if (state.kind === 'stopping')
+    return [{ ...state, next: isOver ? 'stopped' : context.isLazy ? 'registered' : 'connecting' }, []];
+  return isOver ? [at('stopped', state, context), []] : openOrWait({ ...state, ledger: emptyLedger }, context);
 }
 
 function tokenChanged(state: ServerState, context: StepContext): Step {
@@ -246,7 +253,7 @@ function tokenChanged(state: ServerState, context: StepContext): Step {
 }
 
 function idle(state: ServerState, context: StepContext): Step {
-  return isUp(state) ? close(state, { kind: 'registered' }, context) : unchanged(state);
+  return isUp(state) && !context.isOneShot ? close(state, { kind: 'registered' }, context) : unchanged(state);
 }
 
 const stopping = (
@@ -276,6 +283,7 @@ function openFailed(
   context: StepContext,
 ): Step {
   const { run } = state;
+  if (context.isOneShot) return enter(state, { kind: 'stopped' }, context);
   const [ledger, following] = afterOpenFailed(state, event, context);
   return enter({ run, ledger }, following, context);
 }
@@ -295,6 +303,7 @@ function afterOpenFailed(
 
 function lost(state: Up, event: Extract<ServerEvent, { kind: 'lost' }>, context: StepContext): Step {
   const { run } = state;
+  if (context.isOneShot) return close(state, { kind: 'stopped' }, context);
   const [ledger, following] = afterLost(state, event, context);
   return close({ run, ledger }, following, context);
 }
@@ -361,6 +370,8 @@ function enter({ run, ledger }: Lasting, following: Following, { nowMs }: StepCo
       return [{ kind: 'ejected', run, ledger, sinceMs: nowMs, reason: following.reason }, [{ do: 'disarm' }]];
     case 'registered':
       return [{ kind: 'registered', run, ledger, sinceMs: nowMs }, [{ do: 'disarm' }]];
+    case 'stopped':
+      return [{ kind: 'stopped', run, ledger, sinceMs: nowMs }, [{ do: 'disarm' }]];
     default:
       return following satisfies never;
   }

@@ -24,6 +24,8 @@ export interface SupervisorOptions<C extends Connection> {
   readonly plan?: RestartPlan;
   readonly isLazy: boolean;
   readonly isEnabled?: boolean;
+  /** The connection cannot be made a second time: there is one run, and no restart. */
+  readonly isOneShot?: boolean | undefined;
   /** Why it is disabled, when its entry in the configuration cannot be used. */
   readonly problem?: Refused['problem'];
   /** The first start of a package runner may only be filling its cache. */

@@ -237,13 +237,9 @@ export class Supervisor<C extends Connection> {
     const before = this.#state;
     const event = 'error' in queued ? this.#failure(queued) : queued;
     const nowMs = this.#clock.nowMs();
-    const [after, effects] = step(before, event, {
-      nowMs,
-      plan: this.#plan,
-      random: this.#options.random,
-      isFrozen: this.#options.guard.isFrozen,
-      isLazy: this.#options.isLazy,
-    });
+    const { random, guard, isLazy, isOneShot } = this.#options;
+    const context = { nowMs, plan: this.#plan, random, isFrozen: guard.isFrozen, isLazy, isOneShot };
+    const [after, effects] = step(before, event, context);
     this.#state = after;
     for (const effect of effects) this.#perform(effect);
     if (after !== before) this.#changed(before, after, nowMs);
@@ -366,7 +362,7 @@ export class Supervisor<C extends Connection> {
     const { verify, verifyMs = 5_000 } = this.#options;
     this.#check ??= new HealthCheck(this.#clock, verify, verifyMs);
     this.#check.begin(connection, (isAlive) =>
-      isAlive || connection.isAtWork ? this.answered(run) : this.lost(run, unresponsive(this.name)),
+      isAlive || connection.isAtWork ? this.answered(run) : this.lost(run, unresponsive(this.#refused())),
     );
   }
 
@@ -395,7 +391,7 @@ export class Supervisor<C extends Connection> {
   }
 
   #refused(): Refused {
-    const { problem } = this.#options;
-    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error, problem };
+    const { isOneShot, problem } = this.#options;
+    return { server: this.name, nowMs: this.#clock.nowMs(), lastError: this.#lastError?.error, isOneShot, problem };
   }
 }

@@ -9,6 +9,7 @@
  */
 import type { HostError, SendPhase } from '../kernel/errors.js';
 import type { Envelope } from './envelope.js';
+import type { MessageOrigin } from './message-origin.js';
 
 /** What HTTP carries beside the body (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore it. */
 export interface HttpFacts {
@@ -46,9 +47,9 @@ export interface Agreement {
 export interface ChannelListener {
   /**
    * One message arrived. The envelope is reused for the next message: read it now.
-   * `origin` is the request in whose own response stream the message came, where the transport can tell (HTTP).
+   * `origin` is proof that the message belongs to that request, and is given only by a channel that can tell.
    */
-  message(envelope: Envelope, origin: OutboundFrame | undefined): void;
+  message(envelope: Envelope, origin: MessageOrigin | undefined): void;
   /** Frames that waited are about to be handed to the system: whoever would give one up by now gives it up unsent. */
   beforeWrite?(): void;
   /** This one request will get no answer; the channel lives on. */
@@ -87,7 +88,7 @@ export interface SessionReset {
 }
 
 export interface Channel {
-  readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory';
+  readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
   /** Called once, before anything else. */
   start(listener: ChannelListener): void;
   /** Takes the frame and returns undefined, or refuses it and returns why. */
@@ -100,6 +101,8 @@ export interface Channel {
   resetSession?(): SessionReset;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
+  /** Whether modern requests carry `OutboundFrame.http` as headers; streamable HTTP always does. */
+  readonly mirrorsHeaders?: boolean;
   /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */
   readonly endedBy?: HostError | undefined;
   /** What arrived that could not be used. */

@@ -4,6 +4,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import { parseServerSpec } from '../../src/config/server-spec.js';
 import { type ConnectOptions, Connector } from '../../src/session/connector.js';
 import type { Session } from '../../src/session/session.js';
@@ -19,6 +20,7 @@ import {
   stdioFixtures,
 } from '../fixtures/fixture-servers.js';
 import { connectSdk1, connectSdk2, connectSdk2Modern } from '../fixtures/servers/memory.mjs';
+import { createSdk1Server } from '../fixtures/servers/sdk1.mjs';
 
 export const client = { name: 'hostler-tests', version: '0', capabilities: { elicitation: {} } };
 
@@ -33,7 +35,7 @@ export interface Bench {
 
 export interface Cell {
   readonly name: string;
-  readonly transport: 'stdio' | 'streamable-http' | 'http-sse' | 'memory';
+  readonly transport: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
   readonly era: Era;
   readonly version: string;
   readonly abilities: Abilities;
@@ -122,10 +124,42 @@ const memoryCell = (name: string, era: Era, attach: Attach): Cell => ({
   },
 });
 
+/** `make`: the object that an application would attach. */
+const attachedCell = (name: string, era: Era, make: (options: { ledger: string }) => object): Cell => ({
+  name,
+  era,
+  version: era === 'modern' ? '2026-07-28' : '2025-11-25',
+  transport: 'attached',
+  abilities: { progress: true, logs: true, asks: true, announces: true, cancels: true, exits: false },
+  open: async () => {
+    const { ledgerFile, ledger, remove } = scratch();
+    const connector = new Connector({ client });
+    const take = () => make({ ledger: ledgerFile });
+    return {
+      running: undefined,
+      ledger,
+      connect: (options) => connector.connect({ name, transport: 'attached', hasFactory: true, take }, options),
+      close: async () => {
+        await connector.close();
+        remove();
+      },
+    };
+  },
+});
+
+/** A modern server of SDK 2 takes a transport; what is attached is the other end of it. */
+function modernPair(options: { ledger: string }): InMemoryTransport {
+  const [near, far] = InMemoryTransport.createLinkedPair();
+  void connectSdk2Modern(far as never, options);
+  return near;
+}
+
 export const cells: readonly Cell[] = [
   ...stdioFixtures.map(stdioCell),
   ...httpFixtures.map(httpCell),
   memoryCell('sdk1-memory', 'legacy', connectSdk1 as Attach),
   memoryCell('sdk2-memory', 'legacy', connectSdk2 as Attach),
   memoryCell('sdk2-memory-modern', 'modern', connectSdk2Modern as Attach),
+  attachedCell('sdk1-attached', 'legacy', createSdk1Server),
+  attachedCell('sdk2-attached-modern', 'modern', modernPair),
 ];

@@ -134,8 +134,10 @@ describe.each(cells)('$name', (cell) => {
       expect(JSON.parse(textOf(answer) ?? '')).toEqual({ action: 'accept', content: { name: 'Ada' } });
       const asked = requests.at(-1);
       expect(asked?.method).toBe('elicitation/create');
-      // Over streamable HTTP the stream a question comes in says which call it belongs to, if the call has one.
-      const attributable = cell.transport === 'streamable-http' && cell.abilities.progress;
+      // Over streamable HTTP the stream a question comes in says which call it belongs to, if the call has one. An attached
+      // server says so with `relatedRequestId`.
+      const attributable =
+        cell.transport === 'attached' || (cell.transport === 'streamable-http' && cell.abilities.progress);
       expect(typeof asked?.origin).toBe(attributable ? 'number' : 'undefined');
     });
 

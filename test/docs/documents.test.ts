@@ -84,6 +84,21 @@ describe('every TypeScript snippet in the README', () => {
   });
 });
 
+test('E23 the program of docs/embedding.md that attaches servers runs as it stands', { timeout: 60_000 }, async () => {
+  const { text } = documents.find(({ name }) => name === 'docs/embedding.md') ?? { text: '' };
+  const code = blocks(text, 'ts').find((block) => block.includes('host.attach(')) ?? '';
+  const folder = path.join(root, '.docs-check');
+  mkdirSync(folder, { recursive: true });
+  try {
+    writeFileSync(path.join(folder, 'program.mjs'), code);
+    const { stdout } = await run(process.execPath, [path.join(folder, 'program.mjs')], { cwd: root });
+    expect(stdout).toContain("text: 'rolled'");
+    expect(stdout).toContain("{ name: 'clock', state: 'ready', transport: 'attached', pid: null }");
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
 /** An empty file is a promise, not a document. */
 const leadsSomewhere = (file: string) => existsSync(file) && statSync(file).size > 0;
 

@@ -90,6 +90,17 @@ describe('lists', () => {
     expect((await gateway.ask(roled, 'tools/list')).json().cacheScope).toBe('private');
   });
 
+  test('E5 are private while there is a key or a role, and public again without', async () => {
+    const gateway = new FakeGateway(two);
+    const scope = async () => (await gateway.ask(at('/mcp/web', 'modern'), 'tools/list')).json().cacheScope;
+    const scopes = [await scope()];
+    gateway.mayBePublic = false;
+    scopes.push(await scope());
+    gateway.mayBePublic = true;
+    scopes.push(await scope());
+    expect(scopes).toEqual(['public', 'private', 'public']);
+  });
+
   test('show a resource that two servers list of both', async () => {
     const gateway = new FakeGateway(two);
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();

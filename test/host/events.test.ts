@@ -240,7 +240,7 @@ describe('status', () => {
       const { pid, uptimeMs, protocolVersion, stderrTail } = row('shop');
       if (to !== 'ready') seen.push([from, pid, uptimeMs, protocolVersion, stderrTail]);
     });
-    kill(first.pid);
+    kill(first.pid ?? undefined);
     await eventually('it is seen to be gone', () => row('shop').pid !== first.pid);
     await host.call('shop', 'pay');
     const second = row('shop');

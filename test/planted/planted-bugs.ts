@@ -71,9 +71,9 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/supervisor/supervisor.ts',
         find: `    const nowMs = this.#clock.nowMs();
-    const [after, effects] = step(before, event, {`,
+    const { random, guard, isLazy, isOneShot } = this.#options;`,
         replace: `    const nowMs = this.#clock.date().getTime();
-    const [after, effects] = step(before, event, {`,
+    const { random, guard, isLazy, isOneShot } = this.#options;`,
       },
     ],
     tests: ['src/supervisor/supervisor.test.ts', 'src/supervisor/mass-failure.test.ts'],

@@ -1,0 +1,105 @@
+/**
+ * What an application may attach, by shape: a transport or a server of the MCP SDKs (both generations), without importing either.
+ * Hostler does the handshake, so the object must be fresh: a transport that is not started, a server that is not connected.
+ *
+ * Invariant: one object carries at most one connection. `claim` marks it for the life of the process, because a closed transport
+ * cannot be started again, and two sessions over one transport would read each other's answers.
+ */
+
+// The SDKs declare their own message types, which are not assignable to each other: `any` is what fits both generations.
+
+/** A client's end of a connection, as the SDKs define it. */
+export interface AttachableTransport {
+  start(): Promise<void>;
+  // biome-ignore lint/suspicious/noExplicitAny: see above.
+  send(message: any, options?: any): Promise<void>;
+  close(): Promise<void>;
+  // biome-ignore lint/suspicious/noExplicitAny: see above.
+  onmessage?: ((message: any, extra?: any) => any) | undefined;
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  sessionId?: string | undefined;
+  setProtocolVersion?: ((version: string) => void) | undefined;
+  /** SDK 2: each request has a response stream of its own, which can be aborted. */
+  readonly hasPerRequestStream?: boolean;
+}
+
+/** `McpServer` or `Server` of an SDK. */
+export interface AttachableServer {
+  // biome-ignore lint/suspicious/noExplicitAny: see above.
+  connect(transport: any): Promise<void>;
+  close(): Promise<void>;
+}
+
+export type Attachable = AttachableTransport | AttachableServer;
+
+/** Makes a fresh object for each start. */
+export type AttachFactory = () => Attachable | Promise<Attachable>;
+
+const transportMethods = ['start', 'send', 'close'];
+
+/** Of an object that can be attached. One with the methods of both counts as a transport. */
+export const isServerObject = (object: Attachable): object is AttachableServer => !hasMethods(object, transportMethods);
+
+/** Why the value cannot be attached; undefined when it can. */
+export function attachProblem(value: unknown): string | undefined {
+  try {
+    return problemOf(value);
+  } catch {
+    return 'cannot be inspected: reading one of its members throws';
+  }
+}
+
+/** The same, and marks the object as used when nothing is wrong with it. */
+export function claim(value: unknown): string | undefined {
+  const problem = attachProblem(value);
+  if (problem === undefined) used.add(value as object);
+  return problem;
+}
+
+const used = new WeakSet<object>();
+
+function problemOf(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return neither;
+  if (used.has(value)) return 'was attached before; attach a new object each time';
+  if (hasMethods(value, transportMethods)) return transportProblem(value as AttachableTransport);
+  if (hasMethods(value, ['connect', 'close'])) return serverProblem(value);
+  return neither;
+}
+
+const neither = 'is neither a transport (start, send, close) nor a server (connect, close) of an MCP SDK';
+
+/** Fields in which the transports of the SDKs keep what `start` made. */
+const startedFields = ['_started', '_process', '_abortController', '_eventSource', '_socket'] as const;
+
+function transportProblem(transport: AttachableTransport & Partial<Record<(typeof startedFields)[number], unknown>>) {
+  if (typeof transport.onmessage === 'function')
+    return 'is in use: it has an onmessage handler already; attach a transport that no client or server is connected to';
+  if (startedFields.some((field) => Boolean(transport[field])))
+    return 'is started already; attach it unstarted: Hostler starts it and does the handshake';
+  if (transport.sessionId !== undefined)
+    return 'has a session already; attach a transport without one: Hostler does the handshake';
+  return undefined;
+}
+
+interface Connectable {
+  readonly callTool?: unknown;
+  readonly isConnected?: unknown;
+  readonly transport?: unknown;
+  readonly server?: { readonly transport?: unknown } | null;
+}
+
+function serverProblem(object: Connectable): string | undefined {
+  if (typeof object.callTool === 'function')
+    return 'is a client; attach the transport that it would connect to instead';
+  const says = typeof object.isConnected === 'function' && object.isConnected() === true;
+  const isConnected = says || isPresent(object.transport) || isPresent(object.server?.transport);
+  return isConnected
+    ? 'is connected already; attach it unconnected: Hostler connects it and does the handshake'
+    : undefined;
+}
+
+const isPresent = (value: unknown): boolean => value !== undefined && value !== null;
+
+const hasMethods = (object: object, names: readonly string[]): boolean =>
+  names.every((name) => typeof (object as Record<string, unknown>)[name] === 'function');

@@ -1,0 +1,358 @@
+/**
+ * A channel over an object that the application attached: a transport of an MCP SDK, or a server in this process, which gets one
+ * end of a linked pair. Objects are serialised here, once in each direction, so that the bounds of every other transport hold for
+ * the text: size, depth, batches and ambiguous members.
+ * Not here: which objects may be attached (attachable.ts), making one (open-attached.ts). HTTP sessions, 400 and 404, tokens and
+ * reconnects are left to the transport: a `send` that rejects fails its own request and nothing else.
+ *
+ * Invariants: frames leave in a microtask of their own, in order, so that a transport that answers inside `send` never answers
+ * inside ours; no handler of ours throws into the transport; after `closed` nothing the object does is heard.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  type Era,
+  frameText,
+  newCounters,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import { encodeHeaderValue } from '../../wire/header-value.js';
+import { MessageDecoder } from '../../wire/message-decoder.js';
+import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
+import { checkFacts } from '../http/headers.js';
+import { type Attachable, type AttachableTransport, isServerObject } from './attachable.js';
+import { closeAbandoned, closeFailed, type ErrorContext, notJson, sendFailed, startFailed } from './attached-errors.js';
+import { linkTransports } from './linked-transports.js';
+
+export interface AttachedDeps {
+  readonly clock: Clock;
+  readonly cleanText: (text: string) => string;
+  /** The object did not close, or failed to. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** How long the object has to close before it is abandoned. */
+export const closeMsMax = 5_000;
+
+/** A request that the transport has been handed and that is not answered yet. */
+interface Sent {
+  readonly frame: OutboundFrame;
+  readonly abort: AbortController | undefined;
+}
+
+/** Stands for every request that has ended: a message that names one belongs to no request in progress. */
+const endedRequest: OutboundFrame = {
+  kind: 'request',
+  id: undefined,
+  method: undefined,
+  head: '',
+  payload: '',
+  tail: '',
+  bytes: 0,
+  http: undefined,
+  batch: 0,
+  phase: 'answered',
+};
+
+export class AttachedChannel implements Channel {
+  readonly kind = 'attached';
+  readonly counters = newCounters();
+  readonly mirrorsHeaders: boolean;
+  readonly #server: string;
+  readonly #object: Attachable;
+  readonly #transport: AttachableTransport;
+  /** The end that an attached server is connected to. */
+  readonly #far: AttachableTransport | undefined;
+  readonly #deps: AttachedDeps;
+  readonly #context: ErrorContext;
+  readonly #decoder = new MessageDecoder(this.counters);
+  #listener: ChannelListener | undefined;
+  #isStarted = false;
+  #isClosed = false;
+  #closing: Promise<void> | undefined;
+  #era: Era | undefined;
+  /** Frames that wait to be handed to the transport, in order. */
+  readonly #outbound = new Set<OutboundFrame>();
+  #isScheduled = false;
+  /** Frames whose `send` has not settled: the transport still holds their bytes. */
+  readonly #unsettled = new Set<OutboundFrame>();
+  #heldBytes = 0;
+  readonly #requests = new Map<number, Sent>();
+  /** The last error that the transport reported, which may be why it closes. */
+  #lastError: unknown;
+
+  constructor(server: string, object: Attachable, deps: AttachedDeps) {
+    this.#server = server;
+    this.#object = object;
+    this.#deps = deps;
+    this.#context = { server, cleanText: deps.cleanText, now: () => deps.clock.date() };
+    const link = isServerObject(object) ? linkTransports(server) : undefined;
+    this.#transport = link?.near ?? (object as AttachableTransport);
+    this.#far = link?.far;
+    this.mirrorsHeaders = this.#transport.hasPerRequestStream === true;
+  }
+
+  start(listener: ChannelListener): void {
+    this.#listener = listener;
+    void this.#start();
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.#isClosed) return notOpen(this.#server);
+    const refused = frame.http && checkFacts(this.#server, frame.http);
+    if (refused) return refused;
+    if (this.#heldBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#heldBytes);
+    this.#outbound.add(frame);
+    this.#heldBytes += frame.bytes;
+    this.#schedule();
+    return undefined;
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    if (this.#outbound.delete(frame)) {
+      this.#heldBytes -= frame.bytes;
+      return 'unsent';
+    }
+    const sent = this.#forget(frame.id);
+    this.#settled(frame);
+    if (!sent?.abort || this.#era !== 'modern') return 'notify';
+    sent.abort.abort();
+    return 'told';
+  }
+
+  adopt({ era, version }: Agreement): void {
+    this.#era = era;
+    try {
+      this.#transport.setProtocolVersion?.(version);
+    } catch (error) {
+      this.#deps.onProblem(startFailed(this.#context, error));
+    }
+  }
+
+  close(): Promise<void> {
+    this.#end(this.#closedBecause('the connection was closed'));
+    this.#closing ??= this.#closeObject();
+    return this.#closing;
+  }
+
+  // --- opening
+
+  async #start(): Promise<void> {
+    try {
+      this.#listen();
+      if (isServerObject(this.#object)) await this.#object.connect(this.#far);
+      else await this.#transport.start();
+    } catch (error) {
+      this.#end(startFailed(this.#context, error));
+      return;
+    }
+    this.#isStarted = true;
+    this.#schedule();
+  }
+
+  /** Handlers that the application set before are still called, as the SDKs do. */
+  #listen(): void {
+    const transport = this.#transport;
+    const { onclose, onerror } = transport;
+    transport.onmessage = (message: unknown, extra?: unknown) => this.#receive(message, extra);
+    transport.onclose = () => {
+      this.#guard(() => onclose?.call(transport));
+      this.#end(this.#closedBecause('the server closed its end'));
+    };
+    transport.onerror = (error) => {
+      this.#lastError = error;
+      this.#guard(() => onerror?.call(transport, error));
+    };
+  }
+
+  // --- to the server
+
+  #schedule(): void {
+    if (this.#isScheduled || !this.#isStarted || this.#outbound.size === 0) return;
+    this.#isScheduled = true;
+    queueMicrotask(() => {
+      this.#listener?.beforeWrite?.();
+      for (const frame of this.#outbound) {
+        this.#outbound.delete(frame);
+        this.#hand(frame);
+      }
+      this.#isScheduled = false;
+    });
+  }
+
+  #hand(frame: OutboundFrame): void {
+    frame.phase = 'written';
+    this.#unsettled.add(frame);
+    const sent = this.#noteRequest(frame);
+    let sending: unknown;
+    try {
+      sending = this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent));
+    } catch (error) {
+      this.#sendFailed(frame, error);
+      return;
+    }
+    Promise.resolve(sending).then(
+      () => this.#settled(frame),
+      (error: unknown) => this.#sendFailed(frame, error),
+    );
+  }
+
+  #noteRequest(frame: OutboundFrame): Sent | undefined {
+    if (frame.kind !== 'request' || frame.id === undefined) return undefined;
+    const sent: Sent = { frame, abort: this.mirrorsHeaders ? new AbortController() : undefined };
+    this.#requests.set(frame.id, sent);
+    return sent;
+  }
+
+  /** Only a transport with a stream for each request knows these; the others are handed the message alone. */
+  #sendOptions({ frame, abort }: Sent): object | undefined {
+    if (!abort) return undefined;
+    const headers = frame.http?.params?.map(
+      ([name, value]) => [`Mcp-Param-${name}`, encodeHeaderValue(value)] as const,
+    );
+    return {
+      requestSignal: abort.signal,
+      onRequestStreamEnd: () => this.#sendFailed(frame, new Error('the response ended without an answer')),
+      ...(headers === undefined ? {} : { headers: Object.fromEntries(headers) }),
+    };
+  }
+
+  #sendFailed(frame: OutboundFrame, error: unknown): void {
+    this.#settled(frame);
+    // A notification or an answer that cannot be sent is lost, as the protocol allows.
+    if (this.#forget(frame.id) && !this.#isClosed) this.#listener?.failed(frame, sendFailed(this.#context, error));
+  }
+
+  #settled(frame: OutboundFrame): void {
+    if (this.#unsettled.delete(frame)) this.#heldBytes -= frame.bytes;
+  }
+
+  #forget(id: number | undefined): Sent | undefined {
+    const sent = id === undefined ? undefined : this.#requests.get(id);
+    if (sent) this.#requests.delete(sent.frame.id as number);
+    return sent;
+  }
+
+  // --- from the server
+
+  /** Returns why the message was refused: the linked transport rejects with it, the transports of the SDKs ignore it. */
+  #receive(message: unknown, extra: unknown): HostError | undefined {
+    if (this.#isClosed) return notOpen(this.#server);
+    let bytes: Buffer;
+    try {
+      const text = JSON.stringify(message) as string | undefined;
+      if (text === undefined) throw new TypeError('it has no JSON form');
+      bytes = Buffer.from(text);
+    } catch (error) {
+      return this.#refuse(message, notJson(this.#context, error));
+    }
+    if (bytes.length > LIMITS.frameBytes) return this.#refuse(message, inboundTooLarge(this.#server, bytes.length));
+    const origin = this.#originOf(extra);
+    this.#decoder.decode(bytes, 0, bytes.length, (envelope) => {
+      if (this.#isClosed) return;
+      const isAnswer = envelope.kind === 'result' || envelope.kind === 'error';
+      if (isAnswer) this.#forget(envelope.numericId());
+      this.#listener?.message(envelope, isAnswer ? undefined : origin);
+    });
+    return undefined;
+  }
+
+  /** The request of ours that the server names with a message of its own. */
+  #originOf(extra: unknown): OutboundFrame | undefined {
+    const related = relatedRequestId(extra);
+    if (related === undefined) return undefined;
+    return (typeof related === 'number' ? this.#requests.get(related)?.frame : undefined) ?? endedRequest;
+  }
+
+  /** The request that the message would have answered fails; every other message is dropped and counted. */
+  #refuse(message: unknown, error: HostError): HostError {
+    this.counters.junk++;
+    const sent = this.#forget(answeredId(message));
+    if (sent) {
+      sent.frame.phase = 'answered';
+      this.#listener?.failed(sent.frame, error.with({ phase: 'answered' }));
+    }
+    return error;
+  }
+
+  // --- the end
+
+  #end(error: HostError): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#outbound.clear();
+    this.#unsettled.clear();
+    this.#heldBytes = 0;
+    const requests = [...this.#requests.values()];
+    this.#requests.clear();
+    for (const { abort } of requests) abort?.abort();
+    this.#listener?.closed(error);
+  }
+
+  #closedBecause(what: string): HostError {
+    const { server } = this.#context;
+    const cause = this.#lastError;
+    const options = { server, reason: 'closed', ...(cause === undefined ? {} : { cause }) };
+    return new HostError('transport', `server '${server}': ${what}`, options);
+  }
+
+  /** Resolves in any case: when the object is closed, when it failed to, or when its time is over. */
+  #closeObject(): Promise<void> {
+    const { clock, onProblem } = this.#deps;
+    return new Promise((resolve) => {
+      const cancel = clock.at(clock.nowMs() + closeMsMax, () => {
+        onProblem(closeAbandoned(this.#server, closeMsMax));
+        resolve();
+      });
+      const done = () => {
+        cancel();
+        resolve();
+      };
+      this.#closeBoth().then(done, (error: unknown) => {
+        onProblem(closeFailed(this.#context, error));
+        done();
+      });
+    });
+  }
+
+  /** A server closes its end of the pair itself; one that does not is told here that the connection is over. */
+  async #closeBoth(): Promise<void> {
+    try {
+      await this.#object.close();
+    } finally {
+      await this.#far?.close();
+    }
+  }
+
+  #guard(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#deps.onProblem(error);
+    }
+  }
+}
+
+/** Of a message that answers a request; undefined for every other, and for one that cannot be read. */
+function answeredId(message: unknown): number | undefined {
+  try {
+    const { id, method } = message as { id?: unknown; method?: unknown };
+    return typeof id === 'number' && method === undefined ? id : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function relatedRequestId(extra: unknown): unknown {
+  if (typeof extra !== 'object' || extra === null) return undefined;
+  try {
+    return (extra as { relatedRequestId?: unknown }).relatedRequestId ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
