@@ -126,7 +126,7 @@ async function serverFinding(
     const own = childEnvironment(env, spec.env, '');
     const file = await resolveCommand({ server: name, command: spec.command, cwd, env: own });
     if (spec.sandbox === 'standard') {
-      const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), isCwdDeclared: spec.cwd !== undefined };
+      const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), declaredCwd: spec.cwd };
       await sandboxView({ ...paths, searchPath: own.PATH ?? '', places, home: undefined });
     }
     return { check, level: 'ok', what: `command ${file}` };

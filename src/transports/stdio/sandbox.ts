@@ -24,7 +24,8 @@ interface SandboxRequest {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
-  readonly isCwdDeclared: boolean;
+  /** The same when the definition declares it. */
+  readonly declaredCwd: string | undefined;
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
   readonly places: SandboxPlaces;
