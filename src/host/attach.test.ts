@@ -248,6 +248,7 @@ describe('the host owns it', () => {
     const transport = new FakeTransport({ start: async () => fail() });
     const error = await failureOf(host.attach('x', transport));
     expect(error).toMatchObject({ code: 'connect_failed', details: { reason: 'start_failed' } });
+    expect(causesOf(error).at(-1)).toMatchObject({ message: 'not today' });
     expect([transport.closes, host.names()]).toEqual([1, []]);
   });
 });
@@ -493,7 +494,14 @@ describe('as any other server', () => {
 const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await tick();
+  for (let turns = 0; !condition(); turns++) {
+    if (turns > 10_000) throw new Error('what is waited for does not happen');
+    await tick();
+  }
+}
+
+function causesOf(error: unknown): unknown[] {
+  return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }
 
 function fail(): never {
