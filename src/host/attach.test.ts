@@ -392,6 +392,15 @@ describe('with a factory', () => {
     expect(made).toHaveLength(2);
   });
 
+  test('E23 a lazy one is started once behind a gateway or a broker, to learn its tools', async () => {
+    const { host } = await open();
+    host.learnTools();
+    const { make, made } = factory();
+    await host.attach('x', make, { lazy: true });
+    await until(() => host.known('x')?.lists.get('tools/list')?.items.length === 1);
+    expect(made).toHaveLength(1);
+  });
+
   test('E23 each client may have an object of its own, and no other', async () => {
     const { host, row } = await open();
     const { make, made } = factory();
