@@ -28,27 +28,27 @@ export interface EditedConfig {
 }
 
 /**
- * Rejects when the edit cannot be used; then nothing changed. Resolves when servers that were taken out are gone, with what is left
- * to do at the broker: its rejection changes nothing about which keys count.
+ * Rejects when the edit cannot be used, and nothing has changed then. Resolves when removed servers have stopped. `atBroker` is the
+ * rest of the work at the broker; if it rejects, the new keys are valid all the same.
  */
 export async function applyConfig(
   { host, gateway, workers }: ConfiguredParts,
   { config, keys, listen, swap }: EditedConfig,
 ): Promise<{ readonly atBroker: Promise<void> }> {
-  const ofGateway = gateway.prepareKeys(keys);
-  // What is wrong with a key was told by the gateway.
+  const gatewayKeys = gateway.prepareKeys(keys);
+  // The gateway has reported the mistakes in keys.
   const rekeyWorkers = workers?.prepareKeys(parseKeys(keys, () => {}));
   let atBroker = Promise.resolve();
   await host.reconfigure(config, {
     swap() {
-      ofGateway.swap();
+      gatewayKeys.swap();
       gateway.allow(listen);
       swap();
       if (rekeyWorkers) atBroker = rekeyWorkers();
-      // The caller looks at it later, when servers are gone.
+      // The caller awaits it only after removed servers have stopped: until then a rejection is not unhandled.
       atBroker.catch(() => {});
     },
-    announce: () => ofGateway.announce(),
+    announce: () => gatewayKeys.announce(),
   });
   return { atBroker };
 }

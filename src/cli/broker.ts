@@ -34,12 +34,10 @@ import { LevelLog } from './stderr-log.js';
 import { onStopSignal } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource } from './trust/trusted-source.js';
+import { waitingText } from './trust/waiting-text.js';
 import { portOf } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
-
-/** Paths of parts in one line of the log. */
-const waitingShown = 20;
 
 export async function broker(words: Words): Promise<number> {
   boundHeap();
@@ -117,14 +115,14 @@ async function begin(
       const changed = settingsOf(file, edited);
       const problems: HostError[] = [];
       const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
-      // Everything is read: nothing is thrown from here on.
+      // Everything is read, and nothing throws from here on.
       log.level = changed.log.level;
       for (const each of problems) problem(each);
       opened.rekey(credentials);
       edited.accept();
       log.say('info', 'the keys of the configuration count from now on');
       const { waiting } = source;
-      if (waiting.length > 0) log.say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
+      if (waiting.length > 0) log.say('warn', waitingText(waiting));
     } catch (error) {
       log.say('error', 'the configuration changed and cannot be used; nothing else changed');
       problem(error);

@@ -42,8 +42,8 @@ test('words are told apart', () => {
 });
 
 test.each([
-  [[], 'something is missing'],
-  [['a', 'b', '{}', 'c'], "'c' is one word too many"],
+  [[], 'too few arguments'],
+  [['a', 'b', '{}', 'c'], "'c' is one argument too many"],
   [['a', 'b', '--jsn'], 'unknown option'],
   [['a', 'b', '--timeout'], 'argument missing'],
 ])('%j: %s', (argv, message) => {
@@ -64,7 +64,7 @@ test.each(Object.values(commandSpecs))('E12 $name refuses an option it does not 
   }
 });
 
-test('only a command that runs another program takes what stands behind two dashes apart', () => {
+test('only a command that runs another program keeps the words after two dashes apart', () => {
   const words = parseWords(commandSpecs.probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
   expect([words.has('json'), words.positionals, words.behindDashes]).toEqual([
     true,

@@ -12,7 +12,7 @@ type Options = NonNullable<ParseArgsConfig['options']>;
 
 export interface Words {
   readonly positionals: readonly string[];
-  /** Everything behind `--`, for a command that runs another one; else empty. */
+  /** Everything after `--`, for a command that runs another program; else empty. */
   readonly behindDashes: readonly string[];
   text(option: string): string | undefined;
   all(option: string): readonly string[];
@@ -27,7 +27,7 @@ export interface CommandSpec {
   /** Name to what it means; a name that ends in `=` takes a value, in `=*` any number of them. */
   readonly options: Readonly<Record<string, string>>;
   readonly positionals: readonly [min: number, max: number];
-  /** What stands behind `--` is the command line of another program. */
+  /** The words after `--` are the command line of another program. */
   readonly takesCommand?: boolean;
 }
 
@@ -42,8 +42,9 @@ export function parseWords(spec: CommandSpec, argv: readonly string[]): Words {
   const behindDashes = dashes < 0 ? [] : argv.slice(dashes + 1);
   const { values, positionals } = parse(spec, dashes < 0 ? argv : argv.slice(0, dashes));
   const [min, max] = spec.positionals;
-  if (positionals.length < min) throw wrong(spec, 'something is missing');
-  if (positionals.length > max) throw wrong(spec, `'${String(positionals[max]).slice(0, 100)}' is one word too many`);
+  if (positionals.length < min) throw wrong(spec, 'too few arguments');
+  if (positionals.length > max)
+    throw wrong(spec, `'${String(positionals[max]).slice(0, 100)}' is one argument too many`);
   const all = (option: string): string[] => {
     const value = values[option];
     return (Array.isArray(value) ? value : [value]).filter((each) => typeof each === 'string');
@@ -78,7 +79,7 @@ function nearestOption(message: string, known: readonly string[]): string | unde
   return written === undefined ? undefined : nearestName(written, known);
 }
 
-/** Of the use of a command: the exit code says so. */
+/** A usage error, which has an exit code of its own. */
 export const wrong = (spec: CommandSpec, what: string): HostError =>
   new HostError('invalid_spec', `${spec.name}: ${what}`, { reason: 'usage', hint: usageOf(spec) });
 

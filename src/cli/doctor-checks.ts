@@ -91,7 +91,7 @@ function configFindings(
   }
 }
 
-/** `hostler up` would ask, or refuse: nothing is broken, and it says what to do. */
+/** A note, not broken: `hostler up` would ask or refuse, and say what to do. */
 function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
   if (!isFoundInFolder) return [];
   const reading = readFound(file, env);
@@ -107,7 +107,7 @@ function placesOf(config: DoctorOptions['config'], dataDir: string, env: NodeJS.
   try {
     hiddenPaths = [path.resolve(config().file)];
   } catch {
-    // There is none, which is a finding of its own.
+    // No configuration is a finding of its own.
   }
   return sandboxPlaces({ ambient: env, stateDir: dataDir, hiddenPaths, keepsHomes: true });
 }

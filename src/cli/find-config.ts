@@ -9,7 +9,7 @@ import { HostError } from '../kernel/errors.js';
 
 export interface ConfigPlace {
   readonly file: string;
-  /** Nobody named it: it lies in the folder the command was started in, and may be a stranger's. */
+  /** Not named with `--config`: it was found in the working folder, and may come from a stranger. */
   readonly isFoundInFolder: boolean;
 }
 
@@ -30,23 +30,24 @@ export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptio
   const ofAccount = folder === undefined ? undefined : path.join(folder, configFileName);
   const ofFolder = searchesFolder ? path.join(cwd, configFileName) : undefined;
   if (ofFolder !== undefined && existsSync(ofFolder))
-    return { file: ofFolder, isFoundInFolder: folder === undefined || real(cwd) !== real(folder) };
+    return { file: ofFolder, isFoundInFolder: folder === undefined || realPath(cwd) !== realPath(folder) };
   if (ofAccount !== undefined && existsSync(ofAccount)) return { file: ofAccount, isFoundInFolder: false };
-  throw none(
+  throw noConfig(
     [ofFolder, ofAccount].filter((place) => place !== undefined),
     searchesFolder,
   );
 }
 
-function real(folder: string): string {
+/** Without symbolic links where it exists; else absolute. */
+export function realPath(file: string): string {
   try {
-    return realpathSync(folder);
+    return realpathSync(file);
   } catch {
-    return folder;
+    return path.resolve(file);
   }
 }
 
-function none(places: readonly string[], searchesFolder: boolean): HostError {
+function noConfig(places: readonly string[], searchesFolder: boolean): HostError {
   const looked = places.length === 0 ? 'HOME is not set' : `looked for ${places.join(' and ')}`;
   const unsearched = searchesFolder ? '' : '; with --stdio the working folder is not searched';
   return new HostError('invalid_spec', `there is no configuration: ${looked}${unsearched}`, {

@@ -14,8 +14,8 @@ const lookEveryMs = 1_000;
 const youngBytes = 8 * MiB;
 
 /**
- * Each with V8's own value. Garbage may take half of what is in use: what a thousand abandoned sessions hold then costs one and a
- * half times its size, and collecting it twice as often is not seen in the time of a call.
+ * Each with V8's own value. Garbage may take half as much as live objects, so that a thousand abandoned sessions cost at most 1.5
+ * times their size. The collections that this adds do not show in the latency of calls.
  */
 const flags = {
   garbage: { bounded: '--heap-growing-percent=50', own: '--heap-growing-percent=0' },

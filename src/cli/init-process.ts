@@ -2,17 +2,17 @@
  * `hostler up` as PID 1 without a shell above it (`node .../main.cjs up` in a container): runs itself below a reaper.
  * Not here: the reapers (reaper-script.ts), what a stop signal does (stop-signals.ts).
  *
- * Invariant: where there is no reaper, Hostler runs as it is; the keeper of its children reports that, once.
+ * Invariant: without a reaper Hostler runs as PID 1 itself, and ChildKeeper reports once that orphans are not reaped.
  */
 import { spawn } from 'node:child_process';
 import { NO_REAPER, PERL_REAPER, REAPER_VARIABLE } from './reaper-script.js';
 
-/** The number of prctl, which differs between machines. */
+/** The system call number of prctl, which differs between architectures. */
 const prctlNumbers: Readonly<Record<string, number>> = {
   ...{ x64: 157, arm64: 167, arm: 172, ia32: 172, ppc64: 171, s390x: 172, riscv64: 167, loong64: 167 },
 };
 
-/** The exit code of the Hostler below; undefined when none could be started, and this process has to be it. */
+/** The exit code of the Hostler below the reaper; undefined when the reaper could not run, and this process must be Hostler. */
 export function runBelowReaper(): Promise<number | undefined> {
   const prctl = prctlNumbers[process.arch];
   if (process.platform !== 'linux' || prctl === undefined) return Promise.resolve(undefined);

@@ -72,7 +72,7 @@ async function add(words: Words, file: string, name: string): Promise<number> {
       // Another command may have been quicker.
       if (holds(config, name)) throw taken(name);
       mustFit(file, name, entry);
-      // Before the file is written: a Hostler that watches it need not wait for the confirmation of what its user just made.
+      // Before the file is written, so that a Hostler that watches the file accepts the new key at once.
       confirmKey(file, name, written);
     });
   } catch (error) {
@@ -87,14 +87,14 @@ async function add(words: Words, file: string, name: string): Promise<number> {
   return EXIT.done;
 }
 
-/** Where the file is confirmed, its new key is too: whoever runs this command could confirm it. The rest is as before. */
+/** In a confirmed file the new key is confirmed too: the user who runs this command could confirm it. Other parts are not. */
 function confirmKey(file: string, name: string, entry: unknown): void {
   const folder = dataFolder(process.env);
   if (folder === undefined) return;
   try {
     new TrustStore(folder).extend(realpathSync(file), digestOfKey(name, entry));
   } catch (error) {
-    // The key is written all the same; it waits for hostler trust, which says what is wrong with the folder.
+    // The key is written all the same, and waits for hostler trust, which reports what is wrong with the folder.
     if (!isHostError(error)) throw error;
   }
 }

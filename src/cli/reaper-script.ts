@@ -1,5 +1,5 @@
 /**
- * Small programs that stand above Hostler in a container, wait for every process that ends there, and hand signals on.
+ * Small parent programs of Hostler in a container: they reap every process that ends there, and forward signals.
  * Node waits only for processes it started itself: as PID 1 it would leave each orphan of a server as a zombie for ever.
  * Not here: when they are used (scripts/bundle.mjs puts the first at the top of the command, init-process.ts runs the second).
  *
@@ -15,7 +15,7 @@ export const REAPER_VARIABLE = 'HOSTLER_REAPER';
  * in the background would get /dev/null as its stdin, so that is put aside as descriptor 3. A trapped signal ends `wait` early:
  * it is repeated until the command is gone, and asked once more for a status that the signal may have hidden.
  */
-export const SHELL_REAPER = `
+const SHELL_REAPER = `
 early= child=
 stop() { if [ -n "$child" ]; then kill -s USR2 "$child" 2>/dev/null; else early=1; fi; }
 trap stop TERM INT HUP

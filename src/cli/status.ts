@@ -8,6 +8,7 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText, widthOf } from './print.js';
 import { untilInterrupted, withRunning } from './running.js';
 import { statusTable } from './status-table.js';
+import { waitingText } from './trust/waiting-text.js';
 
 const noteChars = 400;
 
@@ -24,9 +25,9 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const facts = (await client.ask('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
-  const waits = facts.waiting === undefined ? '' : `\n\nwaits for hostler trust: ${facts.waiting.join(', ')}`;
+  const waits = facts.waiting === undefined ? '' : `\n\n${waitingText(facts.waiting)}`;
   const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
-  const table = statusTable(rows, widthOf(process.stdout));
+  const table = facts.isStopping ? 'it is stopping' : statusTable(rows, widthOf(process.stdout));
   printText(
     `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}${waits}`,
   );

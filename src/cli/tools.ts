@@ -49,7 +49,7 @@ function table(found: readonly ToolFrame[]): string {
 
 const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);
 
-/** Those that may be left out are in brackets. */
+/** Optional arguments are in brackets. */
 function argumentsOf({ schema }: ToolFrame): string {
   const { properties, required } = schema?.inputSchema ?? {};
   if (typeof properties !== 'object' || properties === null) return '';

@@ -41,12 +41,10 @@ import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { onStopSignals } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource, type UsableConfig } from './trust/trusted-source.js';
+import { waitingText } from './trust/waiting-text.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
-
-/** Paths of parts in one line of the log. */
-const waitingShown = 20;
 
 /** What not every start needs. Asked for from outside the bundle, which cannot import. */
 export interface LaterParts {
@@ -204,7 +202,7 @@ class Run {
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
-        // Of a key in the configuration it was said when that was read.
+        // Roles of configured keys were reported when the configuration was read.
         if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
           return;
         const line = lineOf(event);
@@ -258,7 +256,7 @@ class Run {
         this.#isEnding = true;
         this.#say(
           'info',
-          `${signal}: stops when what is under way is done, at most ${this.#drainMs() / 1_000} s; again to stop at once`,
+          `${signal}: stopping; requests under way may take up to ${this.#drainMs() / 1_000} s; send it again to stop at once`,
         );
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
@@ -316,8 +314,7 @@ class Run {
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
         this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
       const { waiting } = this.#source;
-      if (waiting.length > 0)
-        this.#say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);
+      if (waiting.length > 0) this.#say('warn', waitingText(waiting));
       const { host: address, port } = this.#listen ?? listen;
       if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
         this.#say('warn', `listen: it stays at ${address}, port ${port}; another host or port counts after a restart`);
@@ -339,6 +336,7 @@ class Run {
     const { waiting } = this.#source;
     return {
       ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
+      ...(this.#isEnding ? { isStopping: true } : {}),
       ...(waiting.length === 0 ? {} : { waiting }),
     };
   }
@@ -367,7 +365,7 @@ class Run {
     if (!isTold) this.#say('warn', error.message);
     const hint = isTold ? (error.cause as HostError).hint : error.hint;
     if (hint !== undefined)
-      this.#say('warn', isTold ? `${server}: ${hint}` : `${field ?? server ?? 'hostler'}: ${hint}`);
+      this.#say('warn', isTold ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
   };
 
   #say(level: LogLevel, text: string): void {
@@ -375,7 +373,7 @@ class Run {
   }
 }
 
-/** What a server in a sandbox must not read: who may come in, and the keys of the broker. */
+/** Files that a sandboxed server must not read: the configuration with its keys, and the keys of the broker. */
 function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
   const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
   return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];

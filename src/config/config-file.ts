@@ -60,14 +60,14 @@ export function readConfigSource(file: string): ConfigSource {
 }
 
 function requireUsable(file: string, facts: Stats): void {
-  if (!facts.isFile()) throw unusable(file, 'is not a file', 'give a file with --config');
-  if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'give a smaller file');
+  if (!facts.isFile()) throw unusable(file, 'is not a file', 'name a file');
+  if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'name a smaller file');
 }
 
 function unreadable(file: string, error: unknown): HostError {
   if (error instanceof HostError) return error;
   const { code } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT') return unusable(file, 'is not there', 'give another file with --config, or write one');
+  if (code === 'ENOENT') return unusable(file, 'is not there', 'write it, or name another file');
   return unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
 }
 
@@ -109,7 +109,7 @@ class TooDeep extends Error {
   }
 }
 
-/** Own keys only: with a plain object a key such as `__proto__` would be no key. An entry that is too deep costs itself alone. */
+/** Own keys only: with a plain object a key such as `__proto__` would be no key. An entry that is nested too deep is left out alone. */
 function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
   if (path.length > depthMax) throw new TooDeep(node.offset);
   if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, wrong, [...path, String(i)]));

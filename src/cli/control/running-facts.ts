@@ -6,8 +6,10 @@ export interface RunningFacts {
   readonly dataDir: string;
   readonly config: string | undefined;
   readonly startedAt: string;
+  /** Servers are no longer listed while it stops. */
+  readonly isStopping?: boolean;
   /** Parts of the configuration that wait for `hostler trust`, as paths; absent when none does. */
   readonly waiting?: readonly string[];
-  /** What an operator should correct, and no single server shows. */
+  /** Mistakes for the operator to correct that belong to no single server. */
   readonly notes?: readonly string[];
 }

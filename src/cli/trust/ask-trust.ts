@@ -10,16 +10,16 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { pathOf } from './hold-changes.js';
 import { isForeign, ownerText, trustText } from './trust-text.js';
 import { type AskTrust, type Reading, trustStoreOf } from './trusted-source.js';
+import { partsText } from './waiting-text.js';
 
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
   readonly output: Writable & { readonly isTTY?: boolean };
 }
 
-const namesShown = 10;
 const pathChars = 300;
 
-const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
+export const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
 const ownUid = (): number | undefined => process.getuid?.();
 
 /** For commands that start servers. */
@@ -56,9 +56,10 @@ export function isAnsweredYes({ input, output }: Terminal, question: string): Pr
 
 export function notTrusted({ place, parts }: Reading, confirmed: ReadonlySet<string> | undefined): HostError {
   const open = parts.filter(({ digest }) => !confirmed?.has(digest)).map(({ at }) => pathOf(at));
-  const names = `${open.slice(0, namesShown).join(', ')}${open.length > namesShown ? `, and ${open.length - namesShown} more` : ''}`;
   const what =
-    confirmed === undefined ? 'was never confirmed on this machine' : `changed since it was confirmed: ${names}`;
+    confirmed === undefined
+      ? 'was never confirmed on this machine'
+      : `changed since it was confirmed: ${partsText(open)}`;
   const owner = isForeign(place.uid, ownUid()) ? `; its owner is ${ownerText(place.uid, ownUid())}` : '';
   return new HostError('denied', `the configuration ${neutraliseLine(place.file, pathChars)} ${what}${owner}`, {
     reason: 'not_trusted',

@@ -1,6 +1,6 @@
 /**
- * What a confirmation of a configuration is about: the parts that start or reach something or let somebody in, each with a
- * digest over all that decides what the part does.
+ * What a confirmation covers: the parts of a configuration that start a program, reach an address or admit a client. Each part
+ * has a digest of everything that decides what it does.
  * Not here: where confirmations are kept (trust-store.ts), what becomes of a part that is not confirmed (hold-changes.ts).
  *
  * Invariants: two parts have the same digest only if they are the same part; a key that a later version adds is covered
@@ -18,15 +18,13 @@ export interface ConfigPart {
   readonly digest: string;
 }
 
-/**
- * How a server is treated. `card` is not among them: its URL is fetched, and may carry `${env:...}`.
- */
-const treatmentKeys: ReadonlySet<string> = new Set([
+/** Keys that say how a server is treated. `card` is not among them: its URL is fetched, and may contain `${env:...}`. */
+const uncoveredKeys: ReadonlySet<string> = new Set([
   ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'cache'],
   ...['pins', 'trustAnnotations', 'isolation', 'tools'],
 ]);
 
-/** They limit or name what is there, and neither start anything nor let anybody in. */
+/** They limit or name what is there: they start nothing and admit no client. */
 const settingsThatStartNothing: ReadonlySet<string> = new Set([
   ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry'],
 ]);
@@ -54,14 +52,14 @@ export const digestOfKey = (name: string, entry: unknown): string =>
 export function splitEntry(entry: unknown): { readonly covered: unknown; readonly treatment: Table } {
   if (!isTable(entry)) return { covered: entry, treatment: {} };
   const keep = (isTreatment: boolean): Table =>
-    Object.fromEntries(Object.entries(entry).filter(([key]) => treatmentKeys.has(key) === isTreatment));
+    Object.fromEntries(Object.entries(entry).filter(([key]) => uncoveredKeys.has(key) === isTreatment));
   return { covered: keep(false), treatment: keep(true) };
 }
 
 export const isTable = (value: unknown): value is Table =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A placeholder is covered as it is written: of a variable the name, of a file also what is in it. */
+/** A placeholder is covered as it is written: a variable by its name, a file by its path and content. */
 function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
   const named = new Set(textsIn(value).flatMap(filesNamedIn));
   if (at[0] === 'mcpServers' && isTable(value) && typeof value.envFile === 'string') named.add(value.envFile);

@@ -2,8 +2,8 @@
  * An edit of a configuration that was found in the working folder: what of it counts before it is confirmed.
  * Pure. Not here: what a part is (config-parts.ts), reading the file and its confirmation (trusted-source.ts).
  *
- * Invariants: a command, an address or a door that was not confirmed is not used; what runs goes on as it was; what is taken
- * out of the file is gone at once; a key that waits lets nobody in, neither as it was nor as it is now.
+ * Invariants: a command, an address or a listener that was not confirmed is not used; servers that run go on as they were; a part
+ * that is removed from the file ends at once; a key that waits is not accepted, neither its old nor its new version.
  */
 import { UnusableEntry } from '../../config/unusable-entry.js';
 import { HostError } from '../../kernel/errors.js';
@@ -60,7 +60,7 @@ function hold(config: Table, [table = '', name]: readonly string[], applied: unk
     );
 }
 
-/** As it runs, treated as the edit says. */
+/** The server as it runs, treated as the edit says. */
 function heldEntry(name: string, next: unknown, before: unknown): unknown {
   if (before === undefined) return new UnusableEntry(unconfirmed(name));
   if (before instanceof UnusableEntry || next instanceof UnusableEntry || !isTable(before)) return before;
@@ -73,13 +73,13 @@ const unconfirmed = (name: string): HostError => {
   const field = pathOf(['mcpServers', name]);
   return new HostError(
     'invalid_spec',
-    `${field}: is new in a file that was found in the working folder, and waits for hostler trust`,
+    `${field}: is new in a configuration found in the working folder, and waits for hostler trust`,
     {
       server: name,
       field,
       reason: 'not_trusted',
       execution: 'not_executed',
-      hint: 'run hostler trust in that folder to look at it and to confirm it',
+      hint: 'run hostler trust in that folder to see what it would run and to confirm it',
     },
   );
 };

@@ -1,7 +1,7 @@
 /**
  * The confirmed configurations of this user: `trust.json` in the user's own data folder, wherever `--data-dir` points, so that
  * no repository can bring confirmations along.
- * Not here: what a confirmation covers (config-parts.ts), asking for one (require-trust.ts).
+ * Not here: what a confirmation covers (config-parts.ts), asking for one (ask-trust.ts).
  *
  * Invariants: a confirmation counts for one file, used from one folder, of one owner; a store that cannot be read or that
  * others could have written confirms nothing; the file is replaced as a whole, for its user alone, and its size is bounded.
@@ -81,7 +81,7 @@ export class TrustStore {
     return isKnown;
   }
 
-  /** How many confirmations were withdrawn. */
+  /** Returns how many confirmations were withdrawn. */
   remove(file: string): number {
     const count = this.list().filter((each) => each.file === file).length;
     if (count > 0) this.#change((all) => all.filter((each) => each.file !== file));
@@ -106,7 +106,7 @@ export class TrustStore {
 
 const isSame = (a: TrustedPlace, b: TrustedPlace): boolean => a.file === b.file && a.folder === b.folder;
 
-/** The oldest ones go first. */
+/** Drops the oldest confirmations first. */
 function bounded(all: readonly Confirmation[]): readonly Confirmation[] {
   const kept: Confirmation[] = [];
   let digests = 0;
@@ -155,7 +155,7 @@ function isConfirmation(value: unknown): value is Confirmation {
 
 function replace(file: string, files: readonly Confirmation[]): void {
   const beside = `${file}.${process.pid}.new`;
-  // Left by a process that died with the same id: the lock says that nobody else writes it.
+  // Left by a process that died with the same id: we hold the lock, so no other process writes it.
   rmSync(beside, { force: true });
   const made = openSync(beside, 'wx', 0o600);
   try {

@@ -52,6 +52,13 @@ test('E8 of a file that was confirmed before it shows what changed', () => {
   expect([shown.includes('mcpServers.a'), shown.includes('mcpServers.b')]).toEqual([false, true]);
 });
 
+test('a file without anything to confirm says so, and one that is confirmed does not', () => {
+  const config = { mcpServers: { a: { command: 'a' } } };
+  const confirmed = new Set(partsOf(config, new PlaceholderFiles('/')).map(({ digest }) => digest));
+  expect(text({ log: {} })).toMatch(/starts no program, reaches no address and admits no client$/);
+  expect(text(config, { confirmed })).toMatch(/0 changed, 1 as confirmed\n\n {2}nothing changed since then$/);
+});
+
 test('E8 nothing in it moves the cursor, hides, or is cut without a word', () => {
   const command = `x\u001b[2J\u202e\n  mcpServers.fine\r${' '.repeat(3_000)}; evil`;
   const shown = text({ mcpServers: { 'a\u001b[31m\n': { command } } });

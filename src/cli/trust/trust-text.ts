@@ -12,8 +12,9 @@ import { pathOf } from './hold-changes.js';
 
 const valueChars = 2_000;
 const partsShown = 200;
+const startsNothing = 'it starts no program, reaches no address and admits no client';
 const secretName = /key|token|secret|passw|pwd|credential|auth|cookie|session/i;
-/** Of a program for a shell, and not of any token: a payload must not pass for a secret. */
+/** Characters of shell code that no token has: text with one of them is not hidden, or a payload could pass for a secret. */
 const script = /[$`|;&()<>\n]/;
 
 const { redact } = createRedactor();
@@ -35,7 +36,7 @@ export function trustText({ file, uid, ownUid, confirmed, parts }: TrustQuestion
     `  owner: ${ownerText(uid, ownUid)}`,
     `  ${confirmed === undefined ? 'never confirmed on this machine' : `confirmed before; ${open.length} changed, ${rest} as confirmed`}`,
     '',
-    ...(open.length === 0 ? ['  nothing in it is started, reached or let in'] : []),
+    ...(open.length === 0 ? [`  ${parts.length === 0 ? startsNothing : 'nothing changed since then'}`] : []),
     ...open.slice(0, partsShown).flatMap(partLines),
     ...(open.length > partsShown ? [`  and ${open.length - partsShown} more: look at the file`] : []),
   ].join('\n');
@@ -71,7 +72,7 @@ function partLines({ at, value }: ConfigPart): string[] {
   ];
 }
 
-/** One word of a command line, as a shell would have to be given it. */
+/** One word of a command line, quoted as for a shell. */
 function wordText(word: unknown): string {
   const text = shown(typeof word === 'string' ? word : JSON.stringify(word), true);
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
@@ -88,7 +89,7 @@ function members(table: unknown, isSecret: (name: string) => boolean): string {
   return pairs.length === 0 ? 'none' : pairs.join('  ');
 }
 
-/** `isProgram`: a shell may be given it, so that what looks like one is shown as it is. */
+/** `isProgram`: a shell may run it; text that looks like shell code is then shown as it is. */
 function shown(text: string, isProgram = false): string {
   const clean = isProgram && script.test(text) ? text : redact(text);
   const cut = clean.length - valueChars;

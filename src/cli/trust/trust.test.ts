@@ -55,9 +55,16 @@ test('E8 it shows what the file would run, and confirms it with --yes or at a te
   expect([printed.includes('runs     x'), await opens()]).toEqual([true, false]);
   expect([await run([file], 'n\n'), await opens()]).toEqual([1, false]);
   expect([await run([file], 'y\n'), await opens()]).toEqual([0, true]);
-  expect([await run([file]), printed.includes('is confirmed already')]).toEqual([0, true]);
+  expect([await run([file]), printed.includes('is already confirmed')]).toEqual([0, true]);
   writeFileSync(file, '{ "mcpServers": { "a": { "command": "y" } } }');
   expect([await opens(), await run([file, '--yes']), await opens()]).toEqual([false, 0, true]);
+});
+
+test('the hint for a file that is not there names no option, since this command takes the file as an argument', async () => {
+  await expect(run([path.join(folder, 'none.json')])).rejects.toMatchObject({
+    message: expect.stringContaining('none.json is not there'),
+    hint: 'write it, or name another file',
+  });
 });
 
 test('E8 confirmations are listed and withdrawn', async () => {

@@ -2,27 +2,25 @@
  * `hostler trust`: shows what a `hostler.json` would run, and confirms that it may be used from its folder. A Hostler that runs
  * with that file takes the confirmation within a second.
  */
-import { realpathSync } from 'node:fs';
 import path from 'node:path';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Words } from '../command.js';
 import { EXIT } from '../exit-codes.js';
-import { configFileName } from '../find-config.js';
+import { configFileName, realPath } from '../find-config.js';
 import { printJson, printText } from '../print.js';
 import { textTable } from '../text-table.js';
-import { confirm, isAnsweredYes, isTerminal, type Terminal, textOf } from './ask-trust.js';
+import { confirm, isAnsweredYes, isTerminal, ownTerminal, textOf } from './ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trusted-source.js';
 
 const pathChars = 300;
-const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
 
 export async function trust(words: Words, terminal = ownTerminal(), env = process.env): Promise<number> {
   const [given] = words.positionals;
   if (words.has('list') && (words.has('remove') || words.has('yes') || given !== undefined))
-    throw usage('--list stands alone');
+    throw usage('--list takes no option but --json, and no file');
   if (words.has('list')) return list(words, env);
-  if (words.has('json')) throw usage('--json is for --list');
+  if (words.has('json')) throw usage('--json goes with --list only');
   const file = given ?? path.join(process.cwd(), configFileName);
   if (words.has('remove')) return remove(words, file, env);
   const reading = readFound(file, env);
@@ -30,11 +28,12 @@ export async function trust(words: Words, terminal = ownTerminal(), env = proces
   const shownFile = neutraliseLine(reading.place.file, pathChars);
   printText(textOf(reading, confirmed));
   if (isConfirmed(reading, confirmed)) {
-    process.stderr.write(`${shownFile} is confirmed already\n`);
+    process.stderr.write(`${shownFile} is already confirmed\n`);
     return EXIT.done;
   }
   if (!words.has('yes')) {
-    if (!isTerminal(terminal)) throw usage('there is no terminal to ask at', 'look at what is shown, and give --yes');
+    if (!isTerminal(terminal))
+      throw usage('there is no terminal to ask at', 'read what is shown above, and repeat with --yes to confirm it');
     if (!(await isAnsweredYes(terminal, '\nConfirm it? [y/N] '))) return EXIT.failed;
   }
   confirm(reading, env);
@@ -56,20 +55,12 @@ function list(words: Words, env: NodeJS.ProcessEnv): number {
   return EXIT.done;
 }
 
-/** Also of a file that is gone. */
+/** Works for a file that no longer exists, too. */
 function remove(words: Words, file: string, env: NodeJS.ProcessEnv): number {
-  if (words.has('yes')) throw usage('--remove asks nothing, and takes no --yes');
-  const removed = trustStoreOf(env).remove(real(file));
-  printText(removed > 0 ? `${file} is not confirmed any more` : `${file} was not confirmed`);
+  if (words.has('yes')) throw usage('--remove takes no --yes: it asks nothing');
+  const removed = trustStoreOf(env).remove(realPath(file));
+  printText(removed > 0 ? `${file} is no longer confirmed` : `${file} was not confirmed`);
   return removed > 0 ? EXIT.done : EXIT.failed;
-}
-
-function real(file: string): string {
-  try {
-    return realpathSync(file);
-  } catch {
-    return path.resolve(file);
-  }
 }
 
 const usage = (what: string, hint = 'hostler trust --help shows how it is used'): HostError =>
