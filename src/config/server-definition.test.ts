@@ -126,5 +126,5 @@ test.each([
 });
 
 test('E12 members that an entry only inherits are not read', () => {
-  expect(() => parse(Object.create({ command: 'node' }))).toThrow('either a command (stdio) or a url');
+  expect(() => parse(Object.create({ command: 'node' }))).toThrow('needs a command (stdio) or a url');
 });

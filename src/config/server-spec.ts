@@ -6,6 +6,8 @@
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
+import { nearestName } from '../kernel/nearest-name.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { firstIssue } from './first-issue.js';
 import { copyEntry } from './plain-copy.js';
 import { refuseProto } from './refuse-proto.js';
@@ -39,6 +41,9 @@ export const stdio = z.strictObject({
   writablePaths: paths('writablePaths'),
 });
 
+const keysCompared = 100;
+const keyCharsShown = 64;
+
 const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;
 
 /** Quotes the host alone: a path or a query may hold a secret. */
@@ -47,6 +52,16 @@ function notAUrl(input: unknown): string {
   return host === undefined
     ? 'must be an http or https URL, such as https://example.com/mcp'
     : `must be an http or https URL: write https://${host} instead of ${host}`;
+}
+
+/** Nothing says how the server is reached; one of the keys may be a typing mistake. */
+function unreachable(entry: object): string {
+  const needed = 'needs a command (stdio) or a url (HTTP)';
+  for (const key of Object.keys(entry).slice(0, keysCompared)) {
+    const near = nearestName(key, ['command', 'url']);
+    if (near !== undefined) return `${needed}; did you mean '${near}' by '${neutraliseLine(key, keyCharsShown)}'?`;
+  }
+  return needed;
 }
 
 function hasNoLogin(text: string): boolean {
@@ -106,9 +121,8 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   const input = copyEntry(given, 'the definition');
   const isObject = typeof input === 'object' && input !== null;
   const isHttp = isObject && Object.hasOwn(input, 'url');
-  if (isObject && Object.hasOwn(input, 'command') === isHttp) {
-    throw invalid('', 'a server needs either a command (stdio) or a url (HTTP), and not both');
-  }
+  if (isObject && Object.hasOwn(input, 'command') === isHttp)
+    throw invalid('', isHttp ? 'has a command (stdio) and a url (HTTP): keep one of them' : unreachable(input));
   refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a name that can be used'));
   const parsed = (isHttp ? http() : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
