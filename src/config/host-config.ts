@@ -147,7 +147,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
       if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
       mcpServers.set(name, definition);
     } catch (thrown) {
-      // Whatever an entry makes a parser throw, it costs this entry and no other.
+      // Whatever a parser throws disables this entry and no other.
       const error = isHostError(thrown) ? thrown : unexpected(`mcpServers.${shown(name)}`, thrown);
       unusable.set(name, error);
       onProblem(error);
@@ -261,7 +261,7 @@ function each<T>(
   for (const [written, given] of Object.entries(table(path, input))) {
     const name = written.trim();
     const at = `${path}.${shown(name)}`;
-    // What closes the entry, where it limits somebody, is said by its parser.
+    // As undefined: the parser of each table decides what stands in for the entry, and closes a role or a budget.
     const entry = given instanceof UnusableEntry ? undefined : given;
     if (given instanceof UnusableEntry) tellUnusable(at, given.error, tell);
     if (name === '') {

@@ -48,7 +48,7 @@ class Copy {
       this.#copies.set(value, copy);
       return copy;
     } catch (error) {
-      // An entry beside this one may hold the same object: it is told the same again.
+      // Another entry may hold the same object: copying it again gives the same error there.
       this.#copies.delete(value);
       throw error;
     }
@@ -60,7 +60,7 @@ class Copy {
     const names = isList ? indexes(value as unknown[], at) : read(at, () => Object.keys(value));
     if (names.length > membersMax) throw unreadable(at, `has more than ${membersMax} entries`);
     this.#values += names.length;
-    if (this.#values > valuesMax) throw unreadable(at, `the whole has more than ${valuesMax} values`);
+    if (this.#values > valuesMax) throw unreadable(at, `brings the configuration to more than ${valuesMax} values`);
     const copy: Record<string, unknown> = isList ? ([] as never) : Object.create(null);
     const isTable = !isList && this.#isTable(at);
     for (const name of names) {

@@ -310,7 +310,7 @@ class JoinedGateway implements Gateway {
 const plainHttp = (host: string): HostError =>
   new HostError(
     'invalid_spec',
-    `listen.host: ${host} is reached by other machines over plain HTTP; keys and results can be read on the way`,
+    `listen.host: ${host} is reached by other machines over plain HTTP; keys and results can be read in transit`,
     {
       ...{ field: 'listen.host', reason: 'plain_http' },
       hint: 'put a reverse proxy that ends TLS in front, such as Caddy or nginx, and listen at 127.0.0.1',

@@ -236,7 +236,7 @@ export class Catalogue {
   }
 
   #kept(managed: ManagedServer, question: ListQuestion): KeptItem[] | undefined {
-    // A token of another account drops what is kept, also where its provider told nobody of it.
+    // Reading the token drops what is kept if it belongs to another account, also when the provider did not announce it.
     managed.auth?.current();
     return this.#cache.get(question);
   }

@@ -57,7 +57,7 @@ export class ConfiguredServers {
 
   /**
    * Everything is changed in the tick this is called in, unless a change of a server is under way; resolves when what was
-   * removed is gone. `changed` hears of each server that has its new definition, or is not found any more.
+   * removed is gone. `changed` is called for each server once it has its new definition or is no longer found.
    */
   async apply(entries: ConfiguredEntries, changed: (server: string) => void = () => {}): Promise<Reconfigured> {
     const next = this.#newDefinitions(entries);
@@ -65,7 +65,7 @@ export class ConfiguredServers {
     const gone = removed.map((name) => {
       const before = this.#servers.find(name)?.definition;
       this.#declared.delete(name);
-      return this.#hearOf(
+      return this.#announce(
         name,
         before,
         this.#servers.remove(name, (definition) => definition === before),
@@ -75,7 +75,7 @@ export class ConfiguredServers {
     const definitions = new Map([...next].flatMap(([name, each]) => (each === 'as it was' ? [] : [[name, each]])));
     const outcomes = [...definitions.values()].map((definition) => {
       const before = this.#servers.find(definition.name)?.definition;
-      return this.#hearOf(definition.name, before, this.#put(definition), changed);
+      return this.#announce(definition.name, before, this.#put(definition), changed);
     });
     const told = await Promise.all(outcomes);
     for (const end of await Promise.allSettled(gone)) if (end.status === 'rejected') this.#onProblem(end.reason);
@@ -94,8 +94,8 @@ export class ConfiguredServers {
     );
   }
 
-  /** At once where the change was made at once, else when it is over. */
-  #hearOf<T>(
+  /** Calls `changed` now if the change is already made, else once it is. */
+  #announce<T>(
     name: string,
     before: ServerDefinition | undefined,
     change: Promise<T>,

@@ -48,11 +48,11 @@ interface CeilingEntry {
   readonly window: number | string;
 }
 
-/** What changes in the same tick as the configuration of a host. Both are prepared before, so that neither can fail. */
+/** What changes in the same tick as the configuration of a host. Both steps are prepared before, so that neither can fail. */
 export interface JointChange {
-  /** The new rules hold, and nobody has heard of it. Must tell nobody itself. */
+  /** Called when the new rules hold. Must not notify any client yet: the servers are still the old ones. */
   readonly swap: () => void;
-  /** The servers are the new ones: whoever must hear of the change may be told. */
+  /** Called when the servers are the new ones: now clients may be notified. */
   readonly announce: () => void;
 }
 

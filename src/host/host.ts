@@ -425,7 +425,7 @@ function perform(step: (() => void) | undefined, onProblem: (error: unknown) => 
 const outOfDate = (server: string): HostError =>
   new HostError(
     'invalid_spec',
-    `mcpServers.${server}: only the operator may use it, as roles or keys changed with it`,
+    `mcpServers.${server}: cannot be read, and roles or keys changed too: only the operator may use the server`,
     {
       server,
       field: `mcpServers.${server}`,

@@ -161,7 +161,7 @@ export class Instances {
     return instance;
   }
 
-  /** Those that do not run and that nobody uses make room first, then an idle one of the principal that has the most. */
+  /** Instances that do not run and have no calls make room first, then an idle one of the principal that has the most. */
   #hasRoom(server: string, owner: string): boolean {
     const isFullOfServer = () => this.countOf(server) >= instancesPerServerMax;
     const isFull = () => this.#byKey.size >= instancesMax || isFullOfServer();
@@ -175,7 +175,10 @@ export class Instances {
     return !isFull();
   }
 
-  /** Of the server, or of all: one of a principal that would still have as many as `owner` has after both changes. */
+  /**
+   * An idle instance, of this server or of all, of the principal that has the most; undefined unless that principal still has at
+   * least as many as `owner` afterwards.
+   */
   #idleOfGreediest(server: string | undefined, owner: string): string | undefined {
     const counts = new Map<string, number>([[owner, 0]]);
     const idle = new Map<string, string>();

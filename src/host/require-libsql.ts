@@ -1,6 +1,6 @@
 /**
- * libsql from where it is installed, at once. The bundles have other versions of this file: that of `hostler up` holds libsql
- * itself, and that of the library gives nothing, so that it is loaded by an import that bundlers follow (libsql.ts).
+ * Loads libsql synchronously from where it is installed. The bundles replace this file: in `hostler up` by one that holds libsql
+ * itself, in the library by one that returns undefined, so that libsql.ts loads it by an import that bundlers follow.
  */
 import { createRequire } from 'node:module';
 

@@ -3,6 +3,7 @@
  * Callers branch on `code`; the text is for people. What a peer said is quoted only after redaction (redact.ts).
  * Not here: deciding what to do about a failure (policy, supervisor).
  */
+import { thrownText } from './thrown-text.js';
 
 /** May the same request be sent again as it is? `maybe` means: only when the error says `not_executed`. */
 export type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
@@ -145,7 +146,7 @@ export class HostError extends Error {
 export const isHostError = (error: unknown): error is HostError =>
   error instanceof HostError || (error instanceof Error && brand in error);
 
-/** Causes of causes that are kept, and characters of each message. */
+/** How many causes of causes are kept, and how many characters of each message. */
 const causesMax = 4;
 const causeChars = 1_000;
 
@@ -164,7 +165,7 @@ export function toRemember(error: HostError): HostError {
 }
 
 function rememberedError(error: unknown, causesLeft: number): Error {
-  if (!(error instanceof Error)) return new Error(textOf(error));
+  if (!(error instanceof Error)) return new Error(thrownText(error).slice(0, causeChars));
   const cause =
     error.cause === undefined || causesLeft === 0 ? undefined : rememberedError(error.cause, causesLeft - 1);
   const options = cause === undefined ? {} : { cause };
@@ -176,13 +177,4 @@ function rememberedError(error: unknown, causesLeft: number): Error {
   const remembered = new Error(message.slice(0, causeChars), options);
   remembered.name = name;
   return code === undefined ? remembered : Object.assign(remembered, { code });
-}
-
-/** What was thrown may be anything, also something that cannot be made a text. */
-function textOf(thrown: unknown): string {
-  try {
-    return String(thrown).slice(0, causeChars);
-  } catch {
-    return typeof thrown;
-  }
 }

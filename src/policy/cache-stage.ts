@@ -32,7 +32,7 @@ export interface CacheStageParts {
   /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
   readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
-  /** Before anything that is kept or under way is given out: drops all of it if the server now knows us as another account. */
+  /** Called before a kept answer or one under way is used: drops them all if the server now knows us as another account. */
   readonly noticeAccount: (call: Call) => void;
 }
 

@@ -22,7 +22,7 @@ export function canonicalNumber(text: string): string {
   return printed === text || decimalOf(printed) === decimalOf(text) ? printed : text;
 }
 
-/** Longer texts are compared letter by letter: a number that somebody means is far shorter. */
+/** Longer texts are not compared as numbers: no number in practical use is that long. */
 const comparedCharsMax = 400;
 const jsonNumber = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,15})?$/;
 

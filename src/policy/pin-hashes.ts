@@ -43,7 +43,7 @@ export class PinHashes {
     this.#make = make;
   }
 
-  /** Of one text, whatever list it is from. */
+  /** The hash of one text, whichever list it comes from. */
   of(raw: Buffer): PinHash | undefined {
     return this.#make(this.#kind, raw);
   }

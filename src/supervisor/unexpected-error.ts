@@ -1,10 +1,11 @@
 /**
- * What is thrown on the way to a server and is no HostError, as one that says what it was.
+ * An error that is thrown while a server is opened and is no HostError, as a HostError that says what it was.
  * Invariant: the text of the cause is redacted and neutralised before it is part of a message; the cause itself is kept.
  */
 import { HostError } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { thrownText } from '../kernel/thrown-text.js';
 
 const causeChars = 500;
 
@@ -22,10 +23,5 @@ export function unexpectedError(server: string, cause: unknown, clean?: Redact):
 
 const kindOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.name : typeof thrown);
 
-function textOf(thrown: unknown): string {
-  try {
-    return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
-  } catch {
-    return typeof thrown;
-  }
-}
+const textOf = (thrown: unknown): string =>
+  thrown instanceof Error ? `${kindOf(thrown)}: ${thrownText(thrown)}` : thrownText(thrown);

@@ -115,7 +115,7 @@ export class Attribution<T extends Attributable> {
     // A request that waits for an answer may still say something.
     const cause = this.#causeOf(origin, undefined);
     if (cause.kind === 'known') return cause.owner.options.onServerNotification;
-    // A server that logs while it has nothing to do tells no client anything: no client is kept from it either.
+    // A log line that comes while no request is in progress is not counted: no client waits for it.
     if (isInDoubt(cause) && cause.count > 0 && method === NOTIFICATION.message) this.#noteUnattributed(method);
     return undefined;
   }
@@ -239,6 +239,6 @@ export class Attribution<T extends Attributable> {
   }
 }
 
-/** Some request may be behind it, and it cannot be told which. */
+/** A request is behind it, and it is not known which one. */
 const isInDoubt = (cause: Cause<unknown>): cause is Extract<Cause<unknown>, { readonly count: number }> =>
   cause.kind === 'unclear' || cause.kind === 'ended';

@@ -20,7 +20,7 @@ export type Cause<T> =
   | { readonly kind: 'over' }
   /** Nothing is under way that could be behind it. */
   | { readonly kind: 'none' }
-  /** It may be of a request that ended lately: while none is under way, or of another client than the one that is. */
+  /** A request that ended lately may be behind it: none is under way, or the one that is belongs to another client. */
   | { readonly kind: 'ended'; readonly count: number }
   /** So many that are under way could be, and so many that were given up. */
   | { readonly kind: 'unclear'; readonly count: number; readonly ghosts: number };

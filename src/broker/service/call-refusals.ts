@@ -12,7 +12,7 @@ import type { Target } from './manifests.js';
 
 const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
-/** `because`: the role may use nothing at all, which is more to the point than the name of one tool. */
+/** `because`: why the role may use nothing at all. It explains more than the name of one tool. */
 export function notAllowed(
   role: string | undefined,
   server: string | undefined,

@@ -1,5 +1,5 @@
 /**
- * Why a worker may use nothing at all, because of its role. Goes along with its empty manifest, and is what it is told.
+ * Why the role of a worker may use nothing at all. The error is sent to the worker with its empty manifest.
  * Not here: refusals of single calls (call-refusals.ts).
  */
 import { unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';

@@ -1,7 +1,7 @@
 /**
- * What the store's thread is started from: a file of JavaScript. It is ours when we are compiled, that of the build when we are run
- * from the sources, as tests are, or are part of the one script that `hostler up` is. The bundle of the library has another version
- * of this file, which holds the thread's code itself: a bundler that moves our code leaves no file beside it.
+ * The JavaScript file that the store's thread is started from: beside this one in the compiled package, in `dist` for the sources
+ * (tests) and for the one script of `hostler up`. The bundle of the library replaces this file by one that holds the code of the
+ * thread: a bundler that moves our code leaves no file beside it.
  */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -124,7 +124,7 @@ export const failedError = (cause: string, execution: 'uncertain' | 'not_execute
     },
   );
 
-/** Without libsql, so that it can be told where the store's thread is not. `owner`: who has the folder, as far as it is known. */
+/** Not in writer-lock.ts, which imports libsql: the main thread makes this error too. `owner`: the process that has the folder. */
 export const inUse = (owner: { readonly pid: number } | undefined): HostError =>
   new HostError('invalid_spec', `the broker's store is in use${owner ? ` by process ${owner.pid}` : ''}`, {
     field: 'stateDir',

@@ -210,7 +210,7 @@ export class LinkKeeper {
   #learned(link: WorkerLink, manifest: Manifest): void {
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
-    // Connected, and of no use: whoever looks at the status must see why there are no tools.
+    // Connected, but refused everything: the status says why there are no tools.
     this.#lastError = manifest.denied && toRemember(manifest.denied);
     this.#swap({ link, manifest: isSame ? before : new ManifestIndex(manifest) });
     if (this.#state === 'ready' && before?.denied?.message !== manifest.denied?.message)

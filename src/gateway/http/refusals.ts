@@ -50,7 +50,7 @@ export const REFUSALS = {
   role: refusal(
     403,
     ERRORS.denied.rpc,
-    'this page tells of all servers; use the operator’s key, or one without a role that may call a server',
+    'this page shows all servers; use the operator’s key, or a key without a role that may call a server',
   ),
   method: refusal(405, invalid, 'use POST, or GET and DELETE with the session of a legacy client', [
     'Allow',

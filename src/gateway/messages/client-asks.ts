@@ -111,7 +111,8 @@ export class ClientAsks {
   }
 
   #send(id: number, { method, params, tell, settle }: Ask): void {
-    if (!tell(requestText(id, method, params))) settle(unanswered('transport', method, 'has nobody who could read it'));
+    if (!tell(requestText(id, method, params)))
+      settle(unanswered('transport', method, 'was not sent: the client has no open stream'));
   }
 
   #waitForInitialized(id: number): Cancel {

@@ -80,7 +80,7 @@ function toPrivate(bytes: Buffer): Worded {
   const kind = memberString(bytes, 'resultType');
   if (kind !== undefined && kind !== 'complete') return [bytes];
   const worded = editMembers(bytes, [['cacheScope', '"private"']]);
-  return worded ? [worded] : noResult('says twice how it may be kept');
+  return worded ? [worded] : noResult('has two members called cacheScope');
 }
 
 function toLegacy(bytes: Buffer): Worded {

@@ -126,7 +126,7 @@ export class GatewayRouter implements Router {
     return mirrored.length === 0 ? undefined : mirrored;
   }
 
-  /** As whoever embeds the host sees `/mcp`: an endpoint with fewer servers leaves out no others. */
+  /** As the embedder sees `/mcp`, which has all servers; endpoints with fewer servers leave out no further templates. */
   unroutedOf(server: string): UnroutedTemplates | undefined {
     return this.#unrouted.of(server);
   }

@@ -18,11 +18,11 @@ export class SearchText {
   /** Shared with the other texts of its template: an array of its own would cost more than most searches. */
   readonly #codes: Uint16Array;
   readonly #start: number;
-  /** From here on it is compared first, to the right; then what lies before it, to the left. Found when it is needed. */
+  /** The critical position: compared first from here to the right, then to the left of it. Computed for the first search. */
   #cut = -1;
-  /** How far it may move when the right part fits. */
+  /** How far the text may move on when its right part matches. */
   #period = 1;
-  /** What is known to fit after such a move: all but the period, if the text repeats itself; else nothing. */
+  /** How much is known to match after such a move: all but the period if the text is periodic, else nothing. */
   #overlap = 0;
 
   /** The codes from `start` to `end`. */
@@ -44,7 +44,7 @@ export class SearchText {
     return i === length;
   }
 
-  /** Where it begins that comes first at or after `from`, and ends by `end`; -1 when there is none. */
+  /** Index of the first occurrence that begins at or after `from` and ends by `end`; -1 when there is none. */
   find(codes: Uint16Array, from: number, end: number, meter: Meter): number {
     const { length } = this;
     if (from + length > end) return -1;
@@ -109,8 +109,8 @@ export class SearchText {
 const periodsMax = 65_536;
 
 /**
- * Where the suffix begins that is the last in alphabetical order, or in the opposite one, and its period: as one number, since
- * this is done for every literal of a thousand templates. The period is below `periodsMax`.
+ * Start and period of the suffix that is the greatest in alphabetical order, or in the opposite one: as one number, since this is
+ * done for every literal of a thousand templates. The period is below `periodsMax`.
  */
 function maximalSuffix(codes: Uint16Array, from: number, length: number, isOpposite: boolean): number {
   let start = 0;

@@ -38,7 +38,7 @@ export type AttachFactory = () => Attachable | Promise<Attachable>;
 
 const transportMethods = ['start', 'send', 'close'];
 
-/** Of an object that can be attached. One with the methods of both counts as a transport. */
+/** True for a server, false for a transport; an object with the methods of both counts as a transport. */
 export const isServerObject = (object: Attachable): object is AttachableServer => !hasMethods(object, transportMethods);
 
 /** Why the value cannot be attached; undefined when it can. */

@@ -23,6 +23,7 @@ import {
 } from '../../wire/channel.js';
 import { encodeHeaderValue } from '../../wire/header-value.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
+import type { MessageOrigin } from '../../wire/message-origin.js';
 import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 import { checkFacts } from '../http/headers.js';
 import { type Attachable, type AttachableTransport, isServerObject } from './attachable.js';
@@ -45,19 +46,8 @@ interface Sent {
   readonly abort: AbortController | undefined;
 }
 
-/** Stands for every request that has ended: a message that names one belongs to no request in progress. */
-const endedRequest: OutboundFrame = {
-  kind: 'request',
-  id: undefined,
-  method: undefined,
-  head: '',
-  payload: '',
-  tail: '',
-  bytes: 0,
-  http: undefined,
-  batch: 0,
-  phase: 'answered',
-};
+/** The origin of a message that names a request which is not in progress: it reaches no client. */
+const endedRequest: MessageOrigin = { id: undefined };
 
 export class AttachedChannel implements Channel {
   readonly kind = 'attached';
@@ -263,7 +253,7 @@ export class AttachedChannel implements Channel {
   }
 
   /** The request of ours that the server names with a message of its own. */
-  #originOf(extra: unknown): OutboundFrame | undefined {
+  #originOf(extra: unknown): MessageOrigin | undefined {
     const related = relatedRequestId(extra);
     if (related === undefined) return undefined;
     return (typeof related === 'number' ? this.#requests.get(related)?.frame : undefined) ?? endedRequest;
@@ -301,7 +291,7 @@ export class AttachedChannel implements Channel {
     return new HostError('transport', `server '${server}': ${what}`, options);
   }
 
-  /** Resolves in any case: when the object is closed, when it failed to, or when its time is over. */
+  /** Never rejects: resolves when the object has closed, has failed to close, or has run out of time. */
   #closeObject(): Promise<void> {
     const { clock, onProblem } = this.#deps;
     return new Promise((resolve) => {
@@ -338,7 +328,7 @@ export class AttachedChannel implements Channel {
   }
 }
 
-/** Of a message that answers a request; undefined for every other, and for one that cannot be read. */
+/** The id of the request that a message answers; undefined for any other message, and for one that cannot be read. */
 function answeredId(message: unknown): number | undefined {
   try {
     const { id, method } = message as { id?: unknown; method?: unknown };

@@ -2,8 +2,9 @@
  * What went wrong with an attached object, as a HostError. What a transport of an SDK throws is read by shape: an HTTP status in
  * `code` (SDK 1) or `status` (SDK 2), and `UnauthorizedError` by its name.
  */
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
+import { thrownText } from '../../kernel/thrown-text.js';
 import { statusError } from '../http/status-error.js';
 
 /** What every error about one attached server needs. */
@@ -64,7 +65,7 @@ export const notAttachable = (server: string, problem: string): HostError =>
     hint: 'attach an unstarted transport, an unconnected server, or a function that makes one',
   });
 
-/** The message of the server cannot be serialised, so nothing of it can be read. */
+/** The message of the server cannot be serialised. */
 export const notJson = (context: ErrorContext, error: unknown): HostError =>
   new HostError(
     'protocol_error',
@@ -101,7 +102,7 @@ export const closeFailed = (context: ErrorContext, error: unknown): HostError =>
     },
   );
 
-/** The SDKs write a status that is none as -1. */
+/** The HTTP status that an error of an SDK carries. The SDKs write -1 where there is none. */
 function statusOf(error: unknown): number | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   try {
@@ -116,16 +117,5 @@ function statusOf(error: unknown): number | undefined {
 const isStatus = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 400 && value <= 599;
 
-const quotedChars = LIMITS.quotedChars;
-
-/** The text of anything that can be thrown. */
-function textOf({ cleanText }: ErrorContext, error: unknown): string {
-  let text = 'an error without a text';
-  try {
-    if (isHostError(error) || error instanceof Error) text = error.message || error.name;
-    else text = String(error);
-  } catch {
-    // Even its text throws.
-  }
-  return cleanText(String(text).slice(0, quotedChars));
-}
+const textOf = ({ cleanText }: ErrorContext, error: unknown): string =>
+  cleanText(thrownText(error).slice(0, LIMITS.quotedChars));

@@ -1,6 +1,6 @@
 /**
- * undici from where it is installed, at once. The bundle of the library has another version of this file, which gives nothing:
- * bundlers do not follow `require` of a made function, and undici is then loaded by an import that they do follow (undici.ts).
+ * Loads undici synchronously from where it is installed. The bundle of the library replaces this file by one that returns
+ * undefined: bundlers do not follow a `require` made by createRequire, so undici.ts loads it by an import that they follow.
  */
 import { createRequire } from 'node:module';
 

@@ -99,7 +99,7 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
 }
 
 /**
- * Descriptors that we were given and would hand on may be sockets or open files of anybody. A program closes its own
+ * Descriptors that this process inherited, and would hand on, may be sockets or open files of other programs. A program closes its own
  * (inherited-descriptors.ts); inside an embedder's process a sandboxed child gets /dev/null in their place.
  */
 function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly release: () => void } | undefined {

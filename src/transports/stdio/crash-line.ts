@@ -23,7 +23,7 @@ const propertyLinesMax = 80;
 
 type Find = (lines: readonly string[], last: number) => string | undefined;
 
-/** '' when nothing was said. */
+/** '' when the program wrote nothing. */
 export function crashLine(text: string, maxChars: number): string {
   const lines = text.split('\n').map((line) => line.trimEnd());
   const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));

@@ -88,7 +88,7 @@ export class LeftGroup {
     const members = living.filter(
       ({ pid, pgid }) => pgid === this.#entry.pid && signallable(pid) && pid !== process.pid,
     );
-    // Somebody is in the group, and where marks cannot be seen nothing tells whether it is ours.
+    // The group has members, and without marks it is not known whether they are ours.
     if (!this.#table.seesMarks) return members.length === 0 ? [] : 'unknown';
     return members.filter(({ pid }) => this.#table.mark(pid) === this.#mark);
   }
