@@ -199,7 +199,7 @@ test.each([
   await host.close();
 });
 
-test('E11 a key that is taken out counts no more, however long a server that an earlier edit took out needs to stop', async () => {
+test('E11 a removed key is refused at once, however long a server that an earlier edit removed takes to stop', async () => {
   const { host, gateway, rightsOf } = await open(oldFile);
   const edit = (config: HostConfig) =>
     applyConfig({ host, gateway, workers: undefined }, { config, keys: config.keys ?? {}, listen, swap: () => {} });

@@ -30,7 +30,7 @@ test('E8 the working folder is not searched for a command that other programs st
   expect(findConfig({ env, cwd, searchesFolder: false })).toEqual({ file: ofAccount, isFoundInFolder: false });
 });
 
-test('E8 only a file that nobody named is found: not one that was given, and not that of the account', () => {
+test('E8 only a file of the working folder counts as found: not one given by name, and not that of the account', () => {
   writeFileSync(ofAccount, '{}');
   const found = { file: path.join(cwd, 'hostler.json'), isFoundInFolder: true };
   expect(findConfig({ env, cwd })).toEqual(found);

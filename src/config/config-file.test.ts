@@ -121,7 +121,7 @@ describe('placeholders', () => {
   });
 });
 
-test('E12 a placeholder names a variable, never something that every object has', () => {
+test('E12 a placeholder names a variable, never a member that every object inherits', () => {
   const mcpServers = { a: { command: dollar('env:toString') }, b: { command: dollar('env:__proto__') } };
   const file = write('inherited.json', JSON.stringify({ mcpServers }));
   const problems: HostError[] = [];
@@ -133,7 +133,7 @@ test('E12 a placeholder names a variable, never something that every object has'
   ]);
 });
 
-test('E10 a text of a million brackets is a mistake with its place, and an entry that is too deep costs itself alone', () => {
+test('E10 a text of a million brackets is a mistake with its place, and an entry that is too deep is disabled alone', () => {
   expect(errorOf(() => parseConfigText('['.repeat(1_000_000), 'h.json')).details.reason).toBe('syntax');
   const deep = `${'['.repeat(80)}${']'.repeat(80)}`;
   const { config } = readConfigFile(

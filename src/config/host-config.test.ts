@@ -264,7 +264,7 @@ test('E10 a role with too long a list may use nothing, and the other roles are r
   expect([settings.roles?.get('dev'), settings.roles?.get('guest')]).toEqual([[], [to('*', '*')]]);
 });
 
-test('E10 an entry that makes a parser throw costs itself alone, and is kept with its reason', () => {
+test('E10 an entry that makes a parser throw is disabled alone, and kept with its reason', () => {
   const { settings, told } = parse({ mcpServers: { bad: { url: 'example.com/mcp' }, git: server } });
   expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([['git'], [['bad', told[0]]]]);
   expect(told[0]?.message).toBe(

@@ -19,7 +19,7 @@ test('E8 a file is read once, also one that was not there, and filled in as it w
   expect(() => fillPlaceholders({ listen: `\${file:none}` }, { env: {}, folder, files })).toThrow('ENOENT');
 });
 
-test('what is no small file has no text', () => {
+test('a path that is not a small file gives no text', () => {
   const files = new PlaceholderFiles(folder);
   writeFileSync(path.join(folder, 'large'), Buffer.alloc(64 * 1024 + 1));
   expect([files.read('.'), files.read('large')]).toEqual([{ why: 'is not a file' }, { why: 'is larger than 64 KiB' }]);

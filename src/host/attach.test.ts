@@ -41,7 +41,7 @@ function factory(script?: FakeTransportScript) {
 }
 
 describe('what is attached', () => {
-  test('E23 an unstarted transport is started, shaken hands with, listed and called', async () => {
+  test('E23 an unstarted transport is started, initialized, listed and called', async () => {
     const { host, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -453,7 +453,7 @@ describe('as any other server', () => {
     expect(heard).toEqual(['bob elicitation/create', 'ann notifications/message']);
   });
 
-  test('E23 roles, budgets, the cache and the breaker are in its way', async () => {
+  test('E23 roles, budgets, the cache and the breaker apply to it', async () => {
     const { host, clock, row } = await open({ roles: { reader: { allow: ['x/other'] } } });
     const transport = new FakeTransport({
       tools: { say: '', other: '' },
@@ -476,7 +476,7 @@ describe('as any other server', () => {
     expect([(await failureOf(call(host))).code, transport.calls.length]).toEqual(['circuit_open', 3]);
   });
 
-  test('E23 its tools are pinned under its name, whoever is attached there', async () => {
+  test('E23 its tools are pinned under its name, whichever server is attached there', async () => {
     const { host, row } = await open();
     await host.attach('x', new FakeTransport({ tools: { say: 'reads' } }));
     await host.detach('x');
@@ -487,7 +487,7 @@ describe('as any other server', () => {
     expect((await call(host)).isError).toBe(false);
   });
 
-  test('E23 it is seen by whoever watches the host, and gone when it is detached', async () => {
+  test('E23 events, status and listings show it, and no longer once it is detached', async () => {
     const { host } = await open();
     const told: string[] = [];
     host.onKnownChanged((server) => told.push(server));

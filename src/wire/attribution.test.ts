@@ -584,7 +584,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([one.whom(), one.asked[1]?.[1].origin, second]).toEqual([['ann', 'ann'], undefined, 2]);
   });
 
-  test('E3 what belongs to no call in progress is refused by the same words, and held for no other client', () => {
+  test('E3 what belongs to no call in progress is refused with the same error, and held for no other client', () => {
     const { as, elicit, reply, whom, answers } = twoClients();
     reply(as('ann'));
     elicit();

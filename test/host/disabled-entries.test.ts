@@ -67,7 +67,7 @@ test('E10 without onProblem a mistyped entry is a process warning and a disabled
   expect([stateOf('bad'), stateOf('good')]).toEqual(['disabled', 'registered']);
 });
 
-test('E10 an entry whose getter throws costs itself alone, in the configuration and when it is spawned', async () => {
+test('E10 an entry whose getter throws is disabled alone, in the configuration and when it is spawned', async () => {
   const throwing = Object.defineProperty({}, 'command', { enumerable: true, get: () => expect.unreachable() });
   await open({ mcpServers: { bad: throwing, good } });
   expect([stateOf('bad'), stateOf('good')]).toEqual(['disabled', 'registered']);

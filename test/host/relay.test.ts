@@ -240,7 +240,7 @@ describe('with an instance for each client', () => {
     expect(someone.asked).toEqual(['roots/list']);
   });
 
-  test('E4 whoever names no client is refused, and no shared process is used or started', async () => {
+  test('E4 a call that names no client is refused, and no shared process is used or started', async () => {
     await start({ isolation: 'per-client' });
     const { principal } = ann().options;
     const refused = await Promise.all(

@@ -75,7 +75,7 @@ test('E8 what an envFile holds counts too', () => {
   expect(server({ command: 'node', envFile: '.env' })).not.toBe(before);
 });
 
-test('what lets somebody in is a part, what limits or names is none', () => {
+test('settings that admit clients are parts; settings that limit or name are not', () => {
   const limits = { $schema: '', roles: {}, unlistedRole: 'deny', budgets: {}, groups: {}, log: {}, telemetry: {} };
   expect(digests(limits)).toEqual({});
   const all = { mcpServers: { a: {} }, keys: { ann: {} }, listen: {}, broker: {}, later: 1, ...limits };

@@ -26,7 +26,7 @@ test('E8 a changed command waits, and the server goes on as it was', () => {
   expect(config).toEqual(before);
 });
 
-test('E8 how the same server is treated counts at once', () => {
+test('E8 a change in how a server is treated takes effect at once', () => {
   const { config, waiting } = hold({
     ...before,
     mcpServers: { a: { command: 'evil', timeouts: { call: '9s' } }, b: { ...before.mcpServers.b, enabled: false } },
@@ -57,17 +57,17 @@ test('E8 a new server waits under its name, and one that is taken out is gone', 
   });
 });
 
-test('E8 what is confirmed counts', () => {
+test('E8 what is confirmed takes effect', () => {
   const next = { ...before, mcpServers: { a: { command: 'new' }, c: { command: 'more' } }, listen: { host: '::1' } };
   expect(hold(next, next)).toMatchObject({ config: next, waiting: [] });
 });
 
-test('E8 roles, budgets, groups and the log count at once', () => {
+test('E8 roles, budgets, groups and the log take effect at once', () => {
   const next = { ...before, roles: { guest: { allow: ['a/*'] } }, groups: { g: ['a'] }, log: { level: 'debug' } };
   expect(hold(next)).toMatchObject({ config: next, waiting: [] });
 });
 
-test('a key that waits lets nobody in, and one that is taken out neither', () => {
+test('a key that waits is not accepted, and neither is one that was removed', () => {
   const changed = hold({ ...before, keys: { ann: { hash: 'h1' }, eve: { hash: 'h2' } } });
   expect([changed.waiting, (changed.config as typeof before).keys]).toEqual([['keys.ann', 'keys.eve'], {}]);
   expect(hold({ ...before, keys: {} })).toMatchObject({ config: { keys: {} }, waiting: [] });
@@ -97,7 +97,7 @@ test('an entry that cannot be used any more does not stop the one that runs', ()
   expect(config).toMatchObject({ mcpServers: { a: before.mcpServers.a } });
 });
 
-test('names that every object has are names like others', () => {
+test('names of inherited members are names like any other', () => {
   const next = JSON.parse('{"mcpServers":{"__proto__":{"command":"x"},"constructor":{"command":"y"}}}') as object;
   const { config, waiting } = hold(next);
   const { mcpServers } = config as { mcpServers: Record<string, unknown> };

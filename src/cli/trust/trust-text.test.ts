@@ -59,7 +59,7 @@ test('a file without anything to confirm says so, and one that is confirmed does
   expect(text(config, { confirmed })).toMatch(/0 changed, 1 as confirmed\n\n {2}nothing changed since then$/);
 });
 
-test('E8 nothing in it moves the cursor, hides, or is cut without a word', () => {
+test('E8 control characters are neutralised, and text that is cut says so', () => {
   const command = `x\u001b[2J\u202e\n  mcpServers.fine\r${' '.repeat(3_000)}; evil`;
   const shown = text({ mcpServers: { 'a\u001b[31m\n': { command } } });
   expect(shown).not.toMatch(/[\u001b\u202e\r]/);

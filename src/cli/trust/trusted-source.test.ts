@@ -70,7 +70,7 @@ describe('a start', () => {
     await source().open(never);
   });
 
-  test('E8 a file that changes while its person is asked is used as it was shown', async () => {
+  test('E8 a file that changes while the question is open is used as it was shown', async () => {
     const args = [`\${file:args}`];
     write({ mcpServers: { a: { command: 'shown', args } } });
     writeFileSync(path.join(folder, 'args'), 'harmless');
@@ -139,7 +139,7 @@ describe('an edit while it runs', () => {
     return config;
   }
 
-  test('E8 waits until it is confirmed, and counts then', async () => {
+  test('E8 waits until it is confirmed, and then takes effect', async () => {
     write(runs('old'));
     const running = source();
     (await running.open(answer('y\n'))).accept();

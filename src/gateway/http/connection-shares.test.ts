@@ -82,7 +82,7 @@ test('E12 a connection of a proxy counts for the key that came last', () => {
   expect(open('a', 1).refused).toBe(0);
 });
 
-test('E12 a connection that is gone leaves nothing, also when it is told twice', () => {
+test('E12 a connection that is gone leaves nothing behind, also when its end is reported twice', () => {
   const { shares, connect, open } = setUp();
   const { kept } = open('a', 12);
   const { connection } = connect();

@@ -50,7 +50,7 @@ describe('E12 one key', () => {
     expect(take('a', 20)).toBe(8);
   });
 
-  test('that is refused above its quarter holds nobody else back', () => {
+  test('that is refused above its quarter holds no other key back', () => {
     const { take } = setUp();
     take('b', 1);
     expect([take('a', 20), take('a', 1), take('b', 3)]).toEqual([11, 0, 3]);

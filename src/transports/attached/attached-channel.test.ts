@@ -252,7 +252,7 @@ describe('the end', () => {
     expect(problems).toMatchObject([{ message: 'handler' }]);
   });
 
-  test('E23 the object is closed once, whoever closed first', async () => {
+  test('E23 the object is closed once, whichever side closes first', async () => {
     const { channel, heard, transport } = await open();
     transport.onclose?.();
     await Promise.all([channel.close(), channel.close()]);

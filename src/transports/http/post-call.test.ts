@@ -63,7 +63,7 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
   return { call, heard, look, errors, respond, aborts: () => aborts };
 }
 
-describe('the way of a request', () => {
+describe('the phases of a request', () => {
   test('W24 it is being written once it was started, and written once the response begins', () => {
     const { call, heard } = newCall();
     expect([call.frame.phase, call.pendingBytes, call.isControl, call.over]).toEqual([
