@@ -56,6 +56,12 @@ export const mutationTools = path.join(root, 'test', 'mutation', 'tools');
 export const ensureMutationTools = () =>
   ensureInstalled(mutationTools, 'mutation tools installed', ['--ignore-scripts', '--legacy-peer-deps']);
 
+/** Where other people's bundlers live: only the lane of the packed package needs them. */
+export const bundlerTools = path.join(root, 'test', 'packed', 'tools');
+
+/** No script of theirs is run: esbuild finds its program in the package for the platform. */
+export const ensureBundlerTools = () => ensureInstalled(bundlerTools, 'bundlers installed', ['--ignore-scripts']);
+
 async function ensureInstalled(folder, done, options) {
   const modules = path.join(folder, 'node_modules');
   // A linked node_modules belongs to another checkout; `npm ci` would delete it there.
@@ -75,6 +81,9 @@ async function ensureInstalled(folder, done, options) {
   });
 }
 
+/** In this order: the second replaces files that the first reads. */
+const bundlers = ['bundle.mjs', 'bundle-library.mjs'];
+
 /** Compiles src/ to dist/, and bundles what must start fast, when the sources are not the ones dist/ was made of. */
 export async function ensureBuild() {
   const dist = path.join(root, 'dist');
@@ -86,7 +95,7 @@ export async function ensureBuild() {
     await timed('built', async () => {
       fs.rmSync(dist, { recursive: true, force: true });
       await run(process.execPath, [bin('tsc'), '-p', 'tsconfig.build.json'], 'tsc');
-      await run(process.execPath, [path.join(root, 'scripts', 'bundle.mjs')], 'bundle');
+      for (const script of bundlers) await run(process.execPath, [path.join(root, 'scripts', script)], script);
       const main = path.join(dist, 'cli', 'main.js');
       if (fs.existsSync(main)) fs.chmodSync(main, 0o755);
     });
@@ -174,7 +183,7 @@ function sourcesKey() {
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
     .map((name) => path.join('src', name));
   const settings = fs.readdirSync(root).filter((name) => /^tsconfig.*\.json$/.test(name) || name === 'package.json');
-  const files = [...sources, ...settings, path.join('scripts', 'bundle.mjs')].sort();
+  const files = [...sources, ...settings, ...bundlers.map((script) => path.join('scripts', script))].sort();
   return hash(files.flatMap((name) => [name, fs.readFileSync(path.join(root, name))]));
 }
 

@@ -9,10 +9,11 @@
  * first line names its content.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { rolldown } from 'rolldown';
+import { licenceOf } from './licences.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const inside = ['zod', 'jsonc-parser', 'libsql'];
@@ -78,9 +79,18 @@ function quickNative() {
 `;
 const elsewhere = "const own = require('node:module').createRequire(require.resolve('libsql'));\n";
 
+/** libsql is part of it: every start needs it. */
+const ownLibsql = {
+  name: 'libsql inside',
+  load: {
+    filter: { id: /\/dist\/host\/require-libsql\.js$/ },
+    handler: () => "import Database from 'libsql';\nexport const requireLibsql = () => Database;",
+  },
+};
+
 const up = await bundled('up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
-  plugins: [nativePart],
+  plugins: [ownLibsql, nativePart],
 });
 const main = await bundled('main.js', 'cjs', {
   external: isOutside,
@@ -92,12 +102,7 @@ const main = await bundled('main.js', 'cjs', {
   ],
 });
 
-const licences = inside.map((name) => {
-  const folder = path.join(root, 'node_modules', name);
-  const file = ['LICENSE', 'LICENSE.md'].map((each) => path.join(folder, each)).find((each) => existsSync(each));
-  if (file === undefined) throw new Error(`${name} has no licence that could be handed on`);
-  return `/*\n${name}\n\n${readFileSync(file, 'utf8').replaceAll('*/', '* /').trim()}\n*/`;
-});
+const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).replaceAll('*/', '* /')}\n*/`);
 /** One byte per character is read faster and takes half the room. Where such a character may stand, its escape may. */
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 const text = ascii(`(function (exports, require, module, __filename) {\n${up}\n})\n${licences.join('\n')}\n`);

@@ -8,7 +8,7 @@ import { createGateway } from '../gateway/gateway.js';
 import { defaultParts } from '../gateway/gateway-parts.js';
 import { Keyring } from '../gateway/keys/keys.js';
 import { Host } from '../host/host.js';
-import type { HostConfig } from '../host/host-interface.js';
+import { embedder, type HostConfig } from '../host/host-interface.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../kernel/random.js';
@@ -52,7 +52,8 @@ async function open(config: HostConfig) {
   const clock = new FakeClock();
   const neverConnects = () => new Promise<never>(() => {});
   const transports = { stdio: neverConnects, pool: neverConnects as never };
-  const host = new Host({ clock, onProblem: () => {} }, (options) => new Connector({ ...options, transports }));
+  const options = { clock, learnAtBoot: false, onProblem: () => {} };
+  const host = new Host(options, (own) => new Connector({ ...own, transports }));
   let keyring: Keyring | undefined;
   const parts = {
     ...defaultParts,
@@ -126,8 +127,9 @@ test('E11 while an edit is applied, no key has more rights than in the old or th
     });
     for (look(); !isDone; look()) await Promise.resolve();
     await applying;
-    // An entry that cannot be read leaves its server as it was: the new rights are those at the end.
-    const now = new Map(holders.map((holder) => [holder, rightsOf(holder)]));
+    const fresh = await open(after);
+    const now = new Map(holders.map((holder) => [holder, fresh.rightsOf(holder)]));
+    await fresh.host.close();
     for (const holder of holders)
       for (const each of seen.get(holder) ?? []) {
         const rights = JSON.parse(each) as string[];
@@ -208,4 +210,22 @@ test('E11 a key that is taken out counts no more, however long a server that an 
   for (let turns = 0; turns < 50 && host.names().length > 0; turns++) await Promise.resolve();
   expect([host.names(), rightsOf('ann')]).toEqual([[], []]);
   void Promise.allSettled([first, second]);
+});
+
+test('E11 a server whose new entry cannot be read stays as it was, for the operator alone if roles or keys changed with it', async () => {
+  const { host, gateway, rightsOf } = await open(oldFile);
+  const edit = (config: HostConfig) =>
+    applyConfig({ host, gateway, workers: undefined }, { config, keys: config.keys ?? {}, listen, swap: () => {} });
+  const typo = { s1: { command: 'one', tools: { deny: ['t2'] }, comand: 'typo' } };
+  const ofClient = () => rightsOf('ann').filter((right) => right.startsWith('client'));
+  await edit({ ...oldFile, mcpServers: typo });
+  expect(ofClient()).toEqual(['client s1/t1 of one']);
+  await edit({ ...newFile, mcpServers: typo });
+  expect(ofClient()).toEqual([]);
+  expect(host.isAllowed(embedder, 's1', 't1')).toBe(true);
+  await edit({ ...newFile, mcpServers: { ...typo, s2: { command: 'two' } } });
+  expect(ofClient()).toEqual(['t1', 't2', 't3'].map((tool) => `client s2/${tool} of two`));
+  await edit({ ...newFile, mcpServers: { s1: { command: 'one', tools: { deny: ['t2'] } } } });
+  expect(ofClient()).toEqual(['client s1/t1 of one', 'client s1/t3 of one']);
+  await host.close();
 });

@@ -70,7 +70,9 @@ async function begin(
   const source = new TrustedSource(place, process.env);
   const { confirmations } = source;
   const since = contentOf(file);
-  const settings = settingsOf(file, await source.open(askTrust(process.env)));
+  const first = await source.open(askTrust(process.env));
+  const settings = settingsOf(file, first);
+  first.accept();
   log.level = settings.log.level;
   prepareDataDir(dataDir);
   let operations = {};
@@ -111,12 +113,15 @@ async function begin(
   operations = letterOperations(() => letters);
   const onChange = () => {
     try {
-      const changed = settingsOf(file, source.read());
-      const credentials = credentialsOf(parseKeys(changed.keys, problem));
+      const edited = source.read();
+      const changed = settingsOf(file, edited);
+      const problems: HostError[] = [];
+      const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
       // Everything is read: nothing is thrown from here on.
       log.level = changed.log.level;
+      for (const each of problems) problem(each);
       opened.rekey(credentials);
-      source.accept();
+      edited.accept();
       log.say('info', 'the keys of the configuration count from now on');
       const { waiting } = source;
       if (waiting.length > 0) log.say('warn', `waits for hostler trust: ${waiting.slice(0, waitingShown).join(', ')}`);

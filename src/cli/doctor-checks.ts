@@ -4,7 +4,7 @@
  *
  * Invariant: whatever is wrong comes with what to do about it.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { storeFolder } from '../broker/engine-settings.js';
@@ -16,6 +16,8 @@ import { isAttached, isStdio } from '../config/server-spec.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
+import { type SandboxPlaces, sandboxPlaces } from '../transports/stdio/sandbox/places.js';
+import { sandboxView } from '../transports/stdio/sandbox/view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-path.js';
@@ -44,7 +46,8 @@ export async function examine({ config, dataDir, env }: DoctorOptions): Promise<
   const findings: Finding[] = [nodeFinding(process.versions.node)];
   const settings = configFindings(config, env, findings);
   const servers = [...(settings?.mcpServers.values() ?? [])];
-  for (const server of servers) findings.push(await serverFinding(server, env));
+  const places = placesOf(config, dataDir, env);
+  for (const server of servers) findings.push(await serverFinding(server, env, places));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
@@ -98,18 +101,34 @@ function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.Proce
   return [{ check: 'trust', level: 'note', what: message, hint }];
 }
 
-async function serverFinding({ name, spec, isEnabled }: ServerDefinition, env: NodeJS.ProcessEnv): Promise<Finding> {
+/** As `hostler up` would have them. */
+function placesOf(config: DoctorOptions['config'], dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
+  let hiddenPaths: string[] = [];
+  try {
+    hiddenPaths = [path.resolve(config().file)];
+  } catch {
+    // There is none, which is a finding of its own.
+  }
+  return sandboxPlaces({ ambient: env, stateDir: dataDir, hiddenPaths, keepsHomes: true });
+}
+
+async function serverFinding(
+  { name, spec, isEnabled }: ServerDefinition,
+  env: NodeJS.ProcessEnv,
+  places: SandboxPlaces,
+): Promise<Finding> {
   const check = `server ${name}`;
   if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
   if (isAttached(spec)) return { check, level: 'ok', what: 'is attached by a program' };
   if (!isStdio(spec)) return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not asked here` };
   try {
-    const file = await resolveCommand({
-      server: name,
-      command: spec.command,
-      cwd: spec.cwd ?? process.cwd(),
-      env: childEnvironment(env, spec.env, ''),
-    });
+    const cwd = spec.cwd ?? process.cwd();
+    const own = childEnvironment(env, spec.env, '');
+    const file = await resolveCommand({ server: name, command: spec.command, cwd, env: own });
+    if (spec.sandbox === 'standard') {
+      const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), declaredCwd: spec.cwd };
+      await sandboxView({ ...paths, searchPath: own.PATH ?? '', places, home: undefined });
+    }
     return { check, level: 'ok', what: `command ${file}` };
   } catch (error) {
     if (!isHostError(error)) throw error;

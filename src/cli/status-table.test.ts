@@ -11,6 +11,12 @@ test.each([
   expect(noteOf({ ...quiet, state, ...part } as StatusRow)).toBe(note);
 });
 
+test('E3 the note of a server whose messages reached no client says what to set', () => {
+  const row = { ...quiet, state: 'ready', active: true } as StatusRow;
+  expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');
+  expect([noteOf({ ...row, unattributed: 0 }), noteOf(row)]).toEqual(['', '']);
+});
+
 test('E9 the note of a server names a resource template that is not routed, and how many there are', () => {
   const templates = [{ template: '{+any}', reason: 'no_prefix' }];
   expect(noteOf({ ...quiet, state: 'ready', unroutedTemplates: { count: 3, templates } } as unknown as StatusRow)).toBe(

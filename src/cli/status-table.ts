@@ -42,6 +42,7 @@ export function noteOf(row: StatusRow): string {
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
+    row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
     row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
   ];
   return notes.filter((note) => note !== '').join('; ');

@@ -15,7 +15,6 @@ import type { BrokerSettings } from '../config/broker-settings.js';
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../config/listen-settings.js';
-import type { Filled } from '../config/placeholders.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../gateway/gateway.js';
 import type { BrokerFigures } from '../gateway/metrics/broker-figures.js';
@@ -41,7 +40,7 @@ import { LevelLog } from './stderr-log.js';
 import { openStdioSocket, stdioPath } from './stdio-socket.js';
 import { onStopSignals } from './stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
-import { TrustedSource } from './trust/trusted-source.js';
+import { TrustedSource, type UsableConfig } from './trust/trusted-source.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 import { version } from './version.js';
 import { contentOf, watchConfig } from './watch-config.js';
@@ -118,10 +117,11 @@ class Run {
   async begin(): Promise<void> {
     const { dataDir, auth } = this.#options;
     const since = contentOf(this.#options.config);
-    const filled = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
+    const first = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
       throw isHostError(error) ? inFile(error, this.#options.config) : error;
     });
-    const { config, settings } = this.#readConfig(filled);
+    const { config, settings, accept } = this.#readConfig(first);
+    accept();
     const listen = listenOf(settings.listen, this.#options);
     this.#listen = listen;
     this.#settings = settings;
@@ -284,15 +284,15 @@ class Run {
   }
 
   /** `first`: as it was read for the start. */
-  #readConfig(first?: Filled): { readonly config: HostConfig; readonly settings: ReturnType<typeof parseServing> } {
+  #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems } = first ?? this.#source.read();
+      const { config, secrets, problems, accept } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The servers, and what is wrong with single entries, are for the host to read.
       const settings = parseServing(config);
       for (const problem of problems) this.#problem(problem);
-      return { config: config as HostConfig, settings };
+      return { config: config as HostConfig, settings, accept };
     } catch (error) {
       throw isHostError(error) ? inFile(error, file) : error;
     }
@@ -302,13 +302,13 @@ class Run {
     const [host, gateway] = [this.#host, this.#gateway];
     if (!host || !gateway) return;
     try {
-      const { config, settings } = this.#readConfig();
+      const { config, settings, accept } = this.#readConfig();
       const listen = listenOf(settings.listen, this.#options);
       const before = this.#settings;
       const swap = () => {
         this.#settings = settings;
         this.#log.level = settings.log.level;
-        this.#source.accept();
+        accept();
       };
       const edit = { config, keys: settings.keys, listen, swap };
       const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);

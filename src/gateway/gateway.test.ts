@@ -10,19 +10,24 @@ import { createGateway, type GatewaySettings } from './gateway.js';
 import type { GatewayParts } from './gateway-parts.js';
 import type { HttpIngressOptions } from './http/http-ingress.js';
 import type { KeyedRoute } from './http/routes.js';
+import type { RouterOptions } from './routing/router.js';
 import type { StdioIngressOptions } from './stdio/stdio-ingress.js';
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
 function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException, opensLater = false) {
   const log: string[] = [];
+  const routers: RouterOptions[] = [];
   const problems: unknown[] = [];
   const http: HttpIngressOptions[] = [];
   const stdio: StdioIngressOptions[] = [];
   let endPipe = () => {};
   const health = { status: 200, contentType: 'text/plain', body: 'ok' };
   const parts = {
-    createRouter: () => ({}),
+    createRouter: (options: RouterOptions) => {
+      routers.push(options);
+      return {};
+    },
     createBridge: () => ({}),
     parseKeys: (keys: object) => Object.keys(keys),
     Keyring: class {
@@ -72,14 +77,15 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
   };
   const host = {
     whenSeen: () => undefined,
+    hasRoles: false,
     learnTools: () => {},
     showUnrouted: () => {},
     names: () => ['a', 'b'],
     isAllowed: ({ id }: Principal, server: string) => id === 'ada' && server === 'b',
-  } as unknown as Host;
+  };
   const onProblem = (problem: unknown) => problems.push(problem);
   const gateway = createGateway({
-    host,
+    host: host as unknown as Host,
     settings,
     dataDir: '/d',
     clock: new FakeClock(),
@@ -87,7 +93,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     opensLater,
     onProblem,
   });
-  return { gateway, log, http, stdio, problems };
+  return { gateway, log, http, stdio, host, routers, problems };
 }
 
 test('keys are there before anything listens, and nothing listens before it is told to', async () => {
@@ -120,6 +126,23 @@ test('with a host that opens later, clients wait until it is open', async () => 
   gateway.opened();
   gateway.opened();
   expect([http[0]?.isOpen?.(), log.filter((line) => line === 'opened').length]).toEqual([true, 1]);
+});
+
+test('E5 answers may be kept for everybody only while there is neither a key nor a role', async () => {
+  const { gateway: opening, host, routers } = open({ keys: {} });
+  const gateway = await opening;
+  const now = () => routers[0]?.mayBePublic?.();
+  const seen = [now()];
+  gateway.replaceKeys({ b: 1 });
+  seen.push(now());
+  gateway.replaceKeys({});
+  seen.push(now());
+  host.hasRoles = true;
+  seen.push(now());
+  expect(seen).toEqual([true, false, true, false]);
+  const keyed = open();
+  await keyed.gateway;
+  expect(keyed.routers[0]?.mayBePublic?.()).toBe(false);
 });
 
 test('without keys everybody is the operator, and no key is made', async () => {

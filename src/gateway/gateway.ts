@@ -100,15 +100,17 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const onKeyProblem = options.onProblem ?? warnProcess;
   const keys = parts.parseKeys(settings.keys ?? {}, onKeyProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
+  const keysNow: KeysNow = { isAny: hasMembers(settings.keys) };
   const router = parts.createRouter({
     upstreams: host,
+    mayBePublic: () => !keysNow.isAny && !host.hasRoles,
     bridge: parts.createBridge({ clock, random }),
     clock,
     serverInfo: { name: 'hostler', version: settings.version },
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, onKeyProblem, parts, router, keyring },
+    ...{ host, settings, clock, random, onProblem, onKeyProblem, parts, router, keyring, keysNow },
     opensLater: options.opensLater ?? false,
     brokerFigures: options.brokerFigures,
     key: local?.key,
@@ -116,6 +118,13 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     keyFile: local && path.join(dataDir as string, 'key'),
   });
 }
+
+/** Whether the configuration has keys, usable or not. The local key does not count: it is the operator's alone. */
+interface KeysNow {
+  isAny: boolean;
+}
+
+const hasMembers = (keys: Readonly<Record<string, unknown>> = {}): boolean => Object.keys(keys).length > 0;
 
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
@@ -125,6 +134,7 @@ interface Joined
   readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
+  readonly keysNow: KeysNow;
   readonly key: string | undefined;
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
@@ -212,9 +222,13 @@ class JoinedGateway implements Gateway {
   }
 
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange {
-    const { keyring, parts, onKeyProblem } = this.#joined;
+    const { keyring, keysNow, parts, onKeyProblem } = this.#joined;
     const read = parts.parseKeys(keys, onKeyProblem);
-    return { swap: () => keyring.replace(read), announce: () => this.#rekeyed() };
+    const swap = () => {
+      keyring.replace(read);
+      keysNow.isAny = hasMembers(keys);
+    };
+    return { swap, announce: () => this.#rekeyed() };
   }
 
   allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {

@@ -24,8 +24,11 @@ export interface CallTarget {
   forgetCircuit(): void;
 }
 
-/** `instance` names the client, where each has its own; throws without one there, and when there can be no such instance. */
-export type TargetOf = (server: ManagedServer, instance: string | undefined) => CallTarget;
+/**
+ * `instance` names the client, where each has its own; throws without one there, and when there can be no such instance.
+ * `owner`: the id of the principal that asks.
+ */
+export type TargetOf = (server: ManagedServer, instance: string | undefined, owner: string) => CallTarget;
 
 /** Holds it open for as long as that takes. */
 export async function whileHeld<T>(target: CallTarget, run: () => Promise<T>): Promise<T> {

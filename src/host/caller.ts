@@ -94,12 +94,13 @@ export class Caller {
         // Asked again when the answer is in: by then the server may be gone, and its answer is not kept.
         fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
         traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
+        noticeAccount: ({ server }) => serverOf(server).auth?.current(),
       }),
       throttle(parts.throttle),
       refuseThrottled(parts.serverThrottle),
-      gate(({ server, relay }) => {
+      gate(({ server, relay, principal }) => {
         const managed = serverOf(server);
-        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance).circuit;
+        return relay === undefined ? managed.circuit : targetOf(managed, relay.instance, principal.id).circuit;
       }, clock),
       concurrency((server) => serverOf(server).slots),
       noteThrottling(parts.serverThrottle),

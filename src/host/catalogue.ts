@@ -182,7 +182,7 @@ export class Catalogue {
     }
   }
 
-  /** Another run, another definition, or the end of the server: nothing that was read before counts. */
+  /** Another run, account or definition, or the end of the server: nothing that was read before counts. */
   drop(server: string): void {
     this.#cache.drop(server);
     this.#parts.pins.forgetList(server);
@@ -220,7 +220,7 @@ export class Catalogue {
     const { server, method, uri, principal } = question;
     const { clock, serverOf, alive } = this.#parts;
     const managed = serverOf(server);
-    const kept = this.#cache.get(question);
+    const kept = this.#kept(managed, question);
     if (kept) return kept;
     const key = jointKey(server, method, uri, principalKey(principal));
     // By the epoch: who asks after a drop must not be given what was asked for before it.
@@ -235,6 +235,12 @@ export class Catalogue {
     }
   }
 
+  #kept(managed: ManagedServer, question: ListQuestion): KeptItem[] | undefined {
+    // A token of another account drops what is kept, also where its provider told nobody of it.
+    managed.auth?.current();
+    return this.#cache.get(question);
+  }
+
   async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
     const { server, method } = question;
     const { clock, serverThrottle, reconnects } = this.#parts;
@@ -244,7 +250,7 @@ export class Catalogue {
     const attempt = async (): Promise<Answered> => {
       const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
       // The server may have been started for this, and its public list have been read on the way.
-      const items = this.#cache.get(question);
+      const items = this.#kept(managed, question);
       if (items) return { items, ttlMs: 0, isPublic: false };
       // The question may have waited for a place or for the connection.
       const refusal = serverThrottle.refusal(server);
@@ -265,9 +271,9 @@ export class Catalogue {
     return answered.items;
   }
 
-  async #askOnce(session: Session, { method, uri }: ListQuestion, limits: CallOptions): Promise<Answered> {
+  async #askOnce(session: Session, { method, uri, principal }: ListQuestion, limits: CallOptions): Promise<Answered> {
     if (method !== 'resources/read') return answeredList(await session.list(method, limits));
-    const answer = await session.request(method, JSON.stringify({ uri }), limits);
+    const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
     // What was asked on the way, and refused, may have made another answer of it.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};

@@ -11,6 +11,7 @@ import type { HostSettings } from '../config/host-config.js';
 import { type ServerDefinition, unusableDefinition } from '../config/server-definition.js';
 import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
+import type { StaleServers } from './host-rules.js';
 import type { Servers } from './servers.js';
 
 /** What became of servers; each in the order of the configuration. */
@@ -45,14 +46,13 @@ export class ConfiguredServers {
     }
   }
 
-  /** Servers that `apply` is going to remove or replace. */
-  changing(entries: ConfiguredEntries): string[] {
+  /** Servers that `apply` is going to remove or replace, and those that stay as they were because their entry cannot be read. */
+  stale(entries: ConfiguredEntries): Required<StaleServers> {
     const definitions = this.#newDefinitions(entries);
-    return [...this.#declared].flatMap(([name, declared]) => {
-      const next = definitions.get(name);
-      const stays = next === 'as it was' || isDeepStrictEqual(next, declared);
-      return this.#isOurs(name) && !stays ? [name] : [];
-    });
+    const names = [...this.#declared.keys()].filter((name) => this.#isOurs(name));
+    const outdated = names.filter((name) => definitions.get(name) === 'as it was');
+    const isSame = (name: string) => isDeepStrictEqual(definitions.get(name), this.#declared.get(name));
+    return { changing: names.filter((name) => !outdated.includes(name) && !isSame(name)), outdated };
   }
 
   /**

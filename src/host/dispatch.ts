@@ -59,7 +59,7 @@ export const dispatch =
       let target: CallTarget;
       try {
         server = parts.serverOf(call.server);
-        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance);
+        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance, call.principal.id);
       } catch (error) {
         // It was removed while the call waited for its turn, or its caller can have no instance.
         return back(call, error as Error);
@@ -117,6 +117,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return this.call.onProgress;
   }
 
+  get client(): string {
+    return this.call.relay?.instance ?? this.call.principal.id;
+  }
+
   get byMs(): number {
     return this.server.definition.timeouts.callMs;
   }
@@ -171,7 +175,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
 
   /** Written out: copying members would cost more than the rest of this. */
   private relaying(relay: CallRelay): CallOptions {
-    const { deadlineAtMs, signal, onProgress, nowMs } = this;
+    const { deadlineAtMs, signal, onProgress, nowMs, client } = this;
     const { onServerRequest: ask, onServerNotification } = relay;
     const onServerRequest: CallRelay['onServerRequest'] =
       ask &&
@@ -181,7 +185,17 @@ class Dispatch implements CallOptions, DeadlineExtension {
         this.call.notes.sentAtMs = Number.POSITIVE_INFINITY;
         ask(request);
       });
-    return { deadlineAtMs, signal, onProgress, nowMs, extend: this, relay, onServerRequest, onServerNotification };
+    return {
+      deadlineAtMs,
+      signal,
+      onProgress,
+      nowMs,
+      client,
+      extend: this,
+      relay,
+      onServerRequest,
+      onServerNotification,
+    };
   }
 
   /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */

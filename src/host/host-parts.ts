@@ -137,6 +137,12 @@ export function createHostParts(
     },
     opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
     openedOf: (instance, session) => knowledge.runs.openedOf(instance, session),
+    accountChanged: (name) => {
+      cache.drop(name);
+      catalogue.drop(name);
+      const managed = servers.find(name);
+      if (managed) knowledge.runs.of(managed)?.accountChanged();
+    },
     onChannel: (name, channel) => lastWords.opened(name, channel),
     onProblem,
     authProvider: options.authProvider,

@@ -6,12 +6,24 @@
  * by its id, under which answers are kept and calls are counted; rules of one configuration never hold for a server as another
  * configuration defined it.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
 import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
 import type { CallCeilings } from '../policy/call-budget.js';
 import { toolRulesGuard } from '../policy/tool-rules-guard.js';
 import { embedder } from './host-interface.js';
+
+/** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */
+export interface StaleServers {
+  /** About to be changed or removed: nobody may use them until `changed` says that it is done. */
+  readonly changing?: readonly string[];
+  /**
+   * Their new entry cannot be read, so that they stay as they were. When roles or keys change meanwhile, nobody knows what the
+   * entry would have denied to whom: only the embedder may use them then.
+   */
+  readonly outdated?: readonly string[];
+}
 
 export class HostRules {
   /** Comes before the embedder's own. */
@@ -24,8 +36,9 @@ export class HostRules {
   #groups: HostSettings['groups'] = new Map();
   /** Servers whose definition is about to be the one of these rules. */
   readonly #changing = new Set<string>();
-  #listedRoles: HostSettings['roles'];
-  #unlistedRole: HostSettings['unlistedRole'];
+  /** Servers that are out of date under these rules. */
+  readonly #closed = new Set<string>();
+  #settings: HostSettings | undefined;
   #revision = 0;
 
   /** Counts up with every change. */
@@ -46,6 +59,11 @@ export class HostRules {
     return this.#groups;
   }
 
+  /** Whether roles of the configuration or guards of the embedder may show callers different things. */
+  get hasRoles(): boolean {
+    return this.#settings?.unlistedRole !== undefined || this.#own.length > 0;
+  }
+
   /** All that hold now: asked for with every call. */
   get guards(): readonly Guard[] {
     return this.#guards;
@@ -53,22 +71,32 @@ export class HostRules {
 
   /** A caller in this role may use nothing, because the configuration does not list the role. */
   isUnlisted(role: string): boolean {
-    return this.#unlistedRole !== 'allow' && !this.#listedRoles?.has(role);
+    return this.#settings?.unlistedRole !== 'allow' && !this.#settings?.roles?.has(role);
   }
 
-  /**
-   * `changing`: servers that still have the definition of an earlier configuration. The new rules were not written for them, so
-   * nobody may use them until `changed` says that they have the new definition, or are gone.
-   */
-  configure({ roles, unlistedRole, budgets, groups }: HostSettings, changing: Iterable<string> = []): void {
+  /** Returns servers that nobody but the embedder may use from now on, because their entry is out of date. */
+  configure(settings: HostSettings, { changing = [], outdated = [] }: StaleServers = {}): string[] {
+    const { roles, unlistedRole, budgets, groups } = settings;
     this.#changing.clear();
     for (const server of changing) this.#changing.add(server);
-    this.#listedRoles = roles;
-    this.#unlistedRole = unlistedRole;
+    const closed = this.#close(outdated, settings);
+    this.#settings = settings;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
     this.#ceilings = budgets;
     this.#groups = groups;
     this.setOwn(this.#own);
+    return closed;
+  }
+
+  /** Under the same roles and keys a server that stays as it was gives nobody anything new. */
+  #close(outdated: readonly string[], { roles, unlistedRole, keys }: HostSettings): string[] {
+    const { roles: was, unlistedRole: wasUnlisted, keys: had } = this.#settings ?? {};
+    const isSame = isDeepStrictEqual([was, wasUnlisted, had], [roles, unlistedRole, keys]);
+    const stillClosed = outdated.filter((server) => this.#closed.has(server));
+    const closed = isSame ? [] : outdated.filter((server) => !this.#closed.has(server));
+    this.#closed.clear();
+    for (const server of [...stillClosed, ...closed]) this.#closed.add(server);
+    return closed;
   }
 
   changed(server: string): void {
@@ -79,11 +107,14 @@ export class HostRules {
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
     const all = [this.#ofTools, this.#configured, ...guards];
-    this.#guards = this.#changing.size === 0 ? all : [this.#notChanging, ...all];
+    this.#guards = this.#changing.size + this.#closed.size === 0 ? all : [this.#notStale, ...all];
     this.#revision++;
   }
 
-  readonly #notChanging: Guard = ({ server }) => (this.#changing.has(server) ? isChanging : allowed);
+  readonly #notStale: Guard = ({ server, principal }) => {
+    if (this.#changing.has(server)) return isChanging;
+    return this.#closed.has(server) && principal !== embedder ? isOutdated : allowed;
+  };
 }
 
 const allowed = { allow: true } as const;
@@ -91,6 +122,11 @@ const isChanging = {
   allow: false,
   reason: 'its entry in the configuration is being changed',
   hint: 'try again in a moment',
+} as const;
+const isOutdated = {
+  allow: false,
+  reason: 'its entry in the configuration cannot be read, and roles or keys have changed since',
+  hint: 'ask the operator to correct the entry',
 } as const;
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 

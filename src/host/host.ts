@@ -43,6 +43,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
@@ -94,11 +95,12 @@ export class Host {
       const { rules, configured, audit, servers, onProblem } = this.#parts;
       audit.tracing = tracing;
       const before = servers.names();
-      rules.configure(settings, configured.changing(settings));
+      const closed = rules.configure(settings, configured.stale(settings));
       perform(joint?.swap, onProblem);
       const applied = configured.apply(settings, (server) => rules.changed(server));
       this.#rulesChanged(before);
       perform(joint?.announce, onProblem);
+      for (const server of closed) this.#parts.onConfigProblem(outOfDate(server));
       this.#learnUnseen();
       // In an object: the next reading does not wait until what was taken out is gone.
       return { applied };
@@ -295,6 +297,11 @@ export class Host {
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
+  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  get hasRoles(): boolean {
+    return this.#parts.rules.hasRoles;
+  }
+
   /** Counts up when guards or roles may have changed. */
   get rulesRevision(): number {
     return this.#parts.rules.revision;
@@ -415,10 +422,23 @@ function perform(step: (() => void) | undefined, onProblem: (error: unknown) => 
   }
 }
 
+const outOfDate = (server: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `mcpServers.${server}: only the operator may use it, as roles or keys changed with it`,
+    {
+      server,
+      field: `mcpServers.${server}`,
+      execution: 'not_executed',
+      hint: 'correct the entry; until then the server runs as it was',
+    },
+  );
+
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
+  if (options.stateDir !== undefined) await loadLibsql();
   const host = new Host(options);
   try {
     await host.open(config);

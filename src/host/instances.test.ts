@@ -36,8 +36,8 @@ function setUp(entry: Record<string, unknown> = {}) {
   const instances = new Instances({ clock, supervise, isSubscribed: () => false, onProblem: () => {} });
   const baseOf = (name: string) => managedSession(name, {}, clock, { isolation: 'per-client', ...entry });
   const base = baseOf('a');
-  const use = async (client: string, of = base) => {
-    const target = instances.targetOf(of, client);
+  const use = async (client: string, of = base, owner = 'key') => {
+    const target = instances.targetOf(of, client, owner);
     target.enter();
     await target.supervisor.acquire(clock.nowMs() + minute);
     return target;
@@ -47,12 +47,12 @@ function setUp(entry: Record<string, unknown> = {}) {
 
 test('E4 all clients of a shared server get the server itself; without a client there is no instance', () => {
   const { instances, base } = setUp();
-  expect(() => instances.targetOf(base, undefined)).toThrow(
+  expect(() => instances.targetOf(base, undefined, 'key')).toThrow(
     expect.objectContaining({ code: 'invalid_request', details: expect.objectContaining({ field: 'instance' }) }),
   );
   const shared = setUp({ isolation: 'shared' });
-  expect(shared.instances.targetOf(shared.base, 'ann')).toBe(shared.base);
-  expect(shared.instances.targetOf(shared.base, undefined)).toBe(shared.base);
+  expect(shared.instances.targetOf(shared.base, 'ann', 'key')).toBe(shared.base);
+  expect(shared.instances.targetOf(shared.base, undefined, 'key')).toBe(shared.base);
 });
 
 test('each client has one of its own, the same each time, and nobody else has it', async () => {
@@ -95,8 +95,26 @@ test('and so many of all; those that do not run and nobody uses make room', asyn
   await expect(use('ann')).rejects.toMatchObject({ code: 'overloaded' });
   instances.end('client 0');
   // Asked for and never used.
-  for (const each of bases) instances.targetOf(each, 'client 0');
-  expect(instances.targetOf(base, 'ann')).not.toBe(base);
+  for (const each of bases) instances.targetOf(each, 'client 0', 'key');
+  expect(instances.targetOf(base, 'ann', 'key')).not.toBe(base);
+});
+
+test('E4 a key with many idle clients gives way to others, and keeps those that are in use', async () => {
+  const { instances, server, use } = setUp();
+  for (let i = 0; i < instancesPerServerMax; i++) {
+    const target = await use(`client ${i}`, undefined, 'greedy');
+    if (i > 0) target.leave();
+  }
+  for (const client of ['ann', 'bob']) await use(client, undefined, client);
+  await settle();
+  expect([instances.countOf('a'), server.live]).toEqual([instancesPerServerMax, instancesPerServerMax]);
+  // Its own clients are not ended for one more of them.
+  await expect(use('one more', undefined, 'greedy')).rejects.toMatchObject({ code: 'overloaded' });
+  // The idle ones that were made first are gone, and not the one that is in use.
+  for (const client of ['client 1', 'client 2']) instances.end(client);
+  expect(instances.countOf('a')).toBe(instancesPerServerMax);
+  instances.end('client 0');
+  expect(instances.countOf('a')).toBe(instancesPerServerMax - 1);
 });
 
 test('with its client, with its server and with the host it ends, and that is awaited', async () => {

@@ -4,8 +4,8 @@
  * Not here: what is decided about a call (policy/, for all instances of a server alike, except for the breaker), keeping an
  * instance running (supervisor/).
  *
- * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say; what
- * has ended is awaited before the host is closed.
+ * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say, and one
+ * key cannot keep others out by naming many clients that do nothing; what has ended is awaited before the host is closed.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
@@ -37,15 +37,24 @@ export interface InstancesParts {
 class Instance implements CallTarget {
   readonly server: string;
   readonly client: string;
+  /** The id of the principal that it was made for. */
+  readonly owner: string;
   readonly supervisor: Supervised['supervisor'];
   readonly unlisten: Supervised['unlisten'];
   readonly #base: ManagedServer;
   readonly #hold: CallHold;
   #circuit: ServerCircuit | undefined;
 
-  constructor(base: ManagedServer, client: string, { supervisor, unlisten }: Supervised, hold: CallHold) {
+  constructor(
+    base: ManagedServer,
+    client: string,
+    owner: string,
+    { supervisor, unlisten }: Supervised,
+    hold: CallHold,
+  ) {
     this.server = base.definition.name;
     this.client = client;
+    this.owner = owner;
     this.supervisor = supervisor;
     this.unlisten = unlisten;
     this.#base = base;
@@ -100,10 +109,10 @@ export class Instances {
   }
 
   /** The one of this client, or the server itself where all share it. */
-  readonly targetOf = (base: ManagedServer, client: string | undefined): CallTarget => {
+  readonly targetOf = (base: ManagedServer, client: string | undefined, owner: string): CallTarget => {
     if (base.definition.isolation === 'shared') return base;
     if (client === undefined) throw instanceMissing(base.definition.name);
-    return this.#of(base, client);
+    return this.#of(base, client, owner);
   };
 
   countOf(server: string): number {
@@ -129,7 +138,7 @@ export class Instances {
     await Promise.all([...this.#ending.values()].flatMap((promises) => [...promises]));
   }
 
-  #of(base: ManagedServer, client: string): Instance {
+  #of(base: ManagedServer, client: string, owner: string): Instance {
     const { name } = base.definition;
     const key = instanceKey(name, client);
     const known = this.#byKey.get(key);
@@ -137,28 +146,49 @@ export class Instances {
     // What an operator stopped or switched off is so for everybody.
     const refusal = base.supervisor.refusal();
     if (refusal?.code === 'server_stopped' || refusal?.code === 'server_disabled') throw refusal;
-    if (this.#isClosed || !this.#hasRoom(name)) throw tooMany(name);
-    return this.#make(base, client, key);
+    if (this.#isClosed || !this.#hasRoom(name, owner)) throw tooMany(name);
+    return this.#make(base, client, owner, key);
   }
 
-  #make(base: ManagedServer, client: string, key: string): Instance {
+  #make(base: ManagedServer, client: string, owner: string, key: string): Instance {
     const definition: ServerDefinition = { ...base.definition, isLazy: true };
     const { keepAliveMs } = definition;
     this.#uses.register({ name: key, spec: definition, isLazy: true, keepAliveMs, card: undefined });
     const onEvent = (event: SupervisorEvent) => this.#observe(key, event);
     const supervised = this.#parts.supervise(definition, undefined, { key, auth: base.auth, onEvent });
-    const instance = new Instance(base, client, supervised, this.#uses.callHold(key));
+    const instance = new Instance(base, client, owner, supervised, this.#uses.callHold(key));
     this.#byKey.set(key, instance);
     return instance;
   }
 
-  /** Those that do not run and that nobody uses make room first. */
-  #hasRoom(server: string): boolean {
-    const isFull = () => this.#byKey.size >= instancesMax || this.countOf(server) >= instancesPerServerMax;
-    if (isFull())
-      for (const [key, { supervisor }] of [...this.#byKey])
-        if (!supervisor.current && this.#uses.held(key).call === 0) this.#end(key);
+  /** Those that do not run and that nobody uses make room first, then an idle one of the principal that has the most. */
+  #hasRoom(server: string, owner: string): boolean {
+    const isFullOfServer = () => this.countOf(server) >= instancesPerServerMax;
+    const isFull = () => this.#byKey.size >= instancesMax || isFullOfServer();
+    if (!isFull()) return true;
+    for (const [key, { supervisor }] of [...this.#byKey])
+      if (!supervisor.current && this.#uses.held(key).call === 0) this.#end(key);
+    if (!isFull()) return true;
+    const idle = this.#idleOfGreediest(isFullOfServer() ? server : undefined, owner);
+    if (idle === undefined) return false;
+    this.#end(idle);
     return !isFull();
+  }
+
+  /** Of the server, or of all: one of a principal that would still have as many as `owner` has after both changes. */
+  #idleOfGreediest(server: string | undefined, owner: string): string | undefined {
+    const counts = new Map<string, number>([[owner, 0]]);
+    const idle = new Map<string, string>();
+    for (const [key, instance] of this.#byKey) {
+      if (server !== undefined && instance.server !== server) continue;
+      counts.set(instance.owner, (counts.get(instance.owner) ?? 0) + 1);
+      // The one that was made first.
+      if (this.#uses.held(key).call === 0 && !idle.has(instance.owner)) idle.set(instance.owner, key);
+    }
+    const own = counts.get(owner) as number;
+    const [greediest] = [...idle.keys()].sort((a, b) => (counts.get(b) as number) - (counts.get(a) as number));
+    if (greediest === undefined || (counts.get(greediest) as number) <= own + 1) return undefined;
+    return idle.get(greediest);
   }
 
   #observe(key: string, event: SupervisorEvent): void {

@@ -92,7 +92,7 @@ export class Requester {
     const refused = budgets.charge({ principal, server });
     if (refused) throw refused;
     const managed = serverOf(server);
-    const target = targetOf(managed, options.instance);
+    const target = targetOf(managed, options.instance, principal.id);
     const asked = new Asked(options);
     const limits: SlotLimits = { deadlineAtMs, signal };
     alive.hold();
@@ -153,8 +153,9 @@ export class Requester {
     if (refusal) throw refusal;
     const { callMs } = definition.timeouts;
     const nowMs = this.#parts.clock.nowMs();
-    const { onProgress, onServerNotification } = options;
+    const { onProgress, onServerNotification, principal = embedder } = options;
     const sent: CallOptions = {
+      client: options.instance ?? principal.id,
       deadlineAtMs: Math.min(deadlineAtMs, nowMs + callMs),
       signal,
       onProgress,

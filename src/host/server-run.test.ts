@@ -139,3 +139,13 @@ test('a new run, and a session that was renewed, are told all that is wanted; wh
   expect(asked.filter((line) => line.startsWith('subscribe'))).toEqual([...told, ...told]);
   expect(announced).toEqual([NOTIFICATION.promptsChanged]);
 });
+
+test('E1 as another account it is asked for all its lists again, whether it tells of changes or not', async () => {
+  const { run, announced } = open({ capabilities: '{"tools":{},"resources":{"listChanged":true}}' });
+  run.accountChanged();
+  expect(announced).toEqual([]);
+  run.ready();
+  await settle();
+  run.accountChanged();
+  expect(announced).toEqual([NOTIFICATION.toolsChanged, NOTIFICATION.resourcesChanged]);
+});

@@ -99,6 +99,14 @@ export class ServerRun {
     this.#announceAll();
   }
 
+  /** The server knows us as another account: what it lists may be another thing now, whether it tells of changes or not. */
+  accountChanged(): void {
+    const { hasLists, session, announce } = this.#parts;
+    if (!this.#isReady || !hasLists) return;
+    for (const { capability, notification } of listChanges)
+      if (memberBytes(session.facts.capabilities, capability) !== undefined) announce(notification);
+  }
+
   /** Resolves when the server will tell of updates of this resource. */
   async subscribe(uri: string): Promise<void> {
     if (this.#listen) await this.#listen.wanted(uri);

@@ -8,13 +8,14 @@
  */
 import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
-import Database from 'libsql';
+import type Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
 import { jointKey } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
 import { LaterWrites } from './later-writes.js';
+import { libsql } from './libsql.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode } from './own-database.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
@@ -103,7 +104,7 @@ const unusable = (what: string, reason: string, hint: string, cause: unknown): H
 
 function prepare(file: string): Database.Database {
   claimDatabase(file, format);
-  const database = new Database(file);
+  const database = new (libsql())(file);
   database.pragma(`busy_timeout = ${busyMs}`);
   const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
   try {

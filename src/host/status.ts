@@ -72,6 +72,11 @@ export interface StatusRow {
   readonly noisy: boolean;
   /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
   readonly noticesLost: number | undefined;
+  /**
+   * Questions and log lines of it that reached no client in this run, because several requests could be behind them; with
+   * `isolation: "per-client"` there are none. Undefined while it does not run.
+   */
+  readonly unattributed: number | undefined;
   /** Processes that left its group, were found when it was stopped, and still run. */
   readonly escaped: number;
   /** Instances that clients have of their own (`isolation: "per-client"`). */
@@ -169,6 +174,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cache_entries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
+    unattributed: current?.connection.unattributed,
     escaped: sources.connector.escapedOf(name),
     instances: sources.instances.countOf(name),
     ...processFacts(managed, current?.connection),

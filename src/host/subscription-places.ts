@@ -17,10 +17,10 @@ export interface PlacesParts {
 }
 
 /** Throws when there is no such server, or no instance to be had. */
-export function placesOf(parts: PlacesParts): (server: string, instance: string | undefined) => Place {
-  return (server, instance) => {
+export function placesOf(parts: PlacesParts): (server: string, instance: string | undefined, owner: string) => Place {
+  return (server, instance, owner) => {
     const managed = parts.servers.get(server);
-    const target = parts.targetOf(managed, instance);
+    const target = parts.targetOf(managed, instance, owner);
     if (instance === undefined || target === managed) return sharedPlace(parts, server);
     return ownPlace(parts, instanceKey(server, instance), target, () => managed.startMs);
   };

@@ -29,7 +29,7 @@ export interface SubscriptionsParts {
   /** Whether it still may. */
   readonly mayRead: (server: string, principal: Principal) => boolean;
   /** Throws when there is no such server, or no instance to be had. */
-  readonly placeOf: (server: string, instance: string | undefined) => Place;
+  readonly placeOf: (server: string, instance: string | undefined, owner: string) => Place;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -51,7 +51,7 @@ export class Subscriptions {
   ): Promise<() => void> {
     const { chargeRead, placeOf } = this.#parts;
     chargeRead(server, uri, principal);
-    const place = placeOf(server, instance);
+    const place = placeOf(server, instance, principal.id);
     const subscriber: Subscriber = { server, place: place.key, uri, principal, updated };
     const release = place.hold();
     let isBack = false;

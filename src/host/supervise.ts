@@ -10,8 +10,10 @@ import { setBounded } from '../kernel/bounded-map.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { Emitter } from '../kernel/emitter.js';
-import { type HostError, isHostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type AuthProvider, staticHeaderProvider } from '../session/auth-provider.js';
 import type { AuthRecovery } from '../session/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
@@ -42,6 +44,8 @@ export interface SuperviseParts {
   readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
   /** The same for the instance of a client. */
   readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  /** The next request goes out with a token of another grant: answers to the ones before may be of another account. */
+  readonly accountChanged: (server: string) => void;
   /** A process of the shared server was started, whatever comes of it. */
   readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
@@ -135,6 +139,8 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       verify,
     });
     const unlisten = auth?.onChanged(() => supervisor.tokenChanged());
+    // Nothing that an instance of a client answers is kept.
+    if (!ofClient) auth?.onNewGrant(() => parts.accountChanged(name));
     return { supervisor, auth, unlisten };
   };
 }
@@ -161,6 +167,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const learner = new ToolLearner(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
+  let isUnattributedTold = false;
   let watch: RunWatch | undefined;
   let own: InstanceWatch | undefined;
   const notified = (method: string, params?: Buffer) => {
@@ -182,6 +189,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
+      unattributed: (method) => {
+        // Once for each run: a server that logs a lot would fill the log of the operator. The status counts all.
+        if (!isUnattributedTold) onProblem(unattributed(name, method));
+        isUnattributedTold = true;
+      },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
       renewed: () => watch?.renewed(),
@@ -192,7 +204,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   // What is learnt is the shared server's: of a client's own instance it would be told twice.
   if (instance === undefined) watch = opened(name, session, notified);
   else watch = own = openedOf(instance, session);
-  await learner.begin(session, limits);
+  let isAccountChanged = false;
+  const unwatch = auth?.onNewGrant(() => {
+    isAccountChanged = true;
+  });
+  await learner.begin(session, limits).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits until it is gone.
@@ -200,9 +216,23 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     throw closedBy;
   }
   isUp = true;
+  // The list that was just read may be that of the account before.
+  if (isAccountChanged) learner.changed();
   own?.ready();
   return session;
 }
+
+const unattributed = (server: string, method: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `server '${server}': a message (${neutraliseLine(method, LIMITS.quotedChars)}) reached no client, because it may belong to any of several requests`,
+    {
+      server,
+      field: 'isolation',
+      reason: 'unattributed',
+      hint: `set isolation: per-client for server '${server}': each client then has a process of its own`,
+    },
+  );
 
 /** Here because the connector knows the secrets that the text of an unexpected error may quote. */
 function fail(server: string, error: unknown, { connector }: SuperviseParts): never {

@@ -8,6 +8,7 @@
  */
 import type { HostSettings } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
+import { importPeer } from '../kernel/import-peer.js';
 import type { CallResult } from '../policy/call.js';
 import type { CallOutcome, CallTrail } from '../policy/call-events.js';
 
@@ -95,7 +96,7 @@ export class Tracing {
   }
 }
 
-const loadApi = (): Promise<TraceApi> => import('@opentelemetry/api');
+const loadApi = async (): Promise<TraceApi> => (await importPeer('@opentelemetry/api')) as TraceApi;
 
 /** Undefined when no traces are asked for. */
 export async function openTracing(

@@ -34,6 +34,7 @@ function setUp(part: Partial<CacheStageParts> = {}) {
     mayCache: () => true,
     fingerprintOf: () => state.fingerprint,
     traitsOf: () => ({ isReadOnly: state.readOnly, isIdempotent: false, isTrusted: true }),
+    noticeAccount: () => {},
     ...part,
   });
   const upstream = async (call: Call): Promise<CallResult> => {
@@ -289,6 +290,53 @@ describe('a relayed call', () => {
     expect(eras).toEqual([
       ['modern', false],
       ['modern', true],
+    ]);
+  });
+});
+
+describe('E1 another account', () => {
+  const changing = () => {
+    let isAnother = false;
+    const world = setUp({
+      noticeAccount: ({ server }) => {
+        if (isAnother) world.cache.drop(server);
+        isAnother = false;
+      },
+    });
+    return Object.assign(world, {
+      change: () => {
+        isAnother = true;
+      },
+    });
+  };
+
+  test('E1 is noticed before a kept answer is given out, and the answer to it is kept', async () => {
+    const { send, sent, change } = changing();
+    await send(fakeCall());
+    expect((await send(fakeCall())).fromCache).toBe(true);
+    change();
+    expect((await send(fakeCall())).fromCache).toBe(false);
+    expect([(await send(fakeCall())).fromCache, sent.length]).toEqual([true, 2]);
+  });
+
+  test('E1 joins no call that was sent for the one before, whose answer is not kept', async () => {
+    const { state, held, sent, send, change, cache } = changing();
+    Object.assign(state, { readOnly: true, holds: true });
+    const old = send(fakeCall());
+    const follower = send(fakeCall());
+    change();
+    const other = send(fakeCall());
+    expect(sent).toHaveLength(2);
+    held[0]?.(fakeResult('{"content":["old"],"ttlMs":60000}'));
+    expect((await old).bytes.equals((await follower).bytes)).toBe(true);
+    expect(cache.stats().entries).toBe(0);
+    held[1]?.(fakeResult('{"content":["new"],"ttlMs":60000}'));
+    await other;
+    const kept = await send(fakeCall());
+    expect([kept.fromCache, kept.bytes.toString(), sent.length]).toEqual([
+      true,
+      '{"content":["new"],"ttlMs":60000}',
+      2,
     ]);
   });
 });

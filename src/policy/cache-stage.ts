@@ -32,9 +32,12 @@ export interface CacheStageParts {
   /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
   readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
+  /** Before anything that is kept or under way is given out: drops all of it if the server now knows us as another account. */
+  readonly noticeAccount: (call: Call) => void;
 }
 
-export const cached = ({ cache, flights, mayCache, fingerprintOf, traitsOf }: CacheStageParts): Stage => {
+export const cached = (parts: CacheStageParts): Stage => {
+  const { cache, flights, mayCache, fingerprintOf, traitsOf, noticeAccount } = parts;
   const keep = (call: Call, fingerprint: string, result: CallResult) => {
     if (result.isError || result.fromCache) return;
     const hint = cacheHint(result.bytes);
@@ -51,6 +54,8 @@ export const cached = ({ cache, flights, mayCache, fingerprintOf, traitsOf }: Ca
       notes.epoch = cache.epoch;
       // Nothing of this tool is kept and nobody may join: the way of nearly every call, with as little as it needs.
       if (!isShared && cache.missesTool(call.server, call.tool)) return next(call);
+      noticeAccount(call);
+      notes.epoch = cache.epoch;
       const question = new AskedBy(call, fingerprint);
       const answer = cache.get(question);
       if (answer) return back(call, new CallResult(answer.bytes, false, 0, false, answer.era));

@@ -196,7 +196,12 @@ describe('what the server asks', () => {
     expect([asked, sent.length, refusals]).toEqual([
       [],
       2,
-      [[-32603, 'ambiguous: 2 equal calls share this request, and none of them can be asked for the others']],
+      [
+        [
+          -32603,
+          'ambiguous: 2 equal calls share this request, and none of them can be asked for the others; set isolation: per-client',
+        ],
+      ],
     ]);
   });
 

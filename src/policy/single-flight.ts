@@ -169,7 +169,7 @@ const copyOf = ({ bytes, isError, run, mayHaveTtl, era }: CallResult): CallResul
 const methodCharsMax = 100;
 
 const sharedBy = (callers: number): string =>
-  `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others`;
+  `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others; set isolation: per-client`;
 
 /** Only the first can go on with this answer; each of the others makes its own call. */
 function apart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {

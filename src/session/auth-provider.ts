@@ -1,6 +1,10 @@
 /**
  * Where the token of a server comes from, as its owner has to provide it. A provider only knows tokens; when one is renewed,
  * and for whom, is decided in auth-recovery.ts.
+ *
+ * Private answers of one account must not be given to another: with a token of another grant (`AuthToken.grant`) everything that
+ * is kept of the server is dropped. A provider that does not name grants is taken to have a new one with every token but those
+ * that `recover` brought for a token that was refused.
  */
 import type { AuthToken } from '../transports/http/auth-token.js';
 
@@ -20,8 +24,9 @@ export interface AuthProvider {
   /** What goes with the next request. Asked for each of them, so it answers at once, from memory. */
   current(): AuthToken | undefined;
   /**
-   * The server refused `failed`. True: `current()` is another token now. False, or a rejection: it cannot be renewed, and
-   * somebody has to log in. For the same token not asked again before `signal` has aborted.
+   * The server refused `failed`. True: `current()` is another token now; with `kind: "token"` it is a refresh of `failed`, of the
+   * same grant unless it names another. False, or a rejection: it cannot be renewed, and somebody has to log in. For the same
+   * token not asked again before `signal` has aborted.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
   /** `listener` is called when a token came from elsewhere, such as a login. Returns what takes the listener off again. */

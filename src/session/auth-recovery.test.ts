@@ -406,6 +406,86 @@ describe('the tokens of a provider', () => {
   });
 });
 
+describe('E1 which tokens are of one grant', () => {
+  const of = (value: string, grant?: unknown): AuthToken => ({ ...bearer(value), grant: grant as string });
+
+  function counted(token?: AuthToken) {
+    const world = setup(token);
+    let grants = 0;
+    world.recovery.onNewGrant(() => grants++);
+    return { ...world, grants: () => grants };
+  }
+
+  const refreshes = (provider: FakeAuthProvider, token: AuthToken, isRenewed = true) => {
+    provider.onRecover = async () => {
+      provider.token = token;
+      return isRenewed;
+    };
+  };
+
+  test.each([
+    ['another token without a name of its grant', one, two, 1],
+    ['the same token again', one, bearer('first-token'), 0],
+    ['a refresh that names the same grant', of('a1', 'login-1'), of('a2', 'login-1'), 0],
+    ['a token that names another grant', of('a1', 'login-1'), of('b1', 'login-2'), 1],
+    ['the same token under another grant', of('a1', 'login-1'), of('a1', 'login-2'), 1],
+    ['a token that names a grant after one that did not', one, of('a2', 'login-1'), 1],
+    ['a token that names no grant any more', of('a1', 'login-1'), two, 1],
+    ['an empty name, which is none', of('a1', ''), of('a2', ''), 1],
+    ['a name that is no text, which is none', of('a1', 7), of('a2', 7), 1],
+    ['no token any more', of('a1', 'login-1'), undefined, 1],
+    ['the first token', undefined, of('a1', 'login-1'), 1],
+  ])('E1 %s', (_what, before, after, changes) => {
+    const told = counted(before);
+    told.provider.login(after);
+    const silent = counted(before);
+    silent.provider.token = after;
+    silent.recovery.current();
+    silent.recovery.current();
+    expect([told.grants(), silent.grants()]).toEqual([changes, changes]);
+  });
+
+  test('E1 what a recovery brings for a refused token is a refresh', async () => {
+    const { provider, ask, grants, recovery } = counted(one);
+    refreshes(provider, two);
+    expect([await ask(one), recovery.current(), grants()]).toEqual(['renewed', two, 0]);
+  });
+
+  test.each([
+    ['names another grant', of('b1', 'login-2'), 'token', true],
+    ['was for more rights', two, 'scope', true],
+    ['could not renew the token', two, 'token', false],
+  ] as const)('E1 what a recovery brings that %s is not', async (_what, token, kind, isRenewed) => {
+    const { provider, ask, grants } = counted(one);
+    refreshes(provider, token, isRenewed);
+    expect([await ask(one, kind), grants()]).toEqual(['renewed', 1]);
+  });
+
+  test('E1 a recovery that a login has overtaken brings back another account', async () => {
+    const { provider, ask, grants } = counted(one);
+    const end = held(provider);
+    const waiting = ask(one);
+    provider.login(two);
+    expect([await waiting, grants()]).toEqual(['renewed', 1]);
+    end(three);
+    await settle();
+    expect(grants()).toBe(2);
+  });
+
+  test('E1 it is told before the token can go out, and not once the server is gone', () => {
+    const { provider, recovery } = setup(one);
+    const order: string[] = [];
+    recovery.onNewGrant(() => order.push('grant'));
+    provider.token = two;
+    order.push(recovery.current()?.header[1] ?? '');
+    expect(order).toEqual(['grant', 'Bearer second-token']);
+    recovery.close();
+    provider.token = three;
+    recovery.current();
+    expect(order).toHaveLength(2);
+  });
+});
+
 test('X15 a refusal shows neither the token nor its hash', () => {
   const error = refusal(one);
   expect(error.sentHash).toBe(tokenHash(one));

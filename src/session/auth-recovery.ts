@@ -6,6 +6,7 @@
  * Invariants:
  * - For one token and one fault there is at most one attempt at a time, and it belongs to nobody: callers come and go.
  * - A request that was refused with a token that is no longer the current one causes no attempt: the current one may do.
+ * - A token of another grant is told (`onNewGrant`) before the first request is sent with it. In doubt the grant is another.
  * - After an attempt the token that is then current gets no other before `pauseMs` have passed, however often it is refused.
  * - Tables hold the current token only, one entry for each kind of refusal. Keys are hashes.
  */
@@ -65,6 +66,7 @@ export class AuthRecovery implements TokenSource {
   readonly #attempts = new Map<RefusalKind, Attempt>();
   readonly #restUntilMs = new Map<RefusalKind, number>();
   readonly #listeners = new Set<() => void>();
+  readonly #grantListeners = new Set<() => void>();
   readonly #unsubscribe: () => void;
   /** What the provider last gave us, and what of it goes into requests. */
   #given: AuthToken | undefined;
@@ -108,6 +110,12 @@ export class AuthRecovery implements TokenSource {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Told whenever the next request goes out under another grant, or none: as another account, as far as is known. */
+  onNewGrant(listener: () => void): () => void {
+    this.#grantListeners.add(listener);
+    return () => this.#grantListeners.delete(listener);
+  }
+
   /** Resolves when it is known whether the refused request is worth sending again, or when the caller's time is over. */
   recover(refused: TokenRefused, limits: AuthLimits): Promise<RecoveryOutcome> {
     if (limits.signal?.aborted) return Promise.resolve('cancelled');
@@ -139,6 +147,7 @@ export class AuthRecovery implements TokenSource {
       this.#options.onProblem?.(error);
     }
     this.#listeners.clear();
+    this.#grantListeners.clear();
     for (const attempt of this.#attempts.values()) attempt.settle(true);
   }
 
@@ -177,19 +186,21 @@ export class AuthRecovery implements TokenSource {
     const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => attempt.settle(false));
     this.#attempts.set(kind, attempt);
     this.#say('needed');
-    void this.#ask(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then(() => {
+    void this.#ask(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((isRenewed) => {
       // The word of the provider is not enough: what counts is the token. Also when it comes too late for this attempt.
-      this.current();
+      // More rights (`scope`) may have been granted in a new login: that is no refresh.
+      if (this.#look(isRenewed && kind === 'token' ? failedHash : undefined)) this.#tell();
       attempt.settle(this.#hash !== failedHash);
     });
     return attempt;
   }
 
-  async #ask(...args: Parameters<AuthProvider['recover']>): Promise<void> {
+  async #ask(...args: Parameters<AuthProvider['recover']>): Promise<boolean> {
     try {
-      await this.#provider.recover(...args);
+      return await this.#provider.recover(...args);
     } catch (error) {
       this.#options.onProblem?.(error);
+      return false;
     }
   }
 
@@ -208,12 +219,16 @@ export class AuthRecovery implements TokenSource {
     });
   }
 
-  /** True: there is another token than when we last looked. */
-  #look(): boolean {
+  /** True: there is another token than when we last looked. `refreshed`: the hash of the one it was refreshed from, if it was. */
+  #look(refreshed?: string): boolean {
     const given = this.#readProvider();
     if (isSame(given, this.#given)) return false;
-    this.#given = given && { header: [given.header[0], given.header[1]] };
+    const before = this.#given;
+    this.#given = given && { header: [given.header[0], given.header[1]], grant: grantOf(given) };
     this.#token = this.#usable(this.#given);
+    // A login may have overtaken the refresh: then the token is no refresh of the one that was current.
+    if (!isSameGrant(before, this.#given, refreshed === this.#hash))
+      for (const listener of [...this.#grantListeners]) listener();
     const hash = tokenHash(this.#token);
     if (hash === this.#hash) return false;
     this.#hash = hash;
@@ -286,7 +301,17 @@ const unsubscribable = (server: string): HostError =>
   });
 
 const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>
-  a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1]);
+  a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1] && grantOf(a) === grantOf(b));
+
+/** Providers are written by others: anything but a text names no grant. */
+const grantOf = (token: AuthToken | undefined): string | undefined =>
+  typeof token?.grant === 'string' && token.grant !== '' ? token.grant : undefined;
+
+/** Without a name of the grant on either side, only a refresh is known to be of the same one. */
+function isSameGrant(before: AuthToken | undefined, now: AuthToken | undefined, isRefresh: boolean): boolean {
+  if (!before || !now) return false;
+  return before.grant === undefined && now.grant === undefined ? isRefresh : before.grant === now.grant;
+}
 
 function newAttempt(onSettled: (isRenewed: boolean) => void): Attempt {
   let resolve: (isRenewed: boolean) => void = () => {};

@@ -15,6 +15,7 @@ import type { TokenSource } from '../transports/http/auth-token.js';
 import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
+import { loadUndici } from '../transports/http/undici.js';
 import { ChildKeeper } from '../transports/stdio/child-keeper.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
@@ -185,10 +186,12 @@ export class Connector {
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
     const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
-    return (variant, limits): Promise<Channel> =>
-      variant === 'http-sse' || spec.transport === 'http-sse'
+    return async (variant, limits): Promise<Channel> => {
+      if (!transports) await loadUndici();
+      return variant === 'http-sse' || spec.transport === 'http-sse'
         ? openHttpSse(http, deps, limits)
-        : Promise.resolve(openStreamableHttp(http, deps));
+        : openStreamableHttp(http, deps);
+    };
   }
 }
 

@@ -8,6 +8,7 @@ const names: Record<keyof Required<SessionHandlers>, true> = {
   notification: true,
   closed: true,
   handlerError: true,
+  unattributed: true,
   missed: true,
   answered: true,
   renewed: true,

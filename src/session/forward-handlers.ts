@@ -13,6 +13,7 @@ export function forwardHandlers(to: SessionHandlers): Forwarded {
     notification: (notification) => to.notification?.(notification),
     closed: (error) => to.closed?.(error),
     handlerError: (error) => to.handlerError?.(error),
+    unattributed: (method) => to.unattributed?.(method),
     missed: () => to.missed?.(),
     answered: () => to.answered?.(),
     renewed: () => to.renewed?.(),

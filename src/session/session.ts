@@ -14,7 +14,7 @@ import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
 import { spliceMeta } from '../wire/meta-splice.js';
 import type { Peer } from '../wire/peer.js';
-import type { Answer, DeadlineExtension, PeerHandlers } from '../wire/peer-interface.js';
+import type { Answer, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { readRpcError, resultOf } from './answers.js';
 import type { ClientTexts } from './client-identity.js';
@@ -36,6 +36,8 @@ export interface CallOptions extends CauseHandlers {
   readonly extend?: DeadlineExtension | undefined;
   /** What the clock says in this very tick, where it was just asked. */
   readonly nowMs?: number | undefined;
+  /** The client that it is made for: opaque, the same for all requests of one client (wire/peer-interface.ts). */
+  readonly client?: string | undefined;
   /** What is said on behalf of somebody else; undefined when it is our own request. */
   readonly relay?: RelayedWords | undefined;
   /** Stays open for as long as the session does: neither its silence nor its being there says anything about the server. */
@@ -154,6 +156,11 @@ export class Session {
   /** When the server last said anything at all. */
   get heardAtMs(): number {
     return this.#peer.lastMessageAtMs;
+  }
+
+  /** Questions and log lines of the server that reached no client, because several requests could be behind them. */
+  get unattributed(): number {
+    return this.#peer.counters.unattributed;
   }
 
   /** Why the connection takes no more requests, once it does not. What it owes may still come in. */
@@ -320,9 +327,20 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    const { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding } = options;
+    const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
+    const { isStanding } = options;
     // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
-    const own = { deadlineAtMs, signal, onProgress, extend, onServerRequest, onServerNotification, isStanding, http };
+    const own: RequestOptions = {
+      deadlineAtMs,
+      signal,
+      onProgress,
+      extend,
+      client,
+      onServerRequest,
+      onServerNotification,
+      isStanding,
+      http,
+    };
     return this.#legacyHttp
       ? this.#legacyHttp.send(method, params, own, token)
       : this.#peer.request(method, params, own);

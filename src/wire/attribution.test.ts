@@ -73,9 +73,9 @@ describe('a question of the server', () => {
     expect(errorOf(answers()[0])).toEqual({
       code: -32603,
       message:
-        'ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation per-client',
+        'ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation: per-client',
     });
-    expect(peer.counters.ambiguous).toBe(1);
+    expect(peer.counters.unattributed).toBe(1);
     for (const id of ids) reply(id);
     expect(outcomes).toEqual(['ann asked', 'bob asked']);
   });
@@ -235,7 +235,7 @@ describe('a request that was given up', () => {
     elicit(undefined, 'q1');
     expect([whom(), errorOf(answers()[0]).message]).toEqual([
       [],
-      'ambiguous: 1 request is in progress and 1 was given up and may still be at work, Hostler does not guess which one asked; set isolation per-client',
+      'ambiguous: 1 request is in progress and 1 was given up and may still be at work, Hostler does not guess which one asked; set isolation: per-client',
     ]);
     clock.advance(1);
     elicit(undefined, 'q2');
@@ -455,5 +455,159 @@ describe('a note of the server', () => {
     call('ann');
     note(method);
     expect([told, heard]).toEqual([[], [method]]);
+  });
+});
+
+describe('E3 requests of several clients on one connection', () => {
+  const refused =
+    'ambiguous: a request that ended in the last 30 s may still be at work, Hostler does not guess which one asked; set isolation: per-client';
+  const twoClients = () => {
+    const noticed: string[] = [];
+    const world = setUp({ unattributed: (method) => noticed.push(method) });
+    const as = (client: string, options: Partial<RequestOptions> = {}, method?: string) =>
+      world.call(client, { client, deadlineAtMs: 20 * minute, ...options }, method);
+    return { ...world, as, noticed };
+  };
+
+  test.each([300, 1_500, 29_999])(
+    'E3 a question %i ms after the call of another client ended reaches no client',
+    (ms) => {
+      const { clock, as, elicit, reply, whom, answers, peer, noticed, outcomes } = twoClients();
+      reply(as('ann'));
+      clock.advance(ms);
+      const bob = as('bob');
+      elicit();
+      expect([whom(), errorOf(answers()[0])]).toEqual([[], { code: -32603, message: refused }]);
+      expect([peer.counters.unattributed, noticed]).toEqual([1, ['elicitation/create']]);
+      // The answer to the call may depend on the refusal: it is not kept.
+      reply(bob);
+      expect(outcomes).toEqual(['ann ok', 'bob asked']);
+    },
+  );
+
+  test('E3 30 s after the last end of another client, the only call in progress is asked', () => {
+    const { clock, as, elicit, note, reply, whom, told } = twoClients();
+    reply(as('ann'));
+    as('bob');
+    clock.advance(30_000);
+    elicit();
+    note('notifications/message');
+    expect([whom(), told]).toEqual([['bob'], ['bob notifications/message']]);
+  });
+
+  test('E3 earlier calls of the same client change nothing', () => {
+    const { as, elicit, note, reply, whom, told } = twoClients();
+    reply(as('ann'));
+    as('ann');
+    elicit();
+    note('notifications/message');
+    expect([whom(), told]).toEqual([['ann'], ['ann notifications/message']]);
+  });
+
+  test('E3 a log line after the call of another client ended reaches no client, and operators hear of it', () => {
+    const { clock, as, note, reply, told, peer, noticed } = twoClients();
+    reply(as('ann'));
+    note('notifications/message');
+    // Nothing was in progress: no client is kept from anything.
+    expect(peer.counters.unattributed).toBe(0);
+    as('bob');
+    clock.advance(1_500);
+    note('notifications/message');
+    expect([told, peer.counters.unattributed, noticed]).toEqual([[], 1, ['notifications/message']]);
+  });
+
+  test('E3 progress goes by its token, whatever has ended', () => {
+    const { channel, as, reply } = twoClients();
+    const ann = as('ann');
+    reply(ann);
+    const heard: string[] = [];
+    const bob = as('bob', { onProgress: (params) => heard.push(String(params)) });
+    for (const progressToken of [ann, bob])
+      channel.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken } });
+    expect(heard).toEqual([JSON.stringify({ progressToken: bob })]);
+  });
+
+  test('E3 a request of the other client that was given up counts as ended, and again when its late answer comes', () => {
+    const { clock, as, elicit, whom } = twoClients();
+    const stop = new AbortController();
+    as('ann', { signal: stop.signal });
+    stop.abort();
+    as('bob');
+    clock.advance(29_999);
+    elicit(undefined, 'q1');
+    expect(whom()).toEqual([]);
+    clock.advance(1);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['bob']);
+    const late = twoClients();
+    const untold = new AbortController();
+    const hers = late.as('ann', { signal: untold.signal });
+    late.channel.refuseWith = new HostError('overloaded', 'the pipe is full');
+    untold.abort();
+    late.channel.refuseWith = undefined;
+    late.as('bob');
+    late.clock.advance(minute);
+    late.reply(hers);
+    late.elicit(undefined, 'q1');
+    late.clock.advance(30_000);
+    late.elicit(undefined, 'q2');
+    expect([late.whom(), late.answers().length]).toEqual([['bob'], 1]);
+  });
+
+  test('E3 requests that cannot make a server ask, and those that never left, end nothing', () => {
+    const { channel, as, elicit, reply, whom } = twoClients();
+    reply(as('ann', {}, 'resources/subscribe'));
+    channel.held = true;
+    const stop = new AbortController();
+    as('ann', { signal: stop.signal });
+    stop.abort();
+    channel.held = false;
+    as('bob');
+    elicit();
+    expect(whom()).toEqual(['bob']);
+  });
+
+  test('E3 of two clients, one that waits for an answer may still be the one that asks', () => {
+    const { clock, as, elicit, whom } = twoClients();
+    as('ann');
+    elicit(undefined, 'q1');
+    as('bob');
+    clock.advance(minute / 2);
+    elicit(undefined, 'q2');
+    expect(whom()).toEqual(['ann']);
+    const one = twoClients();
+    one.as('ann');
+    one.elicit(undefined, 'q1');
+    const second = one.as('ann');
+    one.clock.advance(minute / 2);
+    one.elicit(undefined, 'q2');
+    expect([one.whom(), one.asked[1]?.[1].origin, second]).toEqual([['ann', 'ann'], undefined, 2]);
+  });
+
+  test('E3 what belongs to no call in progress is refused by the same words, and held for no other client', () => {
+    const { as, elicit, reply, whom, answers } = twoClients();
+    reply(as('ann'));
+    elicit();
+    as('bob');
+    expect([whom(), errorOf(answers()[0])]).toEqual([[], { code: -32603, message: refused }]);
+  });
+
+  test('E3 an origin is proof, whatever has ended: a stream, or the number of a request that was named', () => {
+    const { channel, as, reply, whom, told, answers } = twoClients();
+    const ann = as('ann');
+    reply(ann);
+    const bob = as('bob');
+    as('cid');
+    const question = (id: string) => ({ jsonrpc: '2.0', id, method: 'elicitation/create', params: {} });
+    const log = { jsonrpc: '2.0', method: 'notifications/message', params: {} };
+    channel.say(question('q1'), bob);
+    channel.say(log, bob);
+    channel.say(question('q2'), ann);
+    channel.say(log, ann);
+    channel.say(question('q3'), 99);
+    expect([whom(), told]).toEqual([['bob'], ['bob notifications/message']]);
+    expect(answers().map((answer) => errorOf(answer).message)).toEqual(
+      Array(2).fill('the request that this belongs to is over'),
+    );
   });
 });

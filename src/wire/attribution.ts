@@ -2,8 +2,9 @@
  * What a server says on its own, brought to the request that caused it: its questions to a client (legacy era) and its notes.
  * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
  *
- * Invariants: a question reaches the one request that is surely behind it, or whoever handles the connection as a whole, or
- * nobody (where all requests are of one client, the newest of them, or the next that comes, will do); when a request ends, its questions end; while one is open the server is not silent, it waits for us.
+ * Invariants: a question or a log line reaches the one request that is surely behind it, or the handler of the connection as a
+ * whole, or no client (where all requests are of one client, the newest of them, or the next that comes, will do); when a request
+ * ends, its questions end; while one is open the server is not silent, it waits for us.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
@@ -14,6 +15,8 @@ import { HeldAsks, heldAsksMax } from './held-asks.js';
 import type { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-request.js';
 import { InboundRequests, type Taker } from './inbound-requests.js';
+import { type MessageOrigin, originId } from './message-origin.js';
+import { RecentClients } from './recent-clients.js';
 import { NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
@@ -35,7 +38,11 @@ export interface CauseHandlers {
 /** A request of ours that is under way, as far as this is concerned with it. */
 export interface Attributable {
   readonly frame: OutboundFrame;
-  readonly options: CauseHandlers & { readonly extend?: DeadlineExtension | undefined };
+  readonly options: CauseHandlers & {
+    readonly extend?: DeadlineExtension | undefined;
+    /** Opaque, the same for all requests of one client. */
+    readonly client?: string | undefined;
+  };
   deadlineAtMs: number;
   /** Questions of the server's that wait for an answer; undefined when there never was one. */
   asks: Set<InboundRequest> | undefined;
@@ -54,6 +61,8 @@ export interface AttributionParts<T extends Attributable> {
   readonly handlers: { request?(request: InboundRequest): void };
   readonly send: (frame: OutboundFrame) => void;
   readonly handlerError: (error: unknown) => void;
+  /** A question or a log line reached no client, because several requests could be behind it. */
+  readonly unattributed: (method: string) => void;
   /** A deadline may have come closer. */
   readonly deadlineMoved: (atMs: number) => void;
 }
@@ -62,11 +71,12 @@ export interface AttributionParts<T extends Attributable> {
 export const askTogetherMs = 250;
 
 export class Attribution<T extends Attributable> {
-  /** Questions that were refused because nobody can tell whose they are. */
-  ambiguous = 0;
+  /** Questions and log lines that reached no client, because several requests could be behind them. */
+  unattributed = 0;
   readonly #parts: AttributionParts<T>;
   readonly #inbound: InboundRequests;
   readonly #ghosts: Ghosts;
+  readonly #recent = new RecentClients();
   /** Of one client's server only. */
   readonly #held: HeldAsks<T>;
 
@@ -84,8 +94,8 @@ export class Attribution<T extends Attributable> {
     return this.#inbound.size;
   }
 
-  asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
-    this.#inbound.receive(envelope, origin?.id, ({ method }) => this.#takerOf(method, origin));
+  asked(envelope: Envelope, origin: MessageOrigin | undefined): void {
+    this.#inbound.receive(envelope, originId(origin), ({ method }) => this.#takerOf(method, origin));
   }
 
   /** A request of ours is on its way: it is what the server waited for, if it asked before anybody had asked it anything. */
@@ -98,13 +108,16 @@ export class Attribution<T extends Attributable> {
   }
 
   /** Who is told of it, if that is certain. */
-  listenerFor(method: string, origin: OutboundFrame | undefined): CauseHandlers['onServerNotification'] {
+  listenerFor(method: string, origin: MessageOrigin | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
     // That somebody is done elsewhere may be told long after the call that sent them there has ended.
-    if (isOfSession(method) || (isLate && !origin)) return undefined;
+    if (isOfSession(method) || (isLate && origin === undefined)) return undefined;
     // A request that waits for an answer may still say something.
     const cause = this.#causeOf(origin, undefined);
-    return cause.kind === 'known' ? cause.owner.options.onServerNotification : undefined;
+    if (cause.kind === 'known') return cause.owner.options.onServerNotification;
+    // A server that logs while it has nothing to do tells no client anything: no client is kept from it either.
+    if (isInDoubt(cause) && cause.count > 0 && method === NOTIFICATION.message) this.#noteUnattributed(method);
+    return undefined;
   }
 
   /** The server no longer wants an answer. False when there is no such question. */
@@ -117,32 +130,36 @@ export class Attribution<T extends Attributable> {
   }
 
   /** The request is over: nobody is asked any more because of it, and the server gets no answer. */
-  ended({ asks }: T): void {
+  ended({ asks, frame, options }: T, nowMs: number): void {
     if (asks) for (const request of [...asks]) this.#inbound.cancel(request.idText);
+    if (this.#parts.isShared && frame.phase !== 'queued' && mayCause(frame.method))
+      this.#recent.ended(options.client, nowMs);
   }
 
   /** It was given up, and the server may not have heard of that yet. `told`: how it does. */
-  gaveUp({ id, method, phase }: OutboundFrame, told: Told): void {
-    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number, told);
+  gaveUp({ frame, options }: T, told: Told): void {
+    const { id, method, phase } = frame;
+    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number, told, options.client);
   }
 
-  /** An answer came to what is no longer under way. */
+  /** An answer came to what is no longer under way: only now has the server ended it. */
   answeredLate(id: number): void {
-    this.#ghosts.answered(id);
+    const ghost = this.#ghosts.answered(id);
+    if (ghost && this.#parts.isShared) this.#recent.ended(ghost.client, this.#parts.clock.nowMs());
   }
 
-  #takerOf(method: string, origin: OutboundFrame | undefined): Taker | readonly [number, string] {
+  #takerOf(method: string, origin: MessageOrigin | undefined): Taker | readonly [number, string] {
     const cause = this.#causeOf(origin, this.#isWaiting);
     if (cause.kind === 'known') {
       const { owner } = cause;
       owner.wasAsked = true;
       const { onServerRequest } = owner.options;
       if (onServerRequest) return this.#takerFor(owner, onServerRequest);
-    } else if (cause.kind === 'unclear') this.#suspectAll();
+    } else if (isInDoubt(cause)) this.#suspectAll();
     const { handlers } = this.#parts;
     if (handlers.request) return { take: (request) => handlers.request?.(request) };
     if (cause.kind === 'none' && !this.#parts.isShared && this.#held.size < heldAsksMax) return this.#takerLater();
-    if (cause.kind === 'unclear') this.ambiguous++;
+    if (isInDoubt(cause)) this.#noteUnattributed(method);
     return refusalFor(cause, method);
   }
 
@@ -210,8 +227,18 @@ export class Attribution<T extends Attributable> {
   readonly #isWaiting = ({ asks, askedAtMs }: T): boolean =>
     asks !== undefined && asks.size > 0 && this.#parts.clock.nowMs() - askedAtMs > askTogetherMs;
 
-  #causeOf(origin: OutboundFrame | undefined, isWaiting: ((one: T) => boolean) | undefined): Cause<T> {
-    const { underway, isShared } = this.#parts;
-    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared, isWaiting });
+  #causeOf(origin: MessageOrigin | undefined, isWaiting: ((one: T) => boolean) | undefined): Cause<T> {
+    const { underway, isShared, clock } = this.#parts;
+    const nowMs = clock.nowMs();
+    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared, isWaiting, recent: this.#recent, nowMs });
+  }
+
+  #noteUnattributed(method: string): void {
+    this.unattributed++;
+    this.#parts.unattributed(method);
   }
 }
+
+/** Some request may be behind it, and it cannot be told which. */
+const isInDoubt = (cause: Cause<unknown>): cause is Extract<Cause<unknown>, { readonly count: number }> =>
+  cause.kind === 'unclear' || cause.kind === 'ended';

@@ -9,6 +9,7 @@
  */
 import type { HostError, SendPhase } from '../kernel/errors.js';
 import type { Envelope } from './envelope.js';
+import type { MessageOrigin } from './message-origin.js';
 
 /** What HTTP carries beside the body (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore it. */
 export interface HttpFacts {
@@ -46,9 +47,9 @@ export interface Agreement {
 export interface ChannelListener {
   /**
    * One message arrived. The envelope is reused for the next message: read it now.
-   * `origin` is the request in whose own response stream the message came, where the transport can tell (HTTP).
+   * `origin` is proof that the message belongs to that request, and is given only by a channel that can tell.
    */
-  message(envelope: Envelope, origin: OutboundFrame | undefined): void;
+  message(envelope: Envelope, origin: MessageOrigin | undefined): void;
   /** Frames that waited are about to be handed to the system: whoever would give one up by now gives it up unsent. */
   beforeWrite?(): void;
   /** This one request will get no answer; the channel lives on. */

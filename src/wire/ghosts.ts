@@ -22,6 +22,7 @@ export type Told = OutboundFrame | 'ended' | undefined;
 interface Ghost {
   untilMs: number;
   readonly told: Told;
+  readonly client: string | undefined;
 }
 
 export class Ghosts {
@@ -34,16 +35,19 @@ export class Ghosts {
     this.#clock = clock;
   }
 
-  add(id: number, told: Told): void {
+  /** `client`: for whom the request was made. */
+  add(id: number, told: Told, client: string | undefined): void {
     const untilMs = this.#clock.nowMs() + (told === undefined ? untoldGhostMs : toldGhostMs);
     if (this.#byId.size >= ghostsMax && this.count >= ghostsMax)
       this.#crowdedUntilMs = Math.max(this.#crowdedUntilMs, untilMs);
-    else this.#byId.set(id, { untilMs, told });
+    else this.#byId.set(id, { untilMs, told, client });
   }
 
-  /** The server is done with it. */
-  answered(id: number): void {
+  /** The server is done with it. Returns the ghost, if it was one. */
+  answered(id: number): { readonly client: string | undefined } | undefined {
+    const ghost = this.#byId.get(id);
     this.#byId.delete(id);
+    return ghost;
   }
 
   get count(): number {

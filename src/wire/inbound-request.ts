@@ -10,7 +10,7 @@ export class InboundRequest {
   readonly idText: string;
   readonly method: string;
   readonly params: Buffer | undefined;
-  /** Our request in whose response stream it came, where the transport can tell: that call caused it. */
+  /** Our request that it belongs to, where the channel can tell: that call caused it. */
   readonly origin: number | undefined;
   readonly #send: (frame: OutboundFrame) => void;
   #abort: AbortController | undefined;

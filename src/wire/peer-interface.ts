@@ -29,6 +29,11 @@ export interface RequestOptions extends CauseHandlers {
   /** The token in the params, where it is another: that of an earlier request with the same params. */
   readonly progressToken?: number | undefined;
   readonly http?: HttpFacts | undefined;
+  /**
+   * The client that the request is made for; opaque, the same text for all requests of one client. What the server says because
+   * of one client's request never reaches another client.
+   */
+  readonly client?: string | undefined;
   /** What the clock says in this very tick, where it was just asked. */
   readonly nowMs?: number | undefined;
   /** `initialize` must not be cancelled: it is only given up. */
@@ -40,7 +45,7 @@ export interface RequestOptions extends CauseHandlers {
 export interface InboundNotification {
   readonly method: string;
   readonly params: Buffer | undefined;
-  /** Our request in whose response stream it came, where the transport can tell. */
+  /** Our request that it belongs to, where the channel can tell. */
   readonly origin: number | undefined;
 }
 
@@ -55,6 +60,8 @@ export interface PeerHandlers {
   stalled?(activity: number): void;
   /** A handler above threw. The connection goes on. */
   handlerError?(error: unknown): void;
+  /** A question or a log line of the server reached no client: several requests could be behind it. */
+  unattributed?(method: string): void;
 }
 
 export interface PeerCounters {
@@ -64,6 +71,6 @@ export interface PeerCounters {
   unknown: number;
   /** Requests a modern server must not send, dropped. */
   forbidden: number;
-  /** Requests of a legacy server that were refused because nobody can tell which call caused them. */
-  ambiguous: number;
+  /** Questions and log lines of the server that reached no client, because several requests could be behind them. */
+  unattributed: number;
 }

@@ -20,6 +20,7 @@ import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import type { Told } from './ghosts.js';
 import type { InboundRequest } from './inbound-request.js';
 import { memberText } from './json-members.js';
+import { type MessageOrigin, originId } from './message-origin.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { PendingRequests } from './pending-requests.js';
 import { refusalOf } from './request-refusal.js';
@@ -77,10 +78,9 @@ export class Peer implements ChannelListener {
       underway: this.#pending.byId,
       isShared,
       handlers,
-      send: (frame) => {
-        if (!this.#closed) this.#send(frame);
-      },
+      send: (frame) => void (this.#closed ?? this.#send(frame)),
       handlerError: (error) => handlers.handlerError?.(error),
+      unattributed: (method) => this.#guard(() => handlers.unattributed?.(method)),
       deadlineMoved: (atMs) => this.#deadlines.add(atMs),
     });
     this.#lastMessageAtMs = clock.nowMs();
@@ -92,7 +92,7 @@ export class Peer implements ChannelListener {
   }
 
   get counters(): Readonly<PeerCounters> {
-    return { ...this.#counters, ambiguous: this.#attribution.ambiguous };
+    return { ...this.#counters, unattributed: this.#attribution.unattributed };
   }
 
   /** Requests of ours that the server still owes an answer to. */
@@ -197,7 +197,7 @@ export class Peer implements ChannelListener {
 
   // --- ChannelListener
 
-  message(envelope: Envelope, origin: OutboundFrame | undefined): void {
+  message(envelope: Envelope, origin: MessageOrigin | undefined): void {
     this.#lastMessageAtMs = this.#clock.nowMs();
     this.#heard = true;
     switch (envelope.kind) {
@@ -222,7 +222,7 @@ export class Peer implements ChannelListener {
     this.#forget(pending);
     // With a status of HTTP the server has answered, if not in our words: it is done with it.
     const { execution, httpStatus } = error.details;
-    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(frame, undefined);
+    if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(pending, undefined);
     this.#tell(pending, error);
   }
 
@@ -256,7 +256,7 @@ export class Peer implements ChannelListener {
 
   // --- answers
 
-  #answered(envelope: Envelope, origin: OutboundFrame | undefined): void {
+  #answered(envelope: Envelope, origin: MessageOrigin | undefined): void {
     const id = envelope.numericId();
     const pending = this.#pending.byId.get(id);
     if (!pending) {
@@ -266,12 +266,10 @@ export class Peer implements ChannelListener {
       return;
     }
     const { frame } = pending;
-    if (frame.phase === 'queued' || (origin && origin !== frame)) {
-      this.#counters.unknown++;
-      return;
-    }
+    const isOfAnother = origin !== undefined && originId(origin) !== id;
+    if (frame.phase === 'queued' || isOfAnother) return void this.#counters.unknown++;
     frame.phase = 'answered';
-    this.#forget(pending);
+    this.#forget(pending, this.#lastMessageAtMs);
     if (envelope.isTooDeep) return this.#tell(pending, inboundTooDeep(this.#server));
     const { mayHold } = envelope;
     const kind = envelope.kind as Answer['kind'];
@@ -279,14 +277,14 @@ export class Peer implements ChannelListener {
     this.#tell(pending, pending.wasAsked ? { kind, bytes, mayHold, wasAsked: true } : { kind, bytes, mayHold });
   }
 
-  #notified(envelope: Envelope, origin: OutboundFrame | undefined): void {
+  #notified(envelope: Envelope, origin: MessageOrigin | undefined): void {
     const method = envelope.method();
     const params = envelope.payload();
     if (method === NOTIFICATION.progress) return this.#progressed(params);
     if (method === NOTIFICATION.cancelled && this.#cancelledByServer(params)) return;
     const listener = this.#attribution.listenerFor(method, origin);
     if (listener) this.#guard(() => listener(method, params));
-    else this.#guard(() => this.#handlers.notification?.({ method, params, origin: origin?.id }));
+    else this.#guard(() => this.#handlers.notification?.({ method, params, origin: originId(origin) }));
   }
 
   #progressed(params: Buffer | undefined): void {
@@ -321,7 +319,7 @@ export class Peer implements ChannelListener {
 
   // --- requests of the server's own
 
-  #asked(envelope: Envelope, origin: OutboundFrame | undefined): void {
+  #asked(envelope: Envelope, origin: MessageOrigin | undefined): void {
     if (this.#era === 'modern') {
       this.#counters.forbidden++;
       return;
@@ -350,7 +348,7 @@ export class Peer implements ChannelListener {
       const { allowedUntilMs = deadlineAtMs } = options.extend ?? {};
       this.onGivenUp?.(withdrawal === 'unsent' ? Number.NEGATIVE_INFINITY : Math.max(deadlineAtMs, allowedUntilMs));
     }
-    if (withdrawal !== 'unsent') this.#attribution.gaveUp(frame, this.#tellCancelled(pending, withdrawal, why));
+    if (withdrawal !== 'unsent') this.#attribution.gaveUp(pending, this.#tellCancelled(pending, withdrawal, why));
     this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
@@ -363,10 +361,10 @@ export class Peer implements ChannelListener {
     return this.#send(notice) ? undefined : notice;
   }
 
-  #forget(pending: Pending): void {
+  #forget(pending: Pending, nowMs = this.#clock.nowMs()): void {
     const { options, onAbort } = pending;
     this.#pending.delete(pending);
-    if (pending.asks) this.#attribution.ended(pending);
+    this.#attribution.ended(pending, nowMs);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
     if (this.#pending.owed === 0) this.onClear?.();
   }

@@ -11,6 +11,7 @@ export const NOTIFICATION = {
   initialized: 'notifications/initialized',
   progress: 'notifications/progress',
   cancelled: 'notifications/cancelled',
+  message: 'notifications/message',
   toolsChanged: 'notifications/tools/list_changed',
   promptsChanged: 'notifications/prompts/list_changed',
   resourcesChanged: 'notifications/resources/list_changed',

@@ -43,9 +43,8 @@ beforeAll(async () => {
   ] as const)
     writeFileSync(path.join(place.folder, name), text);
   const command = { command: process.execPath, args: [path.join(place.folder, 'spy.js')] };
-  place.configure({
-    mcpServers: { spy: { ...command, sandbox: 'standard' } },
-  });
+  const greedy = { ...command, sandbox: 'standard', writablePaths: [place.folder], lazy: true };
+  place.configure({ mcpServers: { spy: { ...command, sandbox: 'standard' }, greedy } });
   await place.up().ready();
 });
 afterAll(() => place.remove());
@@ -66,4 +65,13 @@ test('E7 a server reaches neither the key, the configuration nor the control soc
     socket: 'ENOENT',
   });
   expect(readdirSync(path.join(place.dataDir, 'sandbox', 'spy', 'home'))).toContain('kept');
+});
+
+test('E7 doctor names a path that the sandbox refuses', async () => {
+  const { code, stdout } = await place.hostler('doctor', '--config', place.config);
+  expect(code).toBe(1);
+  expect(stdout).toMatch(/\nok {6}server spy: command \//);
+  expect(stdout).toMatch(
+    /\nbroken {2}server greedy: .*writablePaths: .* holds files of Hostler itself .*\n {8}declare the folders/,
+  );
 });

@@ -19,12 +19,13 @@ export const upstreams = [
 ];
 
 /**
- * How clients share the fixture. A modern client may leave a legacy server's question unanswered, and the call waits; where the
- * transport does not say which call a question belongs to, the next one is then ambiguous unless the client has the server
- * to itself. A request over HTTP has a stream of its own.
+ * How clients share the fixture. Where the transport does not say which call a question or a log line belongs to, it reaches no
+ * client for 30 s after a call of another client, unless each client has the server to itself. The suite opens a session for each
+ * scenario, and each legacy session is a client. A modern client may leave a legacy server's question unanswered, and the call
+ * waits. A request over HTTP has a stream of its own, and all modern requests of the suite are of one client.
  */
 export const isolationFor = (upstream, { era }) =>
-  upstream.era === 'legacy' && upstream.kind !== 'http' && era === 'modern' ? 'per-client' : 'shared';
+  upstream.kind !== 'http' && (upstream.era === 'legacy' || era === 'legacy') ? 'per-client' : 'shared';
 
 /** Scenarios that name no tool and no prompt: these also run where names have the server's in front. */
 export const nameless = new Set([

@@ -82,7 +82,9 @@ export async function startCell(upstream, { isolation = 'shared', ...options } =
       : { url: remote.url, ...(upstream.kind === 'sse' && { transport: 'http-sse' }) };
   const second = { command: process.execPath, args: [secondFile] };
   try {
-    const hostler = await startHostler({ fixture: { ...fixture, isolation }, second }, options);
+    // The suite does not end its sessions: an instance that its session no longer uses is not kept.
+    const own = isolation === 'per-client' ? { isolation, keepAlive: '2s' } : { isolation };
+    const hostler = await startHostler({ fixture: { ...fixture, ...own }, second }, options);
     const stop = async () => {
       await hostler.stop();
       await remote?.stop();

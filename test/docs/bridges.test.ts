@@ -10,6 +10,7 @@ import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
 import { askTogetherMs } from '../../src/wire/attribution.js';
 import { toldGhostMs, untoldGhostMs } from '../../src/wire/ghosts.js';
 import { heldAskMs, heldAsksMax } from '../../src/wire/held-asks.js';
+import { recentEndMs } from '../../src/wire/recent-clients.js';
 
 const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'utf8');
 const MiB = 1024 * 1024;
@@ -32,6 +33,7 @@ test.each([
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
   ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
   ['doubt about', `${toldGhostMs / 1_000} s, or ${untoldGhostMs / minuteMs} min if the server was not told`],
+  ['doubt after a request of another client', `${recentEndMs / 1_000} s`],
   ['questions that wait', `${heldAsksMax}, for ${heldAskMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],
   ['the same after', `${afterRefusalMs} ms`],

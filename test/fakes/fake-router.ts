@@ -22,6 +22,8 @@ export class FakeGateway {
   readonly clock = new FakeClock();
   readonly problems: unknown[] = [];
   readonly router: GatewayRouter;
+  /** There is neither a key nor a role. */
+  mayBePublic = true;
 
   constructor(servers: Readonly<Record<string, FakeServer>>, bridge: Bridge = passThrough) {
     this.upstreams = new FakeUpstreams(servers);
@@ -30,6 +32,7 @@ export class FakeGateway {
       bridge,
       clock: this.clock,
       serverInfo: { name: 'hostler', version: '1.2.3' },
+      mayBePublic: () => this.mayBePublic,
       onProblem: (error) => this.problems.push(error),
     });
   }

@@ -13,6 +13,7 @@ import {
   type Withdrawal,
 } from '../../src/wire/channel.js';
 import { MessageDecoder } from '../../src/wire/message-decoder.js';
+import type { MessageOrigin } from '../../src/wire/message-origin.js';
 
 export class ScriptedChannel implements Channel {
   readonly kind = 'memory';
@@ -73,7 +74,7 @@ export class ScriptedChannel implements Channel {
   }
 
   /** The server says this. */
-  say(message: unknown, origin?: OutboundFrame): void {
+  say(message: unknown, origin?: MessageOrigin): void {
     const bytes = Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
     this.#decoder.decode(bytes, 0, bytes.length, (envelope) => this.#listener?.message(envelope, origin));
   }

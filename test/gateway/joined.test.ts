@@ -36,9 +36,10 @@ const servers = ['old', 'new', 'raw'];
 
 beforeAll(async () => {
   const mcpServers = {
-    old: entry('sdk1-stdio'),
+    // Clients come one after the other: what a shared legacy server asks would be refused for 30 s after each.
+    old: { ...entry('sdk1-stdio'), isolation: 'per-client' },
     new: entry('sdk2-stdio-modern'),
-    raw: entry('raw-stdio-legacy'),
+    raw: { ...entry('raw-stdio-legacy'), isolation: 'per-client' },
   };
   const capabilities = { elicitation: { form: {}, url: {} }, roots: {}, sampling: {} };
   host = await createHost(

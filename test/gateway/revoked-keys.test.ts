@@ -23,11 +23,13 @@ async function open(keys: Record<string, unknown>) {
   const clock = new FakeClock(0, new Date('2026-01-01T00:00:00Z'));
   router.answers.set('subscriptions/listen', (exchange) => exchange.notify('ack', '{}'));
   router.answers.set('slow', () => {});
+  const nothing = () => {};
   const host = {
-    whenSeen: () => undefined,
-    learnTools: () => {},
-    meterCalls: () => {},
-    on: () => () => {},
+    whenSeen: nothing,
+    learnTools: nothing,
+    meterCalls: nothing,
+    showUnrouted: nothing,
+    on: () => nothing,
   } as unknown as Host;
   const gateway = await createGateway({
     ...{ host, clock },

@@ -90,6 +90,17 @@ describe('lists', () => {
     expect((await gateway.ask(roled, 'tools/list')).json().cacheScope).toBe('private');
   });
 
+  test('E5 are private while there is a key or a role, and public again without', async () => {
+    const gateway = new FakeGateway(two);
+    const scope = async () => (await gateway.ask(at('/mcp/web', 'modern'), 'tools/list')).json().cacheScope;
+    const scopes = [await scope()];
+    gateway.mayBePublic = false;
+    scopes.push(await scope());
+    gateway.mayBePublic = true;
+    scopes.push(await scope());
+    expect(scopes).toEqual(['public', 'private', 'public']);
+  });
+
   test('show a resource that two servers list of both', async () => {
     const gateway = new FakeGateway(two);
     const { resources } = (await gateway.ask(legacy, 'resources/list')).json();
@@ -648,6 +659,16 @@ describe('other requests', () => {
     ]);
     expect((await complete('{"type":"ref/prompt","name":"greet"}')).failure?.code).toBe(-32602);
     expect((await complete('7')).failure?.code).toBe(-32602);
+  });
+
+  test('E5 a resource that a modern server calls public is private while there is a key or a role', async () => {
+    const gateway = new FakeGateway(two);
+    const answer = '{"resultType":"complete","contents":[],"ttlMs":9,"cacheScope":"public"}';
+    gateway.upstreams.onRequest = () => answer;
+    const read = async () => (await gateway.ask(modern, 'resources/read', '{"uri":"web://home"}')).result;
+    expect(await read()).toBe(answer);
+    gateway.mayBePublic = false;
+    expect(await read()).toBe(answer.replace('public', 'private'));
   });
 });
 

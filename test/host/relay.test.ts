@@ -21,6 +21,7 @@ const script = fileURLToPath(new URL('../fakes/asking-server.mjs', import.meta.u
 let folder: string;
 let host: Host;
 let listener: TestServer | undefined;
+let problems: unknown[];
 
 /** Asks in the stream of each call, and answers it with what it was told. */
 async function startAskingHttp(): Promise<string> {
@@ -84,7 +85,9 @@ const start = async (more: Record<string, unknown> = {}, url?: string) => {
   const client = { name: 'hostler', version: '0', capabilities: { elicitation: {} } };
   const reach = url === undefined ? { command: process.execPath, args: [script] } : { url };
   const entry = { ...reach, pins: 'off', trustAnnotations: true, ...more };
-  host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client });
+  problems = [];
+  const onProblem = (error: unknown) => problems.push(error);
+  host = await createHost({ mcpServers: { a: entry } }, { stateDir: folder, client, onProblem });
 };
 
 beforeEach(() => {
@@ -114,7 +117,7 @@ describe('what a shared server asks', () => {
     const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
     await eventually('the call hangs', () => bob.told.length === 1);
     expect(textOf(await ann.call('ask'))).toBe(
-      'refused -32603: ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation per-client',
+      'refused -32603: ambiguous: 2 requests are in progress, Hostler does not guess which one asked; set isolation: per-client',
     );
     expect([ann.asked, bob.asked, ann.told]).toEqual([[], [], []]);
     stop.abort();
@@ -125,16 +128,40 @@ describe('what a shared server asks', () => {
     await start();
     const [ann, bob] = [new Someone('ann'), new Someone('bob')];
     const stop = new AbortController();
-    const hanging = failureOf(bob.call('hang', {}, { signal: stop.signal }));
-    await eventually('the call hangs', () => bob.told.length === 1);
+    const hanging = failureOf(ann.call('hang', {}, { signal: stop.signal }));
+    await eventually('the call hangs', () => ann.told.length === 1);
     stop.abort();
     await hanging;
     expect(textOf(await ann.call('ask'))).toContain(
       'refused -32603: ambiguous: 1 request is in progress and 1 was given up and may still be at work, ',
     );
-    expect([ann.asked, bob.asked]).toEqual([[], []]);
+    expect(ann.asked).toEqual([]);
     await ann.call('finish');
     expect(textOf(await ann.call('ask'))).toContain('"ann"');
+    // Calls of ann have just ended: what is asked now may be hers.
+    expect(textOf(await bob.call('ask'))).toContain(
+      'refused -32603: ambiguous: a request that ended in the last 30 s ',
+    );
+    expect(bob.asked).toEqual([]);
+  });
+
+  test('E3 reaches no client after a call of another client ended, also on the same key; nor does what it logs', async () => {
+    await start();
+    const [first, second] = [1, 2].map((n) => new Someone('ann', { instance: `session-${n}` })) as [Someone, Someone];
+    await first.call('pid');
+    expect(textOf(await first.call('ask'))).toContain('"ann"');
+    expect(textOf(await second.call('ask'))).toBe(
+      'refused -32603: ambiguous: a request that ended in the last 30 s may still be at work, Hostler does not guess which one asked; set isolation: per-client',
+    );
+    const stop = new AbortController();
+    const hanging = failureOf(second.call('hang', {}, { signal: stop.signal }));
+    await eventually('question and log line are counted', () => host.status()[0]?.unattributed === 2);
+    stop.abort();
+    await hanging;
+    expect([first.asked, first.told, second.asked, second.told]).toEqual([['elicitation/create'], [], [], []]);
+    expect(problems).toMatchObject([
+      { details: { server: 'a', reason: 'unattributed' }, hint: expect.stringContaining('isolation: per-client') },
+    ]);
   });
 
   test('is refused when its caller cannot be asked', async () => {

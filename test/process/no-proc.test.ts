@@ -74,8 +74,8 @@ test('E19 no program is run between the spawn of a server and its registration',
     },
   });
   const children = new ChildKeeper({ clock: systemClock, stateDir: folder, ambient: process.env, table });
-  // The journal names the boot once for each host.
-  expect(asked.splice(0)).toEqual(['sysctl', 'sysctl']);
+  // The journal names its owner and the boot, once for each host.
+  expect(asked.splice(0)).toEqual(['ps', 'sysctl', 'sysctl']);
   const spec = { server: 'stub', command: 'perl', args: [stubServer] };
   const channel = await openStdio(spec, { clock: systemClock, cleanText: String, children });
   expect(asked).toEqual([]);

@@ -39,7 +39,7 @@ interface Seen {
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Not below /tmp, which is private in every sandbox: a path that shows up must have been shown. */
-const scratch = path.join(root, '.vitest');
+const scratch = process.env.TEST_SCRATCH ?? path.join(root, '.vitest');
 let world: string;
 let keeper: ChildKeeper;
 const listeners: Server[] = [];

@@ -8,6 +8,7 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { importPeer } from '../../kernel/import-peer.js';
 import { requirePrivateWay } from '../private-way.js';
 import { type NatsClient, NatsConnection } from './nats-connection.js';
 import { unreachable, unsent } from './nats-failures.js';
@@ -76,7 +77,7 @@ export async function connectNats(
 
 export async function loadNatsClient(): Promise<NatsModule> {
   try {
-    return (await import('@nats-io/transport-node')) as unknown as NatsModule;
+    return (await importPeer('@nats-io/transport-node')) as NatsModule;
   } catch (cause) {
     throw new HostError('invalid_spec', "the package '@nats-io/transport-node' is not installed", {
       reason: 'missing_package',

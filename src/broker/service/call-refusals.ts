@@ -4,29 +4,13 @@
  *
  * Invariant: each says what is known of its execution; names that came from a worker are quoted neutralised.
  */
-import { unlistedRoleHint, unlistedRoleText } from '../../config/unlisted-roles.js';
+import { unlistedRoleText } from '../../config/unlisted-roles.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { Target } from './manifests.js';
 
 const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
-
-/** Says why a worker has no tools at all, and goes along with its empty manifest. */
-export const unlistedRole = (role: string): HostError =>
-  new HostError('denied', `${unlistedRoleText(role)}: this worker may use nothing`, {
-    role: shown(role),
-    reason: 'unlisted_role',
-    execution: 'not_executed',
-    hint: `ask the operator of the host to ${unlistedRoleHint}`,
-  });
-
-export const noRole = (): HostError =>
-  new HostError('denied', 'the key of this worker has no role: it may use nothing', {
-    reason: 'no_role',
-    execution: 'not_executed',
-    hint: 'ask the operator of the host to give the key a role, or to set unlistedRole to "allow"',
-  });
 
 /** `because`: the role may use nothing at all, which is more to the point than the name of one tool. */
 export function notAllowed(

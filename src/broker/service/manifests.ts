@@ -15,7 +15,7 @@ import type { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import { roleKey } from '../../policy/joint-key.js';
 import { type Manifest, type ManifestTool, manifestReply } from '../messages.js';
-import { noRole, unlistedRole } from './call-refusals.js';
+import { noRole, unlistedRole } from './role-denials.js';
 import type { ServedHost } from './served-host.js';
 
 const rolesMax = 1_024;

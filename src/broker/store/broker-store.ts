@@ -6,8 +6,7 @@
  * Invariants: whoever waits is answered or refused, also when the thread ends; after a failure nothing is asked any more. What
  * waits is bounded by `waitingCount` and `waitingBytes`: past them new mail is refused, what ends something never is.
  */
-import { existsSync, mkdirSync, readFileSync, realpathSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { mkdirSync, readFileSync, realpathSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -16,18 +15,19 @@ import type { CallClaim, CallJournal, Claimed } from '../ports.js';
 import type { DeadLetter, Mail, MailboxSize, MailStore, Put, StoreState } from '../store-port.js';
 import type { Found } from './calls-table.js';
 import { type FromThread, pack, type StoreThreadData, type ToThread, unpack } from './store-messages.js';
+import { storeThreadStart } from './store-thread-start.js';
 import {
   type Answer,
   closedError,
   errorOf,
   failedError,
+  inUse,
   isAnswered,
   type Operation,
   type StoreEvents,
   type StoreLimits,
   storeLimits,
 } from './store-words.js';
-import { inUse } from './writer-lock.js';
 
 /** How often keys whose time is over are looked for: as many are forgotten at a time as come in a second. */
 const tidyMs = 1_000;
@@ -103,7 +103,8 @@ class StoreAsker {
     };
     const workerData: StoreThreadData = { folder, limits: this.#limits, nowMs, owner };
     // The rest of the environment is none of its business, and none of its flags are meant for it.
-    this.#thread = new Worker(threadFile(), { workerData, env: {}, execArgv: [] });
+    const { script, isCode } = storeThreadStart();
+    this.#thread = new Worker(script, { eval: isCode, workerData, env: {}, execArgv: [] });
     this.opened = new Promise((resolve, reject) => {
       this.#thread.on('message', (words: FromThread) => {
         this.#heard(words, resolve, reject);
@@ -301,16 +302,6 @@ function makeFolder(folder: string): string {
   }
   requireTrusted(folder);
   return realpathSync(folder);
-}
-
-/**
- * A thread is started from a file of JavaScript: ours when we are compiled, that of the build when we are run from the sources, as
- * tests are, or are part of the one script that `hostler up` is.
- */
-function threadFile(): string {
-  const places = ['./store-thread.js', '../broker/store/store-thread.js', '../../../dist/broker/store/store-thread.js'];
-  const files = places.map((place) => fileURLToPath(new URL(place, import.meta.url)));
-  return files.find((file) => existsSync(file)) ?? (files[0] as string);
 }
 
 function bootIdOf(): string | undefined {

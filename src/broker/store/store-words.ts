@@ -124,6 +124,14 @@ export const failedError = (cause: string, execution: 'uncertain' | 'not_execute
     },
   );
 
+/** Without libsql, so that it can be told where the store's thread is not. `owner`: who has the folder, as far as it is known. */
+export const inUse = (owner: { readonly pid: number } | undefined): HostError =>
+  new HostError('invalid_spec', `the broker's store is in use${owner ? ` by process ${owner.pid}` : ''}`, {
+    field: 'stateDir',
+    reason: 'in_use',
+    hint: 'end the other broker, or give this one a folder of its own',
+  });
+
 export const closedError = (): HostError =>
   new HostError('transport', "the broker's store is closed", {
     reason: 'store_closed',

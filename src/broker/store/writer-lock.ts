@@ -8,7 +8,7 @@
 import { chmodSync, closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
-import { HostError } from '../../kernel/errors.js';
+import { inUse } from './store-words.js';
 
 const lockName = 'broker.lock';
 const ownerName = 'broker.owner';
@@ -68,10 +68,3 @@ function ownerOf(folder: string): Owner | undefined {
     return undefined;
   }
 }
-
-export const inUse = (owner: Owner | undefined): HostError =>
-  new HostError('invalid_spec', `the broker's store is in use${owner ? ` by process ${owner.pid}` : ''}`, {
-    field: 'stateDir',
-    reason: 'in_use',
-    hint: 'end the other broker, or give this one a folder of its own',
-  });

@@ -133,17 +133,21 @@ describe('a start', () => {
 });
 
 describe('an edit while it runs', () => {
+  function accepted(running: TrustedSource): unknown {
+    const { config, accept } = running.read();
+    accept();
+    return config;
+  }
+
   test('E8 waits until it is confirmed, and counts then', async () => {
     write(runs('old'));
     const running = source();
-    await running.open(answer('y\n'));
+    (await running.open(answer('y\n'))).accept();
     write({ ...runs('new'), log: { level: 'debug' } });
-    expect(running.read().config).toEqual({ ...runs('old'), log: { level: 'debug' } });
-    running.accept();
+    expect(accepted(running)).toEqual({ ...runs('old'), log: { level: 'debug' } });
     expect(running.waiting).toEqual(['mcpServers.a']);
     await source().open(answer('y\n'));
-    expect(running.read().config).toEqual({ ...runs('new'), log: { level: 'debug' } });
-    running.accept();
+    expect(accepted(running)).toEqual({ ...runs('new'), log: { level: 'debug' } });
     expect(running.waiting).toEqual([]);
   });
 
@@ -152,18 +156,17 @@ describe('an edit while it runs', () => {
     writeFileSync(path.join(folder, 'options'), '--safe');
     write(config);
     const running = source();
-    await running.open(answer('y\n'));
+    (await running.open(answer('y\n'))).accept();
     writeFileSync(path.join(folder, 'options'), '--require=./evil.cjs');
     write({ ...config, log: {} });
-    expect(running.read().config).toMatchObject({ mcpServers: { a: { env: { NODE_OPTIONS: '--safe' } } } });
-    running.accept();
+    expect(accepted(running)).toMatchObject({ mcpServers: { a: { env: { NODE_OPTIONS: '--safe' } } } });
     expect(running.waiting).toEqual(['mcpServers.a']);
   });
 
   test('a mistake in what would wait is still a mistake', async () => {
     write(runs('old'));
     const running = source();
-    await running.open(answer('y\n'));
+    (await running.open(answer('y\n'))).accept();
     write({ ...runs('old'), mcpservers: {} });
     expect(() => running.read()).toThrow('mcpservers: is not a key');
     write({ ...runs('old'), listen: { port: -1 } });
@@ -173,7 +176,7 @@ describe('an edit while it runs', () => {
   test('an edit that was not accepted is no base for the next one', async () => {
     write(runs('old'));
     const running = source();
-    await running.open(answer('y\n'));
+    (await running.open(answer('y\n'))).accept();
     write({});
     running.read();
     write(runs('new'));

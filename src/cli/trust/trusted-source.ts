@@ -20,6 +20,11 @@ import { type TrustedPlace, TrustStore } from './trust-store.js';
 
 type Environment = NodeJS.ProcessEnv;
 
+export interface UsableConfig extends Filled {
+  /** It is in use now: what a later edit changes without a confirmation stays as it is in this one. */
+  readonly accept: () => void;
+}
+
 export interface Reading {
   readonly place: TrustedPlace;
   readonly parts: readonly ConfigPart[];
@@ -34,7 +39,6 @@ export class TrustedSource {
   readonly #env: Environment;
   readonly #store: TrustStore | undefined;
   #applied: Configuration | undefined;
-  #read: Held | undefined;
   #waiting: readonly string[] = [];
 
   constructor(place: ConfigPlace, env: Environment) {
@@ -54,31 +58,35 @@ export class TrustedSource {
   }
 
   /** For a start: throws unless the whole file is confirmed, if need be by `ask`. */
-  async open(ask: AskTrust): Promise<Filled> {
-    if (!this.#store) return readConfigFile(this.#place.file, this.#env);
+  async open(ask: AskTrust): Promise<UsableConfig> {
+    if (!this.#store) return this.#named();
     const reading = readFound(this.#place.file, this.#env);
     const confirmed = this.#store.find(reading.place);
     if (!isConfirmed(reading, confirmed)) await ask(reading, confirmed);
-    this.#applied = { config: reading.filled.config, parts: reading.parts };
-    return reading.filled;
+    const { filled, parts } = reading;
+    return this.#usable(filled, { config: filled.config, parts, waiting: [] });
   }
 
-  /** For an edit, after `open`: what is not confirmed stays as it was in the reading that was last accepted. */
-  read(): Filled {
-    if (!this.#store || !this.#applied) return readConfigFile(this.#place.file, this.#env);
+  /** For an edit: what is not confirmed stays as it is in the configuration that was last accepted. */
+  read(): UsableConfig {
+    if (!this.#store || !this.#applied) return this.#named();
     const { place, parts, filled } = readFound(this.#place.file, this.#env);
     // Before anything is held back: a mistake in what waits makes the edit as unusable as any other.
     parseServing(filled.config);
     const confirmed = this.#store.find(place) ?? new Set<string>();
-    this.#read = holdChanges(this.#applied, { config: filled.config, parts }, confirmed);
-    return { ...filled, config: this.#read.config };
+    return this.#usable(filled, holdChanges(this.#applied, { config: filled.config, parts }, confirmed));
   }
 
-  /** What was read last is in use now. */
-  accept(): void {
-    if (!this.#read) return;
-    this.#applied = this.#read;
-    this.#waiting = this.#read.waiting;
+  #named(): UsableConfig {
+    return { ...readConfigFile(this.#place.file, this.#env), accept: () => {} };
+  }
+
+  #usable(filled: Filled, held: Held): UsableConfig {
+    const accept = () => {
+      this.#applied = held;
+      this.#waiting = held.waiting;
+    };
+    return { ...filled, config: held.config, accept };
   }
 }
 

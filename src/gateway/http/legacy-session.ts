@@ -55,8 +55,8 @@ export class LegacySession implements ClientSession {
   readonly #abort = new AbortController();
   readonly #store: EventStore;
   readonly #count: EventCount = { last: 0 };
-  /** Of requests that are not answered yet. */
-  readonly #streams = new Map<number, LegacyStream>();
+  /** Of requests that are not answered yet. Undefined while there is none: a thousand abandoned sessions have none. */
+  #streams: Map<number, LegacyStream> | undefined;
   #lastStreamNo = ownStreamNo;
   #usedAtMs: number;
 
@@ -105,19 +105,20 @@ export class LegacySession implements ClientSession {
 
   newStream(): LegacyStream {
     const stream = new LegacyStream(++this.#lastStreamNo, this.#store, this.#count);
+    this.#streams ??= new Map();
     this.#streams.set(stream.no, stream);
     return stream;
   }
 
   endStream(stream: LegacyStream): void {
     stream.end();
-    this.#streams.delete(stream.no);
+    if (this.#streams?.delete(stream.no) && this.#streams.size === 0) this.#streams = undefined;
   }
 
   /** A stream by the number in its events' ids. `finished`: all that will ever be on it was sent, and may be kept still. */
   streamAt(no: number): LegacyStream | 'finished' | undefined {
     if (no === ownStreamNo) return this.own;
-    return this.#streams.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
+    return this.#streams?.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
   }
 
   /** A finished stream, as far as it is kept, for one more reader. */
@@ -131,8 +132,8 @@ export class LegacySession implements ClientSession {
     this.asks.end();
     for (const exchange of [...this.exchanges.values()]) exchange.sessionEnded();
     this.own.end();
-    for (const stream of this.#streams.values()) stream.end();
-    this.#streams.clear();
+    for (const stream of this.#streams?.values() ?? []) stream.end();
+    this.#streams = undefined;
     this.#store.clear();
   }
 }

@@ -25,7 +25,8 @@ const streamsPerPrincipalMax = 100;
 
 interface SessionEntry {
   readonly session: ClientSession;
-  readonly uris: Map<string, Held>;
+  /** By URI. Undefined until the first, because most sessions subscribe to nothing. */
+  uris: Map<string, Held> | undefined;
 }
 
 /** One subscription of a session. Its own object: the same URI may be taken back and asked for again while it is on its way. */
@@ -46,7 +47,7 @@ export class Subscriptions {
 
   opened(session: ClientSession): void {
     if (session.signal.aborted) return;
-    const entry: SessionEntry = { session, uris: new Map() };
+    const entry: SessionEntry = { session, uris: undefined };
     this.#sessions.set(session.id, entry);
     const unwatch = this.#parts.lists.watch(session, (kind) => session.notify(LIST_KINDS[kind].told, undefined));
     const end = () => {
@@ -65,10 +66,12 @@ export class Subscriptions {
     const found = this.#parts.views.of(client.endpoint, client.principal).findResource(uri);
     if (!found || isAmbiguous(found)) return exchange.fail(noTarget(uri, found, client.era));
     const { server } = found;
-    if (entry.uris.has(uri)) return exchange.succeed('{}');
-    if (entry.uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
+    entry.uris ??= new Map();
+    const { uris } = entry;
+    if (uris.has(uri)) return exchange.succeed('{}');
+    if (uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
     const held: Held = { release: undefined };
-    entry.uris.set(uri, held);
+    uris.set(uri, held);
     const updated = (params: Buffer) => {
       // By the role it has now.
       if (!this.#parts.upstreams.isAllowed(entry.session.principal, server, undefined)) return;
@@ -78,12 +81,12 @@ export class Subscriptions {
     this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id).then(
       (release) => {
         // Taken back, or the session is over.
-        if (entry.uris.get(uri) !== held) release();
+        if (uris.get(uri) !== held) release();
         else held.release = release;
         exchange.succeed('{}');
       },
       (error) => {
-        if (entry.uris.get(uri) === held) entry.uris.delete(uri);
+        if (uris.get(uri) === held) uris.delete(uri);
         exchange.fail(requestFailure(error, this.#place(exchange, server)));
       },
     );
@@ -92,8 +95,8 @@ export class Subscriptions {
   unsubscribe(exchange: Exchange): void {
     const found = this.#sessionAndUri(exchange);
     if (!found) return;
-    found.entry.uris.get(found.uri)?.release?.();
-    found.entry.uris.delete(found.uri);
+    found.entry.uris?.get(found.uri)?.release?.();
+    found.entry.uris?.delete(found.uri);
     exchange.succeed('{}');
   }
 
@@ -147,8 +150,8 @@ export class Subscriptions {
 }
 
 function releaseAll({ uris }: SessionEntry): void {
-  for (const { release } of uris.values()) release?.();
-  uris.clear();
+  for (const { release } of uris?.values() ?? []) release?.();
+  uris?.clear();
 }
 
 /** A modern server marks updates with the stream of our own hop. */

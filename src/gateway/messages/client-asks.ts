@@ -33,8 +33,8 @@ interface Ask {
 export class ClientAsks {
   readonly #clock: Clock;
   readonly #max: number;
-  /** At most `max`. */
-  readonly #open = new Map<number, Ask>();
+  /** At most `max`. Undefined until the first: most clients are never asked anything. */
+  #open: Map<number, Ask> | undefined;
   #lastId = 0;
   #isInitialized = false;
   #isEnded = false;
@@ -45,14 +45,14 @@ export class ClientAsks {
   }
 
   get size(): number {
-    return this.#open.size;
+    return this.#open?.size ?? 0;
   }
 
   /** The client has sent `notifications/initialized`: what waits for that is asked now. */
   initialized(): void {
     if (this.#isInitialized) return;
     this.#isInitialized = true;
-    for (const [id, ask] of [...this.#open]) this.#send(id, ask);
+    for (const [id, ask] of [...(this.#open ?? [])]) this.#send(id, ask);
   }
 
   /** `owner` is the request on whose behalf it is asked. */
@@ -64,7 +64,7 @@ export class ClientAsks {
     { deadlineAtMs, signal }: AskLimits,
   ): Promise<Answer> {
     if (this.#isEnded) return Promise.reject(unanswered('transport', method, 'has nobody who could answer it'));
-    if (this.#open.size >= this.#max) return Promise.reject(tooMany(this.#max));
+    if (this.size >= this.#max) return Promise.reject(tooMany(this.#max));
     if (signal?.aborted) return Promise.reject(unanswered('cancelled', method, 'was cancelled before it was sent'));
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
@@ -72,7 +72,7 @@ export class ClientAsks {
       const onAbort = () => this.#giveUp(id, 'cancelled', 'is no longer wanted');
       const cancelWait = this.#isInitialized ? undefined : this.#waitForInitialized(id);
       const settle = (outcome: Answer | HostError) => {
-        this.#open.delete(id);
+        this.#open?.delete(id);
         cancelTimer();
         cancelWait?.();
         signal?.removeEventListener('abort', onAbort);
@@ -80,6 +80,7 @@ export class ClientAsks {
         else resolve(outcome);
       };
       const ask: Ask = { owner, method, params, tell, settle };
+      this.#open ??= new Map();
       this.#open.set(id, ask);
       signal?.addEventListener('abort', onAbort, { once: true });
       if (this.#isInitialized) this.#send(id, ask);
@@ -88,7 +89,7 @@ export class ClientAsks {
 
   /** False: nobody waits for it, or not any more. */
   answered(envelope: Envelope): boolean {
-    const ask = this.#open.get(envelope.numericId());
+    const ask = this.#open?.get(envelope.numericId());
     const bytes = envelope.payload();
     if (!ask || !bytes) return false;
     ask.settle({ kind: envelope.kind as Answer['kind'], bytes, mayHold: envelope.mayHold });
@@ -97,7 +98,7 @@ export class ClientAsks {
 
   /** What was asked on behalf of this request is asked no more. Before the request is answered, while somebody listens. */
   withdraw(owner: object): void {
-    if (this.#open.size === 0) return;
+    if (!this.#open || this.#open.size === 0) return;
     for (const [id, ask] of [...this.#open])
       if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'is no longer wanted');
   }
@@ -105,7 +106,7 @@ export class ClientAsks {
   /** The client is gone, or does not speak any more: nothing is asked from here on. */
   end(): void {
     this.#isEnded = true;
-    for (const id of [...this.#open.keys()])
+    for (const id of [...(this.#open?.keys() ?? [])])
       this.#giveUp(id, 'transport', 'was not answered before the client was gone');
   }
 
@@ -121,7 +122,7 @@ export class ClientAsks {
   }
 
   #giveUp(id: number, code: ErrorCode, what: string): void {
-    const ask = this.#open.get(id);
+    const ask = this.#open?.get(id);
     if (!ask) return;
     // A question that was never sent needs no cancellation.
     if (this.#isInitialized) ask.tell(notificationText(NOTIFICATION.cancelled, `{"requestId":${id}}`));

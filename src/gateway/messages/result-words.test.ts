@@ -5,8 +5,8 @@ import { isFailure } from '../exchange.js';
 import { resultWords } from './result-words.js';
 
 const serverInfo = '{"name":"s","v":12345678901234567890}';
-const said = (text: string, from: Era, to: Era, method = 'tools/call') => {
-  const worded = resultWords(Buffer.from(text), { from, to, method, serverInfo });
+const said = (text: string, from: Era, to: Era, method = 'tools/call', mayBePublic = true) => {
+  const worded = resultWords(Buffer.from(text), { from, to, method, serverInfo, mayBePublic });
   return isFailure(worded) ? worded : worded.map((part) => Buffer.from(part).toString()).join('');
 };
 const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo}}`;
@@ -14,7 +14,31 @@ const meta = `"_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo}}`;
 describe('a result of the same era', () => {
   test.each(['legacy', 'modern'] as const)('%s is not touched', (era) => {
     const bytes = Buffer.from('{ "resultType":"complete","ttlMs":1,"a":1.0}');
-    expect(resultWords(bytes, { from: era, to: era, method: 'resources/read', serverInfo })).toEqual([bytes]);
+    const wording = { from: era, to: era, method: 'resources/read', serverInfo, mayBePublic: true };
+    expect(resultWords(bytes, wording)).toEqual([bytes]);
+  });
+
+  test.each([
+    [
+      'public',
+      '{"resultType":"complete","ttlMs":9,"cacheScope":"public","n":1.0}',
+      '"ttlMs":9,"cacheScope":"private","n":1.0}',
+    ],
+    ['in disguise', '{"resultType":"complete","cacheScop\\u0065":"public"}', '"cacheScop\\u0065":"private"}'],
+    ['left out', '{"resultType":"complete","ttlMs":9}', '{"cacheScope":"private","resultType":"complete","ttlMs":9}'],
+    ['said in an older way', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
+  ])('E5 a resource whose scope is %s is private where callers are told apart', (_how, text, end) => {
+    const worded = String(said(text, 'modern', 'modern', 'resources/read', false));
+    expect(worded.endsWith(end), worded).toBe(true);
+    expect(said(text, 'modern', 'modern', 'resources/read', true)).toBe(text);
+    expect(said(text, 'modern', 'modern', 'tools/call', false)).toBe(text);
+  });
+
+  test('E5 a resource whose scope is said twice is no result, and what asks for more is not touched', () => {
+    const twice = '{"cacheScope":"private","cacheScope":"public"}';
+    expect(said(twice, 'modern', 'modern', 'resources/read', false)).toMatchObject({ code: -32603 });
+    const more = '{"resultType":"input_required","inputRequests":{}}';
+    expect(said(more, 'modern', 'modern', 'resources/read', false)).toBe(more);
   });
 });
 

@@ -1,7 +1,8 @@
 /**
  * Puts what a server answered into the words of its client's era, in the bytes, so that everything else stays to the digit.
  * Not here: answers that ask for more (bridge/), errors (failures.ts).
- * Invariants: a result whose eras are the same is handed on untouched; a modern result always says what kind it is.
+ * Invariants: a result whose eras are the same is handed on untouched, except for a resource that must not be kept for others; a
+ * modern result always says what kind it is.
  */
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
@@ -22,16 +23,21 @@ export interface Wording {
   readonly method: string;
   /** Who answered: one JSON object. */
   readonly serverInfo: string;
+  /** False: there are keys or roles, and what one caller reads must not be kept for another, whatever the server says. */
+  readonly mayBePublic: boolean;
 }
 
 export function resultWords(bytes: Buffer, wording: Wording): Worded {
   if (!isObject(bytes)) return noResult('is not an object');
-  if (wording.from === wording.to) return [bytes];
+  if (wording.from === wording.to) {
+    const isPrivate = wording.to === 'modern' && isCacheable(wording.method) && !wording.mayBePublic;
+    return isPrivate ? toPrivate(bytes) : [bytes];
+  }
   return wording.to === 'modern' ? toModern(bytes, wording) : toLegacy(bytes);
 }
 
 /** Only what may be kept says for how long; nobody promised that for a legacy server's. */
-const isCacheable = (method: string): boolean => method === 'resources/read';
+export const isCacheable = (method: string): boolean => method === 'resources/read';
 
 const mark = Buffer.from('"resultType"');
 const meta = Buffer.from('"_meta"');
@@ -68,6 +74,14 @@ function toModern(bytes: Buffer, { method, serverInfo }: Wording): Worded {
 }
 
 const CLOSE_BRACE = 0x7d;
+
+/** A result that asks for more (`input_required`) is not kept by anybody, and stays as it is. */
+function toPrivate(bytes: Buffer): Worded {
+  const kind = memberString(bytes, 'resultType');
+  if (kind !== undefined && kind !== 'complete') return [bytes];
+  const worded = editMembers(bytes, [['cacheScope', '"private"']]);
+  return worded ? [worded] : noResult('says twice how it may be kept');
+}
 
 function toLegacy(bytes: Buffer): Worded {
   if (![mark, ttl, scope, escaped].some((word) => bytes.includes(word))) return [bytes];

@@ -15,7 +15,7 @@ import { type Exchange, isFailure, type RpcFailure } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
 import { callFailure, errorWords, type Place } from '../messages/failures.js';
 import { readMeta } from '../messages/request-meta.js';
-import { resultWords } from '../messages/result-words.js';
+import { isCacheable, resultWords } from '../messages/result-words.js';
 import type { Upstreams } from '../upstreams.js';
 import type { ToolTarget } from '../views/view.js';
 import type { Views } from '../views/views.js';
@@ -28,6 +28,8 @@ export interface RelayParts {
   readonly views: Views;
   readonly levels: LogLevels;
   readonly facts: ServerFacts;
+  /** Whether there is neither a key nor a role, now: then what one caller reads may be kept for all. */
+  readonly mayBePublic: () => boolean;
   /** A mistake of ours, which its client was told as an internal error. */
   readonly onProblem: (error: unknown) => void;
 }
@@ -140,9 +142,11 @@ export function relay(
   const onAnswer = ({ kind, bytes, era }: Relayed) => {
     const { client } = exchange;
     if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
-    if (era === client.era && isObject(bytes)) return exchange.succeed(bytes);
+    const { method } = what;
+    if (era === client.era && isObject(bytes) && !isCacheable(method)) return exchange.succeed(bytes);
     const serverInfo = parts.facts.of(server).info;
-    const worded = resultWords(bytes, { from: era, to: client.era, method: what.method, serverInfo });
+    const mayBePublic = parts.mayBePublic();
+    const worded = resultWords(bytes, { from: era, to: client.era, method, serverInfo, mayBePublic });
     if (isFailure(worded)) exchange.fail(worded);
     else exchange.succeed(...worded);
   };

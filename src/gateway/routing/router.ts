@@ -38,6 +38,11 @@ export interface RouterOptions {
   readonly upstreams: Upstreams;
   readonly bridge: Bridge;
   readonly clock: Clock;
+  /**
+   * Whether there is neither a key nor a role, now, so that all callers are shown the same: only then may lists and resources be
+   * kept for everybody (`cacheScope: "public"`). Absent: they are private.
+   */
+  readonly mayBePublic?: () => boolean;
   /** Who answers where many servers do. */
   readonly serverInfo: { readonly name: string; readonly version: string };
   /** A mistake of ours, which its client was told as an internal error. */
@@ -61,7 +66,8 @@ export class GatewayRouter implements Router {
   readonly #turns = new UriTurns();
   #rulesRevision: number;
 
-  constructor({ upstreams, bridge, clock, serverInfo, onProblem = () => {} }: RouterOptions) {
+  constructor(options: RouterOptions) {
+    const { upstreams, bridge, clock, serverInfo, mayBePublic = () => false, onProblem = () => {} } = options;
     this.#upstreams = upstreams;
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
@@ -72,7 +78,7 @@ export class GatewayRouter implements Router {
     this.#watch = new ListWatch(this.#views, clock);
     const shared = { upstreams, views: this.#views, facts: this.#facts };
     this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch, turns: this.#turns });
-    this.#relay = { ...shared, bridge, levels: this.#levels, onProblem };
+    this.#relay = { ...shared, bridge, levels: this.#levels, mayBePublic, onProblem };
     this.#unlisten = upstreams.onKnownChanged((server) => {
       this.#views.changed();
       this.#facts.changed(server);
@@ -182,7 +188,8 @@ export class GatewayRouter implements Router {
     if (page === undefined) return exchange.fail(invalidParams('invalid cursor'));
     const states = this.#views.statesOf(client.endpoint, client.principal);
     const serverInfo = infoOf(view, this.#facts);
-    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, page }));
+    const mayBePublic = this.#relay.mayBePublic();
+    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, page }));
   }
 
   #setLevel(exchange: Exchange): void {

@@ -15,7 +15,7 @@ function make(servers: Record<string, FakeServer>) {
     const principal = principalOf(id);
     const view = views.of(endpoint, principal);
     const states = views.statesOf(endpoint, principal);
-    return lists.page({ view, states, method: 'tools/list', era, serverInfo: '{}', page: number });
+    return lists.page({ view, states, method: 'tools/list', era, serverInfo: '{}', mayBePublic: false, page: number });
   };
   return { upstreams, lists, page };
 }

@@ -43,12 +43,15 @@ export interface PageRequest {
   readonly era: Era;
   /** Who answers, for the modern era: one JSON object. */
   readonly serverInfo: string;
+  /** False: the list must not be kept for others than who asked, whatever its servers say. */
+  readonly mayBePublic: boolean;
   readonly page: number;
 }
 
 interface LastPage extends Pick<PageRequest, 'page' | 'method' | 'era' | 'states'> {
   readonly table: Table;
   readonly info: string;
+  readonly isPublic: boolean;
   readonly bytes: Buffer;
 }
 
@@ -69,6 +72,7 @@ export class PreparedLists {
     const states = method === 'tools/list' ? request.states : '';
     const info = era === 'modern' ? request.serverInfo : '';
     const table = view.table(method);
+    const isPublic = era === 'modern' && table.isPublic && request.mayBePublic;
     const last = this.#last;
     if (
       last?.table === table &&
@@ -76,11 +80,13 @@ export class PreparedLists {
       last.method === method &&
       last.era === era &&
       last.states === states &&
-      last.info === info
+      last.info === info &&
+      last.isPublic === isPublic
     )
       return last.bytes;
-    const bytes = this.#find(`${this.#numberOf(table)} ${method} ${era} ${page}\n${states}\n${info}`, request);
-    this.#last = { table, page, method, era, states, info, bytes };
+    const key = `${this.#numberOf(table)} ${method} ${era} ${isPublic} ${page}\n${states}\n${info}`;
+    const bytes = this.#find(key, request);
+    this.#last = { table, page, method, era, states, info, isPublic, bytes };
     return bytes;
   }
 
@@ -92,7 +98,7 @@ export class PreparedLists {
     return bytes;
   }
 
-  #make({ view, method, era, serverInfo, page }: PageRequest): Buffer {
+  #make({ view, method, era, serverInfo, mayBePublic, page }: PageRequest): Buffer {
     this.made++;
     const table = view.table(method);
     let text = `{"${membersOf[method]}":[`;
@@ -112,7 +118,7 @@ export class PreparedLists {
       text += itemText(entry, namesOf[method], state);
     }
     const next = page + 1 < table.pageStarts.length ? `,"nextCursor":"${cursorOf(table, page + 1)}"` : '';
-    text += latin1(`]${next}${era === 'modern' ? modernWords(table, serverInfo) : ''}}`);
+    text += latin1(`]${next}${era === 'modern' ? modernWords(table, serverInfo, mayBePublic) : ''}}`);
     return Buffer.from(text, 'latin1');
   }
 
@@ -202,8 +208,10 @@ function withState(raw: Buffer, state: string): string {
   }
 }
 
-const modernWords = ({ ttlMs, isPublic }: Table, serverInfo: string): string =>
-  `,"resultType":"complete","ttlMs":${ttlMs},"cacheScope":"${isPublic ? 'public' : 'private'}","_meta":{"${META.serverInfo}":${serverInfo}}`;
+function modernWords({ ttlMs, isPublic }: Table, serverInfo: string, mayBePublic: boolean): string {
+  const scope = isPublic && mayBePublic ? 'public' : 'private';
+  return `,"resultType":"complete","ttlMs":${ttlMs},"cacheScope":"${scope}","_meta":{"${META.serverInfo}":${serverInfo}}`;
+}
 
 const cursorOf = ({ digest }: Table, page: number): string => Buffer.from(`${digest}.${page}`).toString('base64url');
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { codesOf, SearchText } from './two-way-search.js';
 
 /** Few letters, so that texts repeat themselves in every way. */
@@ -17,12 +17,11 @@ test('E9 a text is found where indexOf finds it, in at most two comparisons per 
       const meter = { steps: 0 };
       const searched = new SearchText(wanted);
       const found = searched.find(codes, from, limit, meter);
-      expect([wanted, whole, from, found]).toEqual([wanted, whole, from, whole.slice(0, limit).indexOf(wanted, from)]);
-      expect(meter.steps).toBeLessThanOrEqual(2 * Math.max(0, limit - from));
-      expect(searched.isAt(codes, from, limit, meter)).toBe(
-        whole.slice(0, limit).startsWith(wanted, from) && from <= limit,
-      );
+      const isLinear = meter.steps <= 2 * Math.max(0, limit - from);
+      const known = whole.slice(0, limit);
+      const isAt = from <= limit && known.startsWith(wanted, from);
+      return isLinear && found === known.indexOf(wanted, from) && searched.isAt(codes, from, limit, meter) === isAt;
     }),
-    { numRuns: 5_000 },
+    { numRuns: 2_000 },
   );
 });

@@ -46,10 +46,11 @@ describe('a URI and a template', () => {
       fc.property(expansion, text, ([parts, values], other) => {
         const template = parts.join('');
         const expanded = parts.map((each, i) => (each.startsWith('{') ? (values[i] as string[]).join('') : each));
-        for (const uri of [expanded.join(''), other.join('')])
-          expect([template, uri, matches(template, uri)]).toEqual([template, uri, matchesNaively(parts, uri)]);
+        return [expanded.join(''), other.join('')].every(
+          (uri) => matches(template, uri) === matchesNaively(parts, uri),
+        );
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_500 },
     );
   });
 });

@@ -11,6 +11,12 @@ import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 /** One header of one request, the value being secret. */
 export interface AuthToken {
   readonly header: readonly [name: string, value: string];
+  /**
+   * The grant that it was issued under: opaque, neither sent nor shown. Tokens with the same grant are of one account and one
+   * login, such as those that were refreshed one from the other. A new login, or another account, is another grant. Part of the
+   * token, so that the two cannot be read out of step.
+   */
+  readonly grant?: string | undefined;
 }
 
 /** Asked for every request, at the moment it is sent. The same object until the token changes; must not throw. */

@@ -8,6 +8,7 @@ import { HostError } from '../../kernel/errors.js';
 import { Gathering } from './gathering.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { type HttpDeps, openPool, specUrl } from './http-pool.js';
+import { loadUndici } from './undici.js';
 
 export interface DocumentRequest {
   /** Which document it is, for errors: `the card of …`. */
@@ -21,6 +22,7 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
   const { what, url, deadlineAtMs, bytesMax } = request;
   // Whoever answers there is no server of ours: it is called by its address.
   const server = URL.canParse(url) ? new URL(url).host : what;
+  if (!deps.pool) await loadUndici();
   const dispatcher = openPool({ server, url }, deps, 1);
   try {
     return await new Promise<Buffer>((resolve, reject) => {

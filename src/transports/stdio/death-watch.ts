@@ -10,7 +10,8 @@
  * number counts as ours until it was seen empty.
  *
  * A child that was being started when we were killed has no number yet: the watch is told of its run before, and finds it
- * by the mark of that run. What remains open is the moment between the death of the watch itself and its successor; the
+ * by the mark of that run. Without /proc it cannot, so the number must follow the spawn at once; the journal keeps the run that
+ * was announced, and the next start reports it. What remains open is the moment between the death of the watch itself and its successor; the
  * journal still knows.
  */
 import { type ChildProcess, spawn } from 'node:child_process';

@@ -65,12 +65,14 @@ test('E19 ps: a process that is not listed is gone, and a failed ps is unknown',
   expect([failing.read(42), failing.living(), failing.bootId()]).toEqual(['unknown', 'unknown', '']);
 });
 
-test('E19 ps: no program is run for the start time of a new child or of this process', () => {
+test('E19 ps: no program is run for the start time of a new child', () => {
   const wallMs = Date.UTC(2026, 10, 15, 20, 40, 1) + 900;
   const run = () => {
     throw new Error('a program was run');
   };
   const table = psTable({ run, wallMs: () => wallMs });
   expect(table.startOf(42)).toBe(Math.floor(wallMs / 1_000));
-  expect(table.startOf(process.pid)).toBe(Math.floor(performance.timeOrigin / 1_000));
+  const own = line.replace('42', String(process.pid));
+  expect(psTable({ run: () => [own] }).startOf(process.pid)).toBe(Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000);
+  expect(psTable({ run: () => undefined }).startOf(process.pid)).toBe(0);
 });

@@ -25,8 +25,8 @@ export interface ProcessTable {
   /** False where no environment of another process can be read: then `mark` finds nothing and proves nothing. */
   readonly seesMarks: boolean;
   /**
-   * Start time of this process, or of a child that was spawned in this tick and cannot have been reaped yet. Starts no program:
-   * the death watch waits for it. Throws when it cannot be read; 0 when the system does not say.
+   * Start time of this process, or of a child that was spawned in this tick and cannot have been reaped yet. For a child no
+   * program is run: the death watch waits for it. Throws when it cannot be read; 0 when the system does not say.
    */
   startOf(pid: number): number;
   /** Two start times of one process differ by at most this much. */

@@ -6,7 +6,7 @@
  * Invariant: `gone` is only said when `ps` ran and listed no such process. A `ps` that is missing, slow or failed is `unknown`.
  */
 import { execFileSync, type StdioOptions } from 'node:child_process';
-import { isDead, type ProcessFacts, type ProcessTable } from './process-table.js';
+import { factsOf, isDead, type Look, type ProcessFacts, type ProcessTable } from './process-table.js';
 
 /** Output of a program, its lines; undefined when it could not be run or failed. */
 export type RunProgram = (file: string, args: readonly string[]) => readonly string[] | undefined;
@@ -24,13 +24,14 @@ export function psTable({ run = runProgram, wallMs = Date.now }: PsTableOptions 
   const columns = ['-o', 'pid=,ppid=,pgid=,sess=,state=,lstart='];
   const ask = (...selection: string[]) =>
     run('ps', [...selection, ...columns])?.flatMap((line) => parseLine(line) ?? []);
+  const read = (pid: number): Look => {
+    const found = ask('-p', String(pid));
+    if (found === undefined) return 'unknown';
+    return found.find((facts) => facts.pid === pid) ?? 'gone';
+  };
   let boot: string | undefined;
   return {
-    read(pid) {
-      const found = ask('-p', String(pid));
-      if (found === undefined) return 'unknown';
-      return found.find((facts) => facts.pid === pid) ?? 'gone';
-    },
+    read,
     living() {
       const found = ask('-A');
       // `ps` itself is always among them: an empty list was not a look at the table.
@@ -39,7 +40,8 @@ export function psTable({ run = runProgram, wallMs = Date.now }: PsTableOptions 
     },
     mark: () => undefined,
     seesMarks: false,
-    startOf: (pid) => Math.floor((pid === process.pid ? performance.timeOrigin : wallMs()) / 1_000),
+    // Of this process as `ps` says, once for each host: others compare it with what `ps` says later, and the clock may be set.
+    startOf: (pid) => (pid === process.pid ? (factsOf(read(pid))?.startTicks ?? 0) : Math.floor(wallMs() / 1_000)),
     startSlack: startSlackS,
     bootId() {
       // The time of boot moves with the clock; the id of the boot session does not, where there is one.

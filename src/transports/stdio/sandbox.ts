@@ -24,7 +24,8 @@ interface SandboxRequest {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
-  readonly isCwdDeclared: boolean;
+  /** The same when the definition declares it. */
+  readonly declaredCwd: string | undefined;
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
   readonly places: SandboxPlaces;
@@ -45,10 +46,10 @@ export async function wrapInSandbox(request: SandboxRequest): Promise<Wrapped> {
   const cwd = await realpath(request.cwd);
   const home = places.homes === undefined ? undefined : await prepareHome(places.homes, server);
   const searchPath = env.PATH ?? '';
-  const { mounts, writable } = await sandboxView({ ...request, cwd, searchPath, home });
+  const { mounts, writable, variables } = await sandboxView({ ...request, cwd, searchPath, home });
   for (const control of await kernelControls()) mounts.read(control);
   const bwrap = await findBubblewrap(server, request.searchPath, writable);
-  const { outside, inside } = splitEnvironment(env);
+  const { outside, inside } = splitEnvironment({ ...variables, ...env });
   return { file: bwrap, args: sandboxArgs({ file, args, cwd, mounts, variables: inside }), env: outside };
 }
 

@@ -101,7 +101,7 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
     const searchPath = ambient.PATH ?? '/usr/bin:/bin';
     const { readablePaths = [], writablePaths = [] } = spec;
-    const paths = { cwd, isCwdDeclared: spec.cwd !== undefined, readablePaths, writablePaths, places, searchPath };
+    const paths = { cwd, declaredCwd: spec.cwd, readablePaths, writablePaths, places, searchPath };
     const wrapped = await wrapInSandbox({ server, file, args, env, ...paths });
     return { ...base, ...wrapped, leaderIsSandbox: true };
   });

@@ -1,7 +1,7 @@
 /** A worker whose role the host does not list: connected, without tools, and with the reason. */
 import { expect, test } from 'vitest';
 import { manifestReply } from '../../../src/broker/messages.js';
-import { unlistedRole } from '../../../src/broker/service/call-refusals.js';
+import { unlistedRole } from '../../../src/broker/service/role-denials.js';
 import { makeRig, outcomeOf, unconnected } from './worker-rig.js';
 
 const denied = unlistedRole('ops');

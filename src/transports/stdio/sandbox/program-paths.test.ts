@@ -26,25 +26,15 @@ function link(name: string, to: string): string {
   return at(name);
 }
 
+async function requestFor(file: string, more: Partial<ProgramRequest> = {}): Promise<ProgramRequest> {
+  const hidden = [at('home/.local/share/hostler')];
+  const places = await realPlaces({ homes: undefined, hidden, userHomes: [at('home')], programs: [] });
+  return { file, args: [], cwd: folder, searchPath: '', places, isSystem, writable: [], ...more };
+}
+
 /** What is shown, and the links, relative to the folder. */
 async function needs(command: string, more: Partial<ProgramRequest> = {}) {
-  const places = await realPlaces({
-    homes: undefined,
-    hidden: [at('home/.local/share/hostler')],
-    userHomes: [at('home')],
-    programs: [],
-  });
-  const request = {
-    file: command,
-    args: [],
-    cwd: folder,
-    searchPath: '',
-    places,
-    isSystem: isSystem,
-    writable: [],
-    ...more,
-  };
-  const { shown, links } = await programPaths(request);
+  const { shown, links } = await programPaths(await requestFor(command, more));
   const inFolder = (name: string): string => path.relative(folder, name);
   return [
     shown.map(inFolder).sort(),
@@ -74,6 +64,8 @@ test('the installation that a program belongs to is shown: nvm', async () => {
 test('shims lead to the installation above them: pyenv', async () => {
   file('home/.pyenv/libexec/pyenv');
   expect(await needs(file('home/.pyenv/shims/python', '#!/usr/bin/env bash\n'))).toEqual([['home/.pyenv'], []]);
+  const { variables } = await programPaths(await requestFor(at('home/.pyenv/shims/python')));
+  expect(variables).toEqual({ PYENV_ROOT: at('home/.pyenv') });
 });
 
 test('a tool, its virtual environment and the interpreter behind it are shown: uv tools', async () => {

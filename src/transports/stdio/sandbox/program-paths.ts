@@ -31,7 +31,18 @@ export interface ProgramPaths {
   /** Files and folders, real. */
   readonly shown: readonly string[];
   readonly links: readonly Link[];
+  /** By which version managers find their folder: without them they look for it in HOME. */
+  readonly variables: Readonly<Record<string, string>>;
 }
+
+const managers: Readonly<Record<string, string>> = {
+  '.asdf': 'ASDF_DATA_DIR',
+  '.nodenv': 'NODENV_ROOT',
+  '.pyenv': 'PYENV_ROOT',
+  '.rbenv': 'RBENV_ROOT',
+  '.volta': 'VOLTA_HOME',
+  mise: 'MISE_DATA_DIR',
+};
 
 const programFolders = new Set(['bin', 'sbin', 'shims', 'libexec']);
 /** Any of them beside `bin` makes the folder an installation. `.cargo` has none: its folder holds credentials. */
@@ -49,7 +60,12 @@ export async function programPaths(request: ProgramRequest): Promise<ProgramPath
     const traced = await found.follow(inCwd(arg));
     if (traced && !(await found.packageOf(traced.real))) found.show(traced.real);
   }
-  return { shown: [...found.shown], links: [...found.links.values()] };
+  const shown = [...found.shown];
+  const variables = shown.flatMap((folder) => {
+    const name = managers[path.basename(folder)];
+    return name === undefined ? [] : [[name, folder]];
+  });
+  return { shown, links: [...found.links.values()], variables: Object.fromEntries(variables) };
 }
 
 class Findings {

@@ -12,14 +12,15 @@ beforeEach(() => {
   for (const name of ['home/notes', 'home/data', 'home/project/src', 'other', 'installed', 'linked'])
     mkdirSync(at(name), { recursive: true });
   symlinkSync('../home/data', at('linked/data'));
-  for (const name of ['home/project/hostler.json', 'home/project/a', 'home/project/.b']) writeFileSync(at(name), '');
+  for (const name of ['home/data/inner.json', 'home/project/hostler.json', 'home/project/a', 'home/project/.b'])
+    writeFileSync(at(name), '');
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 function view(more: Partial<ViewRequest>) {
   const places = {
     homes: undefined,
-    hidden: [at('linked/data'), at('home/project/hostler.json'), at('home/new')],
+    hidden: [at('linked/data'), at('home/data/inner.json'), at('home/project/hostler.json'), at('home/new')],
     userHomes: [at('home')],
     programs: [at('installed/hostler.js')],
   };
@@ -28,7 +29,7 @@ function view(more: Partial<ViewRequest>) {
     file: '/usr/bin/env',
     args: [],
     cwd: at('other'),
-    isCwdDeclared: false,
+    declaredCwd: undefined,
     searchPath: '',
   };
   return sandboxView({ ...request, readablePaths: [], writablePaths: [], home: undefined, places, ...more });
@@ -49,8 +50,8 @@ test('nothing of the user is shown, and an undeclared working folder is empty', 
 });
 
 test('a declared working folder is shown, and cannot be written to', async () => {
-  expect(await mounted({ isCwdDeclared: true })).toEqual(['ro-bind-try other']);
-  expect(await mounted({ isCwdDeclared: true, writablePaths: ['.'] })).toEqual(['bind other']);
+  expect(await mounted({ declaredCwd: at('other') })).toEqual(['ro-bind-try other']);
+  expect(await mounted({ declaredCwd: at('other'), writablePaths: ['.'] })).toEqual(['bind other']);
 });
 
 test('a folder of Hostler in a readable folder is empty there', async () => {
@@ -112,7 +113,7 @@ test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
   ],
   [
     'a working folder in the data directory',
-    (p) => ({ cwd: p('home/data'), isCwdDeclared: true }),
+    (p) => ({ cwd: p('home/data'), declaredCwd: p('linked/data') }),
     'cwd',
     /which the sandbox hides/,
   ],
@@ -129,6 +130,12 @@ test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
     'a readable link in a writable folder',
     (p) => ({ writablePaths: [p('home/notes')], readablePaths: [p('home/notes/link')] }),
     'readablePaths',
+    /symbolic link/,
+  ],
+  [
+    'a working folder behind a link in a writable folder',
+    (p) => ({ writablePaths: [p('home/notes')], declaredCwd: p('home/notes/link') }),
+    'cwd',
     /symbolic link/,
   ],
   [

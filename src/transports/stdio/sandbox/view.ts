@@ -26,7 +26,8 @@ export interface ViewRequest {
   readonly args: readonly string[];
   /** Real. Shown only when the definition declares it; otherwise an empty folder of that name. */
   readonly cwd: string;
-  readonly isCwdDeclared: boolean;
+  /** As the definition names it, with its links. */
+  readonly declaredCwd: string | undefined;
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
   /** PATH of the server. */
@@ -40,6 +41,8 @@ export interface View {
   readonly mounts: Mounts;
   /** Real paths that the server may write to. */
   readonly writable: readonly string[];
+  /** Variables by which programs find their own installation. */
+  readonly variables: Readonly<Record<string, string>>;
 }
 
 type Field = 'readablePaths' | 'writablePaths' | 'cwd';
@@ -53,10 +56,14 @@ export async function sandboxView(request: ViewRequest): Promise<View> {
   return builder.build();
 }
 
-/** Those that are files. The others are folders, or not there. */
+/** Those that are files and lie in no hidden folder. The others are hidden with their folder, or not there. */
 async function hiddenFilesOf({ hidden }: RealPlaces): Promise<string[]> {
   const facts = await Promise.all(hidden.map((entry) => lstat(entry).catch(() => undefined)));
-  return hidden.filter((_, i) => facts[i] !== undefined && !facts[i].isDirectory());
+  const isFolder = (i: number): boolean => facts[i]?.isDirectory() === true;
+  const folders = hidden.filter((_, i) => isFolder(i));
+  return hidden.filter(
+    (entry, i) => facts[i] !== undefined && !isFolder(i) && !folders.some((folder) => isWithin(folder, entry)),
+  );
 }
 
 class ViewBuilder {
@@ -66,6 +73,7 @@ class ViewBuilder {
   readonly #mounts = new Mounts();
   readonly #links: Link[] = [];
   readonly #writable: string[] = [];
+  #variables: Readonly<Record<string, string>> = {};
 
   constructor(request: ViewRequest, places: RealPlaces, hiddenFiles: readonly string[]) {
     this.#request = request;
@@ -83,7 +91,7 @@ class ViewBuilder {
     await this.#hide();
     for (const link of this.#links) this.#addLink(link);
     this.#addOwnFolders();
-    return { mounts: this.#mounts, writable: this.#writable };
+    return { mounts: this.#mounts, writable: this.#writable, variables: this.#variables };
   }
 
   async #declareWritable(): Promise<void> {
@@ -107,11 +115,9 @@ class ViewBuilder {
   }
 
   async #declareReadable(): Promise<void> {
-    const { readablePaths, cwd, isCwdDeclared } = this.#request;
+    const { readablePaths, declaredCwd } = this.#request;
     for (const entry of readablePaths) {
-      const before = this.#links.length;
-      const real = await this.#declared('readablePaths', entry);
-      for (const { at } of this.#links.slice(before)) this.#requireUnchangeable('readablePaths', at);
+      const real = await this.#declaredReadable('readablePaths', entry);
       if (this.#isWritable(real))
         throw this.#refused(
           'readablePaths',
@@ -120,7 +126,16 @@ class ViewBuilder {
         );
       await this.#show(real, false);
     }
-    if (isCwdDeclared && !this.#isWritable(await this.#declared('cwd', cwd))) await this.#show(cwd, false);
+    if (declaredCwd === undefined) return;
+    const real = await this.#declaredReadable('cwd', declaredCwd);
+    if (!this.#isWritable(real)) await this.#show(real, false);
+  }
+
+  async #declaredReadable(field: Field, entry: string): Promise<string> {
+    const before = this.#links.length;
+    const real = await this.#declared(field, entry);
+    for (const { at } of this.#links.slice(before)) this.#requireUnchangeable(field, at);
+    return real;
   }
 
   async #addSystem(): Promise<(real: string) => boolean> {
@@ -141,7 +156,8 @@ class ViewBuilder {
   async #addProgram(isSystem: (real: string) => boolean): Promise<void> {
     const { file, args, cwd, searchPath } = this.#request;
     const request = { file, args, cwd, searchPath, places: this.#places, isSystem, writable: this.#writable };
-    const { shown, links } = await programPaths(request);
+    const { shown, links, variables } = await programPaths(request);
+    this.#variables = variables;
     for (const real of shown) {
       if (this.#places.isHidden(real))
         throw this.#refused(
