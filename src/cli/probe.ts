@@ -33,7 +33,7 @@ function specFrom(words: Words): ConfiguredServerSpec {
   const [command, ...args] = words.behindDashes;
   if (url !== undefined && command !== undefined) throw usage('a URL and a command were given');
   if (url !== undefined) {
-    refuse(words, ['env', 'cwd', 'sandbox'], 'is for a command behind --, not for a URL');
+    refuse(words, ['env', 'cwd', 'sandbox'], 'is for a command after --, not for a URL');
     const headers = Object.fromEntries(words.all('header').map((text) => pair(text, ':', '--header')));
     return parseServerSpec({ name: nameFrom(withoutQuery(url)), url, headers });
   }

@@ -53,8 +53,8 @@ describe('a bad definition is named by its field', () => {
 });
 
 test.each([
-  [{ comand: 'node' }, "needs a command (stdio) or a url (HTTP); did you mean 'command' by 'comand'?"],
-  [{ uri: 'https://example.com' }, "needs a command (stdio) or a url (HTTP); did you mean 'url' by 'uri'?"],
+  [{ comand: 'node' }, "needs a command (stdio) or a url (HTTP): write 'command' instead of 'comand'"],
+  [{ uri: 'https://example.com' }, "needs a command (stdio) or a url (HTTP): write 'url' instead of 'uri'"],
   [{ args: ['x'] }, 'needs a command (stdio) or a url (HTTP)'],
   [{ command: 'node', url: 'https://example.com' }, 'has a command (stdio) and a url (HTTP): keep one of them'],
 ])('an entry that does not say how the server is reached names the mistake: %j', (entry, message) => {

@@ -59,7 +59,7 @@ function unreachable(entry: object): string {
   const needed = 'needs a command (stdio) or a url (HTTP)';
   for (const key of Object.keys(entry).slice(0, keysCompared)) {
     const near = nearestName(key, ['command', 'url']);
-    if (near !== undefined) return `${needed}; did you mean '${near}' by '${neutraliseLine(key, keyCharsShown)}'?`;
+    if (near !== undefined) return `${needed}: write '${near}' instead of '${neutraliseLine(key, keyCharsShown)}'`;
   }
   return needed;
 }
