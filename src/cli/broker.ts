@@ -120,11 +120,11 @@ async function begin(
       for (const each of problems) problem(each);
       opened.rekey(credentials);
       edited.accept();
-      log.say('info', 'the keys of the configuration count from now on');
+      log.say('info', 'the keys of the edited configuration are in effect');
       const { waiting } = source;
       if (waiting.length > 0) log.say('warn', waitingText(waiting));
     } catch (error) {
-      log.say('error', 'the configuration changed and cannot be used; nothing else changed');
+      log.say('error', 'the edited configuration cannot be used; the one before stays in effect');
       problem(error);
     }
   };

@@ -254,10 +254,9 @@ class Run {
       onStopSignals((signal, isAgain) => {
         if (isAgain || this.#isEnding) process.exit(EXIT.failed);
         this.#isEnding = true;
-        this.#say(
-          'info',
-          `${signal}: stopping; requests under way may take up to ${this.#drainMs() / 1_000} s; send it again to stop at once`,
-        );
+        const drainS = this.#drainMs() / 1_000;
+        const wait = drainS === 0 ? '' : `; requests under way may take up to ${drainS} s`;
+        this.#say('info', `${signal}: stopping${wait}; send it again to stop at once`);
         this.#stopped.abort();
         // Before it serves there is nothing to wait for.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
@@ -310,17 +309,20 @@ class Run {
       };
       const edit = { config, keys: settings.keys, listen, swap };
       const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
-      this.#say('info', 'the configuration changed and counts from now on');
+      this.#say('info', 'the edited configuration is in effect');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
-        this.#say('warn', 'broker: what changed beside keys and roles counts after a restart');
+        this.#say('warn', 'broker: changes other than keys and roles take effect after a restart');
       const { waiting } = this.#source;
       if (waiting.length > 0) this.#say('warn', waitingText(waiting));
       const { host: address, port } = this.#listen ?? listen;
       if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
-        this.#say('warn', `listen: it stays at ${address}, port ${port}; another host or port counts after a restart`);
+        this.#say(
+          'warn',
+          `listen: it stays at ${address}, port ${port}; another host or port takes effect after a restart`,
+        );
       await atBroker.catch(this.#problem);
     } catch (error) {
-      this.#say('error', 'the configuration changed and cannot be used; nothing else changed');
+      this.#say('error', 'the edited configuration cannot be used; the one before stays in effect');
       this.#problem(error);
     }
   }

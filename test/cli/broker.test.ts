@@ -6,7 +6,7 @@ import { Workplace } from './hostler-process.js';
 let place: Workplace;
 afterEach(() => place.remove());
 
-const changed = 'the keys of the configuration count from now on';
+const changed = 'the keys of the edited configuration are in effect';
 /** An entry that cannot be used is a warning, at the start and with each change. */
 const config = (log: object, key: string) => ({
   keys: { [key]: { hash: 'none' } },
@@ -22,7 +22,9 @@ test('it says as much as log.level asks for, also when that changes', { timeout:
   await eventually('it is there', () => broker.stderr.includes('hosts and workers connect at'));
   expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
   place.configure('{');
-  await eventually('what is an error is said', () => broker.stderr.includes('cannot be used; nothing else changed'));
+  await eventually('what is an error is said', () =>
+    broker.stderr.includes('cannot be used; the one before stays in effect'),
+  );
   expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
   place.configure(config({ log: { level: 'warn' } }, 'second'));
   await eventually('a warning of the entry', () => broker.stderr.includes('keys.second'));

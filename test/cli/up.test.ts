@@ -263,7 +263,7 @@ describe('the file is watched', () => {
     expect(await statusNow()).not.toBe(401);
     place.configure({ mcpServers: {} });
     await eventually('the key does not count', async () => (await statusNow()) === 401);
-    expect(running.stderr).not.toContain('counts from now on');
+    expect(running.stderr).not.toContain('is in effect');
   });
 
   test('a broken edit changes nothing and is told', async () => {
