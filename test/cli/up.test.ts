@@ -273,7 +273,7 @@ describe('the file is watched', () => {
     // As editors save: another file, renamed.
     writeFileSync(`${place.config}.new`, '{ "mcpServers": ');
     renameSync(`${place.config}.new`, place.config);
-    await eventually('it is told', () => /nothing else changed\n.*hostler\.json:1:17: /.test(running.stderr));
+    await eventually('it is told', () => /stays in effect\n.*hostler\.json:1:17: /.test(running.stderr));
     expect((await place.hostler('call', 'good', 'echo', '{"text":"still here"}')).stdout).toContain('still here');
   });
 });
