@@ -10,6 +10,7 @@ import path from 'node:path';
 import { storeFolder } from '../broker/engine-settings.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
+import { parseKeys } from '../config/keys.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
@@ -79,6 +80,7 @@ function configFindings(
     const before = findings.length;
     for (const problem of problems) broken(problem);
     const settings = parseHostConfig(value, broken);
+    parseKeys(settings.keys, broken);
     if (findings.length === before) {
       const what = `${file}: ${settings.mcpServers.size} servers`;
       findings.push({ check: 'configuration', level: 'ok', what });

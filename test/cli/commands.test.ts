@@ -178,6 +178,15 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\nnote {4}broker store: could not .* uncertain\n {8}.*broker\.db\.unusable /);
   });
 
+  test('names a key that cannot be used', async () => {
+    const other = new Workplace();
+    other.configure({ mcpServers: {}, listen: { port: 0 }, keys: { ann: { hash: 'sha1:00' } } });
+    const { code, stdout } = await other.hostler('doctor', '--config', other.config);
+    await other.remove();
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/\nbroken {2}configuration: keys\.ann\.hash: .*\n {8}make one with: /);
+  });
+
   test('is content where nothing is', async () => {
     const other = new Workplace();
     other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
