@@ -262,7 +262,7 @@ class JoinedGateway implements Gateway {
 
   async #close(drainMs: number): Promise<void> {
     this.#cancelExpiry?.();
-    // Before anything is refused: whoever sends clients here should stop first.
+    // Before anything is refused, so that a load balancer can send clients elsewhere first.
     this.#onStopping();
     // First, while there is somebody to tell: who listens hears that it is over.
     this.#joined.router.close?.();

@@ -143,7 +143,7 @@ export class Caller {
     try {
       const { mustBeOpen, findServer } = this.#parts;
       mustBeOpen(call.server);
-      // Never silently the process that describes the server to everybody.
+      // Otherwise the call would silently go to the shared process that only describes the server.
       if (call.relay?.instance === undefined && findServer(call.server)?.definition.isolation === 'per-client')
         return this.#over(call, instanceMissing(call.server, call.tool));
       this.#send(call);

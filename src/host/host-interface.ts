@@ -167,7 +167,7 @@ export interface PinnedText {
    * is the approved text. Only a tool without an approved text is shown as it is listed, marked by `isUnapproved`.
    */
   readonly raw: Buffer;
-  /** Of the version that the server lists now. Always `approved` with `pins: "off"`. */
+  /** Status of the version that the server lists now. Always `approved` with `pins: "off"`. */
   readonly pin: PinStatus;
   /** `raw` was never approved: show it to an operator, not to a model. */
   readonly isUnapproved: boolean;
@@ -192,7 +192,7 @@ export interface HostItem {
   readonly key: string;
   /** For a tool the approved text, as in `HostTool`. */
   readonly raw: Buffer;
-  /** Of a tool only, as in `HostTool`. */
+  /** Present for tools only, as in `HostTool`. */
   readonly pin?: PinStatus;
   readonly isUnapproved?: boolean;
 }

@@ -16,11 +16,11 @@ import { embedder } from './host-interface.js';
 
 /** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */
 export interface StaleServers {
-  /** About to be changed or removed: nobody may use them until `changed` says that it is done. */
+  /** About to be changed or removed: every use is refused until `changed` says that it is done. */
   readonly changing?: readonly string[];
   /**
-   * Their new entry cannot be read, so that they stay as they were. When roles or keys change meanwhile, nobody knows what the
-   * entry would have denied to whom: only the embedder may use them then.
+   * Their new entry cannot be read, so that they stay as they were. When roles or keys change meanwhile, it is not known
+   * what the entry would have denied to whom: only the embedder may use them then.
    */
   readonly outdated?: readonly string[];
 }
@@ -74,7 +74,7 @@ export class HostRules {
     return this.#settings?.unlistedRole !== 'allow' && !this.#settings?.roles?.has(role);
   }
 
-  /** Returns servers that nobody but the embedder may use from now on, because their entry is out of date. */
+  /** Returns servers that only the embedder may use from now on, because their entry is out of date. */
   configure(settings: HostSettings, { changing = [], outdated = [] }: StaleServers = {}): string[] {
     const { roles, unlistedRole, budgets, groups } = settings;
     this.#changing.clear();
@@ -88,7 +88,7 @@ export class HostRules {
     return closed;
   }
 
-  /** Under the same roles and keys a server that stays as it was gives nobody anything new. */
+  /** Under the same roles and keys, a server that stays as it was gives no caller new rights. */
   #close(outdated: readonly string[], { roles, unlistedRole, keys }: HostSettings): string[] {
     const { roles: was, unlistedRole: wasUnlisted, keys: had } = this.#settings ?? {};
     const isSame = isDeepStrictEqual([was, wasUnlisted, had], [roles, unlistedRole, keys]);

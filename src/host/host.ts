@@ -102,7 +102,7 @@ export class Host {
       perform(joint?.announce, onProblem);
       for (const server of closed) this.#parts.onConfigProblem(outOfDate(server));
       this.#learnUnseen();
-      // In an object: the next reading does not wait until what was taken out is gone.
+      // In an object, so that the next reading does not wait until removed servers have stopped.
       return { applied };
     });
     return applied;

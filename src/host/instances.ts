@@ -4,7 +4,7 @@
  * Not here: what is decided about a call (policy/, for all instances of a server alike, except for the breaker), keeping an
  * instance running (supervisor/).
  *
- * Invariants: an instance is never used by anybody but who it was made for; there are never more than the bounds say, and one
+ * Invariants: an instance is used only by the client that it was made for; there are never more than the bounds say, and one
  * key cannot keep others out by naming many clients that do nothing; what has ended is awaited before the host is closed.
  */
 import type { ServerDefinition } from '../config/server-definition.js';

@@ -104,7 +104,7 @@ export class Servers {
 
   /**
    * One of a configuration that was read again, in the place of the one of its name that may be replaced; throws when it may not.
-   * It starts when that one is gone, if it is eager or somebody holds the old one. The same again changes nothing.
+   * It starts when that one is gone, if it is eager or the old one is held. The same definition again changes nothing.
    */
   redeclare(
     definition: ServerDefinition,

@@ -31,7 +31,7 @@ export interface StatusRow {
   readonly run: number;
   /** How it is spoken to; while it is not running, how it is to be. */
   readonly transport: Channel['kind'] | 'auto';
-  /** Of its process, while that runs; null for an attached server, which has no process of Hostler's. */
+  /** Pid of its process, while that runs; null for an attached server, which has no process of Hostler's. */
   readonly pid: number | null | undefined;
   /** How long this run has been open. */
   readonly uptimeMs: number | undefined;

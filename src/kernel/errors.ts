@@ -151,8 +151,8 @@ const causesMax = 4;
 const causeChars = 1_000;
 
 /**
- * The same facts without stacks, for errors that are kept: a stack holds on to every function and object on it. Of each cause,
- * name, message and code stay: they say what went wrong.
+ * The same facts without stacks, for errors that are kept: a stack holds on to every function and object on it. The
+ * name, message and code of each cause stay: they say what went wrong.
  */
 export function toRemember(error: HostError): HostError {
   const { stackTraceLimit } = Error;

@@ -25,7 +25,7 @@ export interface AuthProvider {
   current(): AuthToken | undefined;
   /**
    * The server refused `failed`. True: `current()` is another token now; with `kind: "token"` it is a refresh of `failed`, of the
-   * same grant unless it names another. False, or a rejection: it cannot be renewed, and somebody has to log in. For the same
+   * same grant unless it names another. False, or a rejection: it cannot be renewed, and a user has to log in. For the same
    * token not asked again before `signal` has aborted.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;

@@ -6,7 +6,7 @@
  * Invariants:
  * - For one token and one fault there is at most one attempt at a time, and it belongs to nobody: callers come and go.
  * - A request that was refused with a token that is no longer the current one causes no attempt: the current one may do.
- * - A token of another grant is told (`onNewGrant`) before the first request is sent with it. In doubt the grant is another.
+ * - A token of another grant is announced (`onNewGrant`) before the first request is sent with it. In doubt the grant is another.
  * - After an attempt the token that is then current gets no other before `pauseMs` have passed, however often it is refused.
  * - Tables hold the current token only, one entry for each kind of refusal. Keys are hashes.
  */

@@ -1,5 +1,5 @@
 /**
- * The requests that wait for their answer, of all clients: counted against one bound that keys share (fair-shares.ts), told
+ * The requests that wait for their answer, of all clients: counted against one bound that keys share (fair-shares.ts), notified
  * when they take long, and waited for at the end.
  * Invariant: one timer for all of them, and none while there are none that wait in silence.
  */

@@ -12,7 +12,7 @@ interface RouteContent {
   answer(): RouteAnswer | Promise<RouteAnswer>;
 }
 
-/** Answered to everybody, whatever Host and Origin say, because a probe reaches us by an address of its own: no secrets here. */
+/** Answered to every caller, whatever Host and Origin say, because a probe uses an address of its own: holds no secrets. */
 export interface PublicRoute extends RouteContent {
   readonly isPublic: true;
 }

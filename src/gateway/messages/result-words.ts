@@ -75,7 +75,7 @@ function toModern(bytes: Buffer, { method, serverInfo }: Wording): Worded {
 
 const CLOSE_BRACE = 0x7d;
 
-/** A result that asks for more (`input_required`) is not kept by anybody, and stays as it is. */
+/** A result that asks for more (`input_required`) is never cached, and stays as it is. */
 function toPrivate(bytes: Buffer): Worded {
   const kind = memberString(bytes, 'resultType');
   if (kind !== undefined && kind !== 'complete') return [bytes];

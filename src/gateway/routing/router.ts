@@ -40,7 +40,7 @@ export interface RouterOptions {
   readonly clock: Clock;
   /**
    * Whether there is neither a key nor a role, now, so that all callers are shown the same: only then may lists and resources be
-   * kept for everybody (`cacheScope: "public"`). Absent: they are private.
+   * cached for all callers (`cacheScope: "public"`). Absent: they are private.
    */
   readonly mayBePublic?: () => boolean;
   /** Who answers where many servers do. */
@@ -246,7 +246,7 @@ export class GatewayRouter implements Router {
   }
 }
 
-/** Of a request with an ordinary URI; as many as come in one turn are matched in it. */
+/** Params up to this size hold an ordinary URI, which is matched at once, however many come in one turn. */
 const shortParamsBytes = 256;
 const everything: EndpointId = { kind: 'all' };
 const uriCharsShown = 200;

@@ -60,7 +60,7 @@ export class PipeSession implements ClientSession {
     return true;
   }
 
-  /** The router was told of it, and hears of its end by the signal. */
+  /** The router has seen it opened, and learns of its end by the signal. */
   get wasOpened(): boolean {
     return this.#wasOpened;
   }

@@ -78,7 +78,7 @@ export class TemplateRoutes {
   }
 }
 
-/** How many of each `wanted` fit into `max` when nobody gets more than an equal share of what the others leave. */
+/** How many of each `wanted` fit into `max` when each gets at most an equal share of what the others leave. */
 export function fairShares(wanted: readonly number[], max: number): number[] {
   const shares = wanted.map(() => 0);
   const bySize = wanted.map((count, i) => [count, i] as const).sort(([a], [b]) => a - b);

@@ -158,7 +158,7 @@ export class View {
     return undefined;
   }
 
-  /** A URI that two servers list is shown behind ours for both. `onClash` is told of the second and each further one. */
+  /** A URI that two servers list is shown behind ours for both. `onClash` is called for the second and each further one. */
   #shownUris(found: readonly Wanted[]): string[] {
     if (this.only !== undefined) return found.map(({ name }) => name);
     const owners = new Map<string, string[]>();

@@ -310,7 +310,7 @@ export class AttachedChannel implements Channel {
     });
   }
 
-  /** A server closes its end of the pair itself; one that does not is told here that the connection is over. */
+  /** A server closes its end of the pair itself; for one that does not, it is closed here. */
   async #closeBoth(): Promise<void> {
     try {
       await this.#object.close();

@@ -40,7 +40,7 @@ export function psTable({ run = runProgram, wallMs = Date.now }: PsTableOptions 
     },
     mark: () => undefined,
     seesMarks: false,
-    // Of this process as `ps` says, once for each host: others compare it with what `ps` says later, and the clock may be set.
+    // For this process, asked of `ps` once for each host: others compare it with what `ps` says later, and the clock may be set.
     startOf: (pid) => (pid === process.pid ? (factsOf(read(pid))?.startTicks ?? 0) : Math.floor(wallMs() / 1_000)),
     startSlack: startSlackS,
     bootId() {

@@ -29,7 +29,7 @@ export async function prepareHome(homes: string, server: string): Promise<string
       const facts = await lstat(folder);
       if (!facts.isDirectory()) throw unusable(server, folder, 'is not a folder');
       if (facts.uid !== process.getuid?.()) throw unusable(server, folder, 'belongs to another user');
-      // The server itself may have opened its home to others: inside the data directory nobody reaches it.
+      // The server itself may have opened its home to others, who cannot reach it inside the data directory.
       if (folder !== home && (facts.mode & othersMayWrite) !== 0)
         throw unusable(server, folder, 'can be written by others');
     }

@@ -178,7 +178,7 @@ class ViewBuilder {
   }
 
   /**
-   * A hidden file cannot be covered: whoever edits it puts a new file in its place, and the kernel then removes the cover.
+   * A hidden file cannot be covered: an editor puts a new file in its place, and the kernel then removes the cover.
    * So the folder is not shown, only what else is in it at this moment.
    */
   async #showEntries(folder: string, isDerived: boolean): Promise<void> {
@@ -186,7 +186,7 @@ class ViewBuilder {
     const names = (await readdir(folder)).filter((name) => {
       // Editors keep copies under similar names.
       if (own.some((base) => name.includes(base))) return false;
-      // Of a package that was found and not declared, only what is plainly no secret.
+      // A package that was found and not declared is shown without dot files, which may hold secrets.
       return !(isDerived && own.length > 0 && name.startsWith('.'));
     });
     if (names.length > entriesMax)
