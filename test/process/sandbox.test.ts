@@ -275,6 +275,22 @@ test('E7 a home is kept for its server, and not shared with another', async () =
   expect(lstatSync(at('data', 'sandbox', 'one')).mode & 0o077).toBe(0);
 });
 
+test('E7 a server that changes the first line of its own script sees no other file after its next start', async () => {
+  const secret = at('home', '.ssh', 'id_ed25519');
+  const code =
+    'my $seen = open(my $f, "<", $ENV{SECRET}) ? 1 : 0; print qq({"jsonrpc":"2.0","method":"seen","params":$seen}\\n); <STDIN>;';
+  // env runs perl; "-u" makes it look as if the path were the program.
+  const line = `#!/usr/bin/env -S -u ../..${secret} perl`;
+  const command = write(`${line}\n$| = 1; ${code}\n`, 'writable', 'server');
+  const spec = { server: 'liar', command, env: { SECRET: secret, PATH: '/usr/bin' }, writablePaths: [at('writable')] };
+  const deps = { clock: systemClock, cleanText: String, children: keeper };
+  const talk = new Talk(await openStdio({ ...spec, sandbox: 'standard' }, deps));
+  await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the server has reported');
+  await talk.channel.close();
+  rmSync(command);
+  expect(talk.messages).toEqual(['0']);
+});
+
 test('E7 a readable folder is shown without the files of Hostler that lie in it', async () => {
   const { seen, read, reached } = await probe('reader', { readablePaths: [world], cwd: at('home', 'project') });
   expect(read).toEqual([at('home', '.ssh', 'id_ed25519'), at('other-user', 'file'), at('link', 'file'), '/etc/hosts']);
