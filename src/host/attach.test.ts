@@ -248,6 +248,7 @@ describe('the host owns it', () => {
     const transport = new FakeTransport({ start: async () => fail() });
     const error = await failureOf(host.attach('x', transport));
     expect(error).toMatchObject({ code: 'connect_failed', details: { reason: 'start_failed' } });
+    expect(causesOf(error).at(-1)).toMatchObject({ message: 'not today' });
     expect([transport.closes, host.names()]).toEqual([1, []]);
   });
 });
@@ -391,6 +392,15 @@ describe('with a factory', () => {
     expect(made).toHaveLength(2);
   });
 
+  test('E23 a lazy one is started once behind a gateway or a broker, to learn its tools', async () => {
+    const { host } = await open();
+    host.learnTools();
+    const { make, made } = factory();
+    await host.attach('x', make, { lazy: true });
+    await until(() => host.known('x')?.lists.get('tools/list')?.items.length === 1);
+    expect(made).toHaveLength(1);
+  });
+
   test('E23 each client may have an object of its own, and no other', async () => {
     const { host, row } = await open();
     const { make, made } = factory();
@@ -493,7 +503,14 @@ describe('as any other server', () => {
 const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await tick();
+  for (let turns = 0; !condition(); turns++) {
+    if (turns > 10_000) throw new Error('what is waited for does not happen');
+    await tick();
+  }
+}
+
+function causesOf(error: unknown): unknown[] {
+  return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }
 
 function fail(): never {

@@ -132,6 +132,7 @@ export class Host {
     const definition = attachDefinition(name, source, options);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(definition, options.replace ?? false);
+    this.#learnUnseen();
   }
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */

@@ -55,6 +55,7 @@ test('the methods of a host', () => {
       'explain',
       'firstSight',
       'groups',
+      'hasRoles',
       'isAllowed',
       'isUnlistedRole',
       'known',

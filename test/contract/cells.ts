@@ -4,7 +4,6 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import { parseServerSpec } from '../../src/config/server-spec.js';
 import { type ConnectOptions, Connector } from '../../src/session/connector.js';
 import type { Session } from '../../src/session/session.js';
@@ -147,13 +146,6 @@ const attachedCell = (name: string, era: Era, make: (options: { ledger: string }
   },
 });
 
-/** A modern server of SDK 2 takes a transport; what is attached is the other end of it. */
-function modernPair(options: { ledger: string }): InMemoryTransport {
-  const [near, far] = InMemoryTransport.createLinkedPair();
-  void connectSdk2Modern(far as never, options);
-  return near;
-}
-
 export const cells: readonly Cell[] = [
   ...stdioFixtures.map(stdioCell),
   ...httpFixtures.map(httpCell),
@@ -161,5 +153,4 @@ export const cells: readonly Cell[] = [
   memoryCell('sdk2-memory', 'legacy', connectSdk2 as Attach),
   memoryCell('sdk2-memory-modern', 'modern', connectSdk2Modern as Attach),
   attachedCell('sdk1-attached', 'legacy', createSdk1Server),
-  attachedCell('sdk2-attached-modern', 'modern', modernPair),
 ];

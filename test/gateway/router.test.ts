@@ -660,6 +660,16 @@ describe('other requests', () => {
     expect((await complete('{"type":"ref/prompt","name":"greet"}')).failure?.code).toBe(-32602);
     expect((await complete('7')).failure?.code).toBe(-32602);
   });
+
+  test('E5 a resource that a modern server calls public is private while there is a key or a role', async () => {
+    const gateway = new FakeGateway(two);
+    const answer = '{"resultType":"complete","contents":[],"ttlMs":9,"cacheScope":"public"}';
+    gateway.upstreams.onRequest = () => answer;
+    const read = async () => (await gateway.ask(modern, 'resources/read', '{"uri":"web://home"}')).result;
+    expect(await read()).toBe(answer);
+    gateway.mayBePublic = false;
+    expect(await read()).toBe(answer.replace('public', 'private'));
+  });
 });
 
 describe('mirrored arguments', () => {

@@ -11,6 +11,7 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
+import { jointKey } from '../../policy/joint-key.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, traceMeta } from '../messages.js';
 import { type Bundle, type CallJournal, type Claimed, type Delivery, messageBytesMax } from '../ports.js';
@@ -248,8 +249,8 @@ export class BrokeredCall {
       const principal = this.#principal();
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal,
-        // A worker is known by its key.
-        instance: principal.id,
+        // A worker is known by its mailbox, which may have the name of a client's key.
+        instance: jointKey('worker', principal.id),
         deadlineMs: this.#time.runMs,
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),

@@ -28,6 +28,15 @@ interface Route {
   readonly templates: readonly UriTemplate[];
 }
 
+/** What was parsed of one server. */
+interface Read {
+  tries: number;
+  readonly templates: [text: string, template: UriTemplate][];
+}
+
+/** Templates that are parsed of one server for each that may be routed. */
+const triesPerRoute = 2;
+
 export class TemplateRoutes {
   readonly unrouted: readonly UnroutedTemplate[];
   readonly #routes: readonly Route[];
@@ -35,20 +44,24 @@ export class TemplateRoutes {
   /** `entries` in the order of their servers. */
   constructor(entries: readonly Entry[], max = routedTemplatesMax) {
     const unrouted: UnroutedTemplate[] = [];
-    const byServer = new Map<string, [text: string, template: UriTemplate][]>();
+    const byServer = new Map<string, Read>();
     for (const { server, key, item } of entries) {
-      const template = templateOf(item, key);
-      if (template && template.head !== '') {
-        const own = byServer.get(server);
-        if (own) own.push([key, template]);
-        else byServer.set(server, [[key, template]]);
-      } else unrouted.push({ server, template: key, reason: template ? 'no_prefix' : 'unreadable' });
+      const read = byServer.get(server) ?? { tries: 0, templates: [] };
+      byServer.set(server, read);
+      // A server may list fifty thousand: what can never be routed is not even parsed.
+      const isEnough = read.templates.length >= max || ++read.tries > triesPerRoute * max;
+      const template = isEnough ? undefined : templateOf(item, key);
+      if (template && template.head !== '') read.templates.push([key, template]);
+      else {
+        const reason = isEnough ? 'too_many' : template ? 'no_prefix' : 'unreadable';
+        unrouted.push({ server, template: key, reason });
+      }
     }
     const shares = fairShares(
-      [...byServer.values()].map(({ length }) => length),
+      [...byServer.values()].map(({ templates }) => templates.length),
       max,
     );
-    this.#routes = [...byServer].map(([server, templates], i) => {
+    this.#routes = [...byServer].map(([server, { templates }], i) => {
       const share = shares[i] as number;
       for (const [template] of templates.slice(share)) unrouted.push({ server, template, reason: 'too_many' });
       return { server, templates: templates.slice(0, share).map(([, template]) => template) };

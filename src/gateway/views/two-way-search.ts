@@ -15,32 +15,31 @@ export class SearchText {
   readonly length: number;
   /** Where its first slash is; -1 without one. */
   readonly slashAt: number;
-  readonly #text: string;
-  readonly #isReversed: boolean;
-  /** Made for the first comparison: of many texts that would be searched for, most never are. */
-  #codes: Uint16Array | undefined;
+  /** Shared with the other texts of its template: an array of its own would cost more than most searches. */
+  readonly #codes: Uint16Array;
+  readonly #start: number;
   /** From here on it is compared first, to the right; then what lies before it, to the left. Found when it is needed. */
   #cut = -1;
   /** How far it may move when the right part fits. */
-  #period = 0;
+  #period = 1;
   /** What is known to fit after such a move: all but the period, if the text repeats itself; else nothing. */
   #overlap = 0;
 
-  /** `isReversed`: it is searched for in a text that is read backwards. */
-  constructor(text: string, isReversed = false) {
-    this.#text = text;
-    this.#isReversed = isReversed;
-    this.length = text.length;
-    const slash = isReversed ? text.lastIndexOf('/') : text.indexOf('/');
-    this.slashAt = isReversed && slash >= 0 ? text.length - 1 - slash : slash;
+  /** The codes from `start` to `end`. */
+  constructor(codes: Uint16Array, start: number, end: number, slashAt: number) {
+    this.#codes = codes;
+    this.#start = start;
+    this.length = end - start;
+    this.slashAt = slashAt;
   }
 
   isAt(codes: Uint16Array, at: number, end: number, meter: Meter): boolean {
     const { length } = this;
     if (at + length > end) return false;
-    const wanted = this.#made();
+    const wanted = this.#codes;
+    const start = this.#start;
     let i = 0;
-    while (i < length && codes[at + i] === wanted[i]) i++;
+    while (i < length && codes[at + i] === wanted[start + i]) i++;
     meter.steps += i;
     return i === length;
   }
@@ -49,10 +48,11 @@ export class SearchText {
   find(codes: Uint16Array, from: number, end: number, meter: Meter): number {
     const { length } = this;
     if (from + length > end) return -1;
-    const wanted = this.#made();
-    if (this.#cut < 0) this.#factorise(wanted);
+    if (this.#cut < 0) this.#factorise();
+    const wanted = this.#codes;
+    const start = this.#start;
     const cut = this.#cut;
-    const pivot = wanted[cut];
+    const pivot = wanted[start + cut];
     const lastStart = end - length;
     let steps = 0;
     let known = 0;
@@ -67,7 +67,7 @@ export class SearchText {
       }
       const first = Math.max(known, cut);
       let i = first;
-      while (i < length && wanted[i] === codes[at + i]) i++;
+      while (i < length && wanted[start + i] === codes[at + i]) i++;
       steps += i - first;
       if (i < length) {
         steps++;
@@ -76,7 +76,7 @@ export class SearchText {
         continue;
       }
       let j = cut - 1;
-      while (j >= known && wanted[j] === codes[at + j]) j--;
+      while (j >= known && wanted[start + j] === codes[at + j]) j--;
       steps += cut - 1 - j;
       if (j < known) break;
       steps++;
@@ -87,43 +87,39 @@ export class SearchText {
     return at <= lastStart ? at : -1;
   }
 
-  #made(): Uint16Array {
-    if (!this.#codes) {
-      this.#codes = codesOf(this.#text);
-      if (this.#isReversed) this.#codes.reverse();
-    }
-    return this.#codes;
-  }
-
-  #factorise(codes: Uint16Array): void {
+  #factorise(): void {
+    const codes = this.#codes;
+    const start = this.#start;
     const { length } = this;
-    const [less, lessPeriod] = maximalSuffix(codes, false);
-    const [more, morePeriod] = maximalSuffix(codes, true);
-    this.#cut = Math.max(less, more);
-    const period = less > more ? lessPeriod : morePeriod;
+    const less = maximalSuffix(codes, start, length, false);
+    const more = maximalSuffix(codes, start, length, true);
+    // The longer cut first: it is the upper half of the number.
+    const both = Math.max(less, more);
+    const cut = Math.floor(both / periodsMax);
+    const period = both % periodsMax;
     let i = 0;
-    while (i < this.#cut && codes[i] === codes[period + i]) i++;
-    const isPeriodic = i === this.#cut;
-    this.#period = isPeriodic ? period : Math.max(this.#cut, length - this.#cut) + 1;
+    while (i < cut && codes[start + i] === codes[start + period + i]) i++;
+    const isPeriodic = i === cut;
+    this.#cut = cut;
+    this.#period = isPeriodic ? period : Math.max(cut, length - cut) + 1;
     this.#overlap = isPeriodic ? length - period : 0;
   }
 }
 
-export function codesOf(text: string): Uint16Array {
-  const codes = new Uint16Array(text.length);
-  for (let i = 0; i < text.length; i++) codes[i] = text.charCodeAt(i);
-  return codes;
-}
+const periodsMax = 65_536;
 
-/** Where the suffix begins that is the last in alphabetical order, or in the opposite one, and its period. */
-function maximalSuffix(codes: Uint16Array, isOpposite: boolean): [start: number, period: number] {
+/**
+ * Where the suffix begins that is the last in alphabetical order, or in the opposite one, and its period: as one number, since
+ * this is done for every literal of a thousand templates. The period is below `periodsMax`.
+ */
+function maximalSuffix(codes: Uint16Array, from: number, length: number, isOpposite: boolean): number {
   let start = 0;
   let candidate = 1;
   let offset = 0;
   let period = 1;
-  while (candidate + offset < codes.length) {
-    const a = codes[candidate + offset] as number;
-    const b = codes[start + offset] as number;
+  while (candidate + offset < length) {
+    const a = codes[from + candidate + offset] as number;
+    const b = codes[from + start + offset] as number;
     if (a === b) {
       if (++offset === period) {
         candidate += period;
@@ -139,5 +135,5 @@ function maximalSuffix(codes: Uint16Array, isOpposite: boolean): [start: number,
       period = 1;
     }
   }
-  return [start, period];
+  return start * periodsMax + period;
 }

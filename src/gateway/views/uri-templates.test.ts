@@ -56,26 +56,25 @@ describe('a URI and a template', () => {
 });
 
 describe('E9 matching is linear', () => {
-  const uri = (unit: string, end = '') =>
-    `x://${unit.repeat(8_000 / unit.length).slice(0, 8_000 - 4 - end.length)}${end}`;
-  const many = (unit: string) => `x://${unit.repeat(expressionsMax)}`;
+  const uri = (unit: string) => `x://${unit.repeat(8_000)}`.slice(0, 8_000);
 
   test.each([
-    ['any text, then a character that is missing', `${many('{+a}x')}!`, uri('x')],
-    ['any text between runs of one letter', `${many('{+a}xxxxxxxxy')}`, uri('x')],
+    ['any text, then a literal that is missing', `x://{+a}${'!{+a}'.repeat(31)}`, uri('x')],
+    ['any text between runs of one letter', `x://{+a}${'xxxxxxxxy{+a}'.repeat(31)}`, uri('x')],
+    ['literals found far apart', `x://{+a}${'y{+a}'.repeat(30)}z{+a}`, uri(`${'x'.repeat(250)}y`)],
+    ['a literal that fits on its right side everywhere', `x://{+a}${'zxyxy{+a}'.repeat(31)}`, uri('xy')],
     ['a long literal that nearly occurs everywhere', `x://{+a}${'x'.repeat(1_000)}y{+b}`, uri('x')],
     ['a long literal that differs in its first letter', `x://{+a}y${'x'.repeat(1_000)}{+b}`, uri('x')],
-    ['names in one segment', `${many('{a}xxy')}`, uri('x')],
-    ['names in segments', `${many('{a}/x')}`, uri('x/', '/y')],
-    ['names in segments after any text', `x://{+z}${'/{a}'.repeat(31)}/!`, uri('x/')],
+    ['names in one segment', `x://${'{a}xxy'.repeat(expressionsMax)}`, uri('x')],
+    ['names in one segment from the right', `x://{+z}${'y{a}'.repeat(31)}`, uri('x')],
+    ['names in segments', `x://${`{a}/${'x'.repeat(50)}`.repeat(7)}{+a}y{+b}`, uri(`${'x'.repeat(200)}/`)],
     ['names in segments between any text', `x://{+y}${'/{a}x'.repeat(30)}y{+z}`, uri('x/')],
-    ['names from the right', `x://{+z}${'y{a}'.repeat(31)}`, uri('x')],
   ])('%s', (_title, template, text) => {
     const parsed = UriTemplate.parse(template);
     const asked = new UriText(text);
-    expect(asked.text.length).toBeGreaterThan(7_990);
-    parsed?.matches(asked);
-    expect(parsed).toBeDefined();
+    expect(parsed?.matches(asked)).toBe(false);
+    // It was read to its end, or nearly, and not much more than twice.
+    expect(asked.meter.steps).toBeGreaterThan(text.length / 2);
     expect(asked.meter.steps).toBeLessThanOrEqual(2 * text.length + template.length);
   });
 });

@@ -8,7 +8,7 @@
  * Invariant: a match takes at most two comparisons per character of the URI and one per character of the template, whatever
  * either contains. Literals are searched for by two-way-search.ts, because `indexOf` is quadratic for some texts.
  */
-import { codesOf, type Meter, SearchText } from './two-way-search.js';
+import { type Meter, SearchText } from './two-way-search.js';
 
 export const templateCharsMax = 2_048;
 export const uriCharsMax = 8_192;
@@ -133,22 +133,54 @@ function compile(parts: readonly TemplatePart[]): Pattern {
   // Without an expression for any text, the sides meet at the last one: from the left, the first place where a literal is found
   // leaves the most to those after it.
   const first = widest === 'anything' ? parts.indexOf(widest) : last;
-  return {
-    left: sideOf(parts.slice(0, first), false),
-    middle: parts
-      .slice(first, last)
-      .flatMap((part) => (typeof part === 'object' ? [new SearchText(part.literal)] : [])),
-    right: sideOf(parts.slice(last + 1).reverse(), true),
-    between: widest,
-  };
+  const literals = new Literals(
+    parts.reduce((sum, part) => sum + (typeof part === 'object' ? part.literal.length : 0), 0),
+  );
+  const left: Side[number][] = [];
+  const middle: SearchText[] = [];
+  const right: Side[number][] = [];
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i] as TemplatePart;
+    if (typeof part === 'string') continue;
+    if (i < first) left.push({ literal: literals.add(part.literal), hasGap: parts[i - 1] === 'segment' });
+    else if (i < last) middle.push(literals.add(part.literal));
+  }
+  for (let i = parts.length - 1; i > last; i--) {
+    const part = parts[i] as TemplatePart;
+    if (typeof part === 'string') continue;
+    right.push({ literal: literals.addReversed(part.literal), hasGap: parts[i + 1] === 'segment' });
+  }
+  return { left, middle, right, between: widest };
 }
 
-const sideOf = (parts: readonly TemplatePart[], isReversed: boolean): Side =>
-  parts.flatMap((part, i) =>
-    typeof part === 'object'
-      ? [{ literal: new SearchText(part.literal, isReversed), hasGap: parts[i - 1] === 'segment' }]
-      : [],
-  );
+/** The literals of one template, one after the other in one array. */
+class Literals {
+  readonly #codes: Uint16Array;
+  #end = 0;
+
+  constructor(chars: number) {
+    this.#codes = new Uint16Array(chars);
+  }
+
+  add(text: string): SearchText {
+    const start = this.#end;
+    for (let i = 0; i < text.length; i++) this.#codes[this.#end++] = text.charCodeAt(i);
+    return new SearchText(this.#codes, start, this.#end, text.indexOf('/'));
+  }
+
+  addReversed(text: string): SearchText {
+    const start = this.#end;
+    for (let i = text.length - 1; i >= 0; i--) this.#codes[this.#end++] = text.charCodeAt(i);
+    const slash = text.lastIndexOf('/');
+    return new SearchText(this.#codes, start, this.#end, slash < 0 ? -1 : text.length - 1 - slash);
+  }
+}
+
+function codesOf(text: string): Uint16Array {
+  const codes = new Uint16Array(text.length);
+  for (let i = 0; i < text.length; i++) codes[i] = text.charCodeAt(i);
+  return codes;
+}
 
 const SLASH = 0x2f;
 
