@@ -8,6 +8,7 @@
  * names no file, or a server could point them at any file and see that file after its next start. A user's home or a folder of
  * many programs is never shown as a whole.
  */
+import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { RealPlaces } from './places.js';
@@ -211,7 +212,8 @@ async function isFile(file: string): Promise<boolean> {
 /** Without `#!`; undefined when the file is no script or cannot be read. */
 async function firstLineOf(file: string): Promise<string | undefined> {
   try {
-    const handle = await open(file, 'r');
+    // Not blocking: the server may have put a FIFO there that no process writes to.
+    const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(firstLineBytes), 0, firstLineBytes, 0);
       const [, line] = /^#!\s*([^\n]*)/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
