@@ -31,7 +31,7 @@ function failure(run: () => unknown): [number, string] {
 
 test('the defaults', () => {
   expect(options()).toEqual({
-    config: 'x.json',
+    config: '/w/x.json',
     isFoundInFolder: false,
     host: undefined,
     port: undefined,
@@ -101,4 +101,10 @@ describe('the data directory', () => {
     expect(controlPath('/data')).toBe('/data/control.sock');
     expect(failure(() => controlPath(`/${'d'.repeat(100)}`))).toEqual([1, expect.stringContaining('--data-dir')]);
   });
+});
+
+test('E8 the same relative name in two folders is two configurations: a client joins no Hostler of another folder', () => {
+  const words = parseWords(commandSpecs.up, ['--stdio', '--config', 'hostler.json']);
+  const [one, other] = ['/one', '/other'].map((cwd) => upOptions(words, { HOME: '/h' }, cwd).config);
+  expect([one, other]).toEqual(['/one/hostler.json', '/other/hostler.json']);
 });

@@ -31,7 +31,8 @@ export function upOptions(words: Words, env: NodeJS.ProcessEnv, cwd: string): Up
   // A client starts it in the folder of whatever its user works on: a stranger's repository, too.
   const place = findConfig({ given: words.text('config'), env, cwd, searchesFolder: !isStdio });
   return {
-    config: place.file,
+    // Absolute: a Hostler in another folder that is told of it compares it with its own (join-running.ts).
+    config: path.resolve(cwd, place.file),
     isFoundInFolder: place.isFoundInFolder,
     host: words.text('host'),
     port,
