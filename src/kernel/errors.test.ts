@@ -113,4 +113,19 @@ describe('E18 an error that is kept', () => {
       message: 'object',
     });
   });
+
+  test('keeps what it can of a cause whose members are no texts or throw', () => {
+    const throws = {
+      get: () => {
+        throw new Error('no');
+      },
+    };
+    const textless = Object.assign(new Error('x'), { message: Object.create(null), name: 7, code: {} });
+    const hostile = Object.defineProperties(new TypeError('x'), { message: throws, cause: throws });
+    const keptOf = (cause: unknown) => toRemember(new HostError('transport', 'm', { cause })).cause;
+    expect(keptOf(textless)).toMatchObject({ name: 'Error', message: 'object' });
+    expect(keptOf(textless)).not.toHaveProperty('code');
+    expect(keptOf(hostile)).toMatchObject({ message: 'object' });
+    expect(Error.stackTraceLimit).toBeGreaterThan(0);
+  });
 });

@@ -165,7 +165,15 @@ export function toRemember(error: HostError): HostError {
 }
 
 function rememberedError(error: unknown, causesLeft: number): Error {
-  if (!(error instanceof Error)) return new Error(thrownText(error).slice(0, causeChars));
+  try {
+    if (error instanceof Error) return copyOf(error, causesLeft);
+  } catch {
+    // Code of an embedder may throw an error whose members throw when they are read.
+  }
+  return new Error(thrownText(error).slice(0, causeChars));
+}
+
+function copyOf(error: Error, causesLeft: number): Error {
   const cause =
     error.cause === undefined || causesLeft === 0 ? undefined : rememberedError(error.cause, causesLeft - 1);
   const options = cause === undefined ? {} : { cause };
@@ -173,8 +181,8 @@ function rememberedError(error: unknown, causesLeft: number): Error {
     const { code, message, hint, details } = error;
     return new HostError(code, message, { ...details, ...(hint === undefined ? {} : { hint }), ...options });
   }
-  const { name, message, code } = error as NodeJS.ErrnoException;
-  const remembered = new Error(message.slice(0, causeChars), options);
-  remembered.name = name;
-  return code === undefined ? remembered : Object.assign(remembered, { code });
+  const { name, code } = error as { name?: unknown; code?: unknown };
+  const remembered = new Error(thrownText(error).slice(0, causeChars), options);
+  if (typeof name === 'string') remembered.name = name;
+  return typeof code === 'string' || typeof code === 'number' ? Object.assign(remembered, { code }) : remembered;
 }

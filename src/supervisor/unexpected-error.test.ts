@@ -17,6 +17,7 @@ test.each([
   ['a text', 'boom', 'boom'],
   ['nothing', undefined, 'undefined'],
   ['something that cannot be written', Object.create(null), 'object'],
+  ['an error without texts', Object.assign(new Error('x'), { name: Object.create(null), message: {} }), 'object: .*'],
 ])('E18 what was thrown may be %s', (_name, thrown, text) => {
   expect(unexpectedError('docs', thrown, String).message).toMatch(new RegExp(`unexpected error: ${text}$`));
 });

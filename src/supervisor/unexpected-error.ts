@@ -21,7 +21,13 @@ export function unexpectedError(server: string, cause: unknown, clean?: Redact):
   });
 }
 
-const kindOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.name : typeof thrown);
+function kindOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? String(thrown.name) : typeof thrown;
+  } catch {
+    return typeof thrown;
+  }
+}
 
 const textOf = (thrown: unknown): string =>
   thrown instanceof Error ? `${kindOf(thrown)}: ${thrownText(thrown)}` : thrownText(thrown);
