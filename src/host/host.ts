@@ -137,6 +137,7 @@ export class Host {
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
   async detach(name: string): Promise<void> {
+    this.#parts.servers.mustBeAttached(name);
     await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 

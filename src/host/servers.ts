@@ -141,12 +141,16 @@ export class Servers {
     });
   }
 
-  /** Removes an attached server; throws when the server was not attached. */
+  /** Throws when there is no server of that name, or it was not attached. */
+  mustBeAttached(name: string): void {
+    if (!isAttached(this.get(name).definition.spec)) throw notAttached(name);
+  }
+
+  /** Removes an attached server. */
   async detach(name: string): Promise<void> {
-    const { definition, supervisor } = this.get(name);
-    if (!isAttached(definition.spec)) throw notAttached(name);
+    this.mustBeAttached(name);
     // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
-    const stopped = supervisor.stop();
+    const stopped = this.get(name).supervisor.stop();
     await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
