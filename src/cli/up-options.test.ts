@@ -31,7 +31,7 @@ function failure(run: () => unknown): [number, string] {
 
 test('the defaults', () => {
   expect(options()).toEqual({
-    config: 'x.json',
+    config: '/w/x.json',
     isFoundInFolder: false,
     host: undefined,
     port: undefined,
