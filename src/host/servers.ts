@@ -104,15 +104,18 @@ export class Servers {
 
   /**
    * One of a configuration that was read again, in the place of the one of its name that may be replaced; throws when it may not.
-   * It starts when that one is gone, if it is eager or somebody holds the old one. The same again changes nothing.
+   * It starts when that one is gone, if it is eager or somebody holds the old one. The same again changes nothing, and neither
+   * does one that is not wanted any more when its turn comes.
    */
   redeclare(
     definition: ServerDefinition,
     mustBeReplaceable: (before: ServerDefinition) => void,
+    isWanted: () => boolean,
   ): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
     return this.#turns.take(name, async () => {
       this.mustBeOpen(name);
+      if (!isWanted()) return 'unchanged';
       const before = this.find(name);
       // Asked now: another server may have taken the name while this waited for its turn.
       if (before) mustBeReplaceable(before.definition);
