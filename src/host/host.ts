@@ -65,6 +65,8 @@ export class Host {
     this.#parts = createHostParts(options, makeConnector);
     this.#learnAtBoot = options.learnAtBoot;
     this.#learnsTools = options.learnAtBoot ?? false;
+    // In a tick of its own: a request may be about to be sent.
+    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#learnUnseen());
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */

@@ -38,7 +38,7 @@ interface KnownRecord {
   revision: number;
   /** Not written down yet. */
   isUnsaved: boolean;
-  /** Read with other variables or headers, for another account perhaps, and not read again yet. */
+  /** Read for another account, or with other variables, and not read again yet. */
   isOutdated?: boolean | undefined;
 }
 
@@ -123,6 +123,12 @@ export class KnownServers {
       this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved, isOutdated });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
+  }
+
+  /** It has another account by now, and does not run: what it lists is to be read again. */
+  outdate(managed: ManagedServer): void {
+    const record = this.#records.get(managed);
+    if (record) record.isOutdated = true;
   }
 
   /** `hints` undefined: the same list as before, judged anew. */
