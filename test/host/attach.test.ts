@@ -13,7 +13,6 @@ import { Manifests } from '../../src/broker/service/manifests.js';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { eventually } from '../eventually.js';
 import { failureOf } from './harness.js';
 
 const info = { name: 'hi', version: '1' };
@@ -151,20 +150,15 @@ test('E23 workers of the broker are shown its tools', async () => {
 });
 
 describe('through the gateway', () => {
-  test('E23 clients see an attached server come, use it, and see it go', async () => {
+  test('E23 clients find the tools of an attached server while it is attached, and call them', async () => {
     const client = new Client1({ name: 'client', version: '1' });
-    let changes = 0;
-    client.fallbackNotificationHandler = async ({ method }) => {
-      if (method === 'notifications/tools/list_changed') changes++;
-    };
     await client.connect(new Http1(url) as never);
+    expect((await client.listTools()).tools).toEqual([]);
     await host.attach('a', sdk1());
     const { tools } = await client.listTools();
     const name = tools.find((tool) => tool.name.includes('hello'))?.name as string;
     expect(await client.callTool({ name })).toMatchObject({ content: [{ text: 'hello' }] });
-    const before = changes;
     await host.detach('a');
-    await eventually('the client is told', () => changes > before);
     expect((await client.listTools()).tools).toEqual([]);
     await client.close();
   });
