@@ -10,7 +10,7 @@ import { hash } from 'node:crypto';
 import { realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { editConfigFile } from '../config/edit-config.js';
-import { dataFolder } from '../config/folders.js';
+import { ownDataFolder } from '../config/folders.js';
 import { newKey } from '../config/key-text.js';
 import { isHostKey, type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
 import { everyMailbox, hostMailbox } from '../config/mailbox-name.js';
@@ -89,7 +89,7 @@ async function add(words: Words, file: string, name: string): Promise<number> {
 
 /** Where the file is confirmed, its new key is too: whoever runs this command could confirm it. The rest is as before. */
 function confirmKey(file: string, name: string, entry: unknown): void {
-  const folder = dataFolder(process.env);
+  const folder = ownDataFolder(process.env);
   if (folder === undefined) return;
   try {
     new TrustStore(folder).extend(realpathSync(file), digestOfKey(name, entry));

@@ -102,3 +102,9 @@ describe('the data directory', () => {
     expect(failure(() => controlPath(`/${'d'.repeat(100)}`))).toEqual([1, expect.stringContaining('--data-dir')]);
   });
 });
+
+test('E8 the same relative name in two folders is two configurations: a client joins no Hostler of another folder', () => {
+  const words = parseWords(commandSpecs.up, ['--stdio', '--config', 'hostler.json']);
+  const [one, other] = ['/one', '/other'].map((cwd) => upOptions(words, { HOME: '/h' }, cwd).config);
+  expect([one, other]).toEqual(['/one/hostler.json', '/other/hostler.json']);
+});

@@ -11,7 +11,6 @@ import { type ConfigPlace, findConfig } from './find-config.js';
 import { dataDirOf } from './running.js';
 
 export interface UpOptions {
-  /** The whole path: a client in another folder is told it, and must not take it for a file there. */
   readonly config: string;
   readonly isFoundInFolder: ConfigPlace['isFoundInFolder'];
   readonly host: string | undefined;
@@ -32,6 +31,7 @@ export function upOptions(words: Words, env: NodeJS.ProcessEnv, cwd: string): Up
   // A client starts it in the folder of whatever its user works on: a stranger's repository, too.
   const place = findConfig({ given: words.text('config'), env, cwd, searchesFolder: !isStdio });
   return {
+    // Absolute: a Hostler in another folder that is told of it compares it with its own (join-running.ts).
     config: path.resolve(cwd, place.file),
     isFoundInFolder: place.isFoundInFolder,
     host: words.text('host'),

@@ -19,6 +19,15 @@ export function dataFolder(env: Environment): string | undefined {
   return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.local', 'share', 'hostler') : undefined;
 }
 
+/**
+ * The same for what may run code or let somebody in before anything was confirmed: never below the working folder, where
+ * a relative variable leads, because that folder may be a stranger's.
+ */
+export function ownDataFolder(env: Environment): string | undefined {
+  const { HOSTLER_DATA_DIR: named = '', ...rest } = env;
+  return dataFolder(path.isAbsolute(named) ? env : rest);
+}
+
 /** The folder of its configuration, beside the one in the working folder. */
 export function configFolder(env: Environment): string | undefined {
   if (env.XDG_CONFIG_HOME && path.isAbsolute(env.XDG_CONFIG_HOME)) return path.join(env.XDG_CONFIG_HOME, 'hostler');

@@ -272,6 +272,32 @@ describe('X19 numbers', () => {
     await Promise.all([second, ...anns]);
   });
 
+  test('E12 neither bodies that come late nor a batch get past the number of open requests', async () => {
+    const { router, port, ingress } = await start({ limits: { exchanges: 4 } });
+    router.answers.set('tools/call', () => {});
+    const headers = await openSession(port, '2025-03-26');
+    const batch = Array.from({ length: 10 }, (_, id) => rpc(id, 'tools/call', call));
+    const body = rpc(1, 'tools/call', { ...call, _meta: META });
+    const lines = Object.entries(modernHeaders('tools/call', call)).map(([name, value]) => `${name}: ${value}`);
+    const text = head([json, `Content-Length: ${body.length}`, ...lines]);
+    const late = Array.from({ length: 6 }, () => rawSocket(port));
+    // Each is let in: no request is open yet.
+    for (const socket of late) {
+      const goesOn = new Promise((resolve) => socket.once('data', resolve));
+      socket.write(text.replace('\r\n\r\n', '\r\nExpect: 100-continue\r\n\r\n'));
+      await goesOn;
+    }
+    const answered = send(port, { headers, body: `[${batch.join()}]` });
+    await router.until(() => router.handled.filter(({ method }) => method === 'tools/call').length >= 4);
+    const refused = late.map((socket) => new Promise<Buffer>((resolve) => socket.once('data', resolve)));
+    for (const socket of late) socket.write(body);
+    for (const bytes of await Promise.all(refused)) expect(statusOf(bytes.toString())).toBe(503);
+    expect(ingress.counts.exchanges).toBe(4);
+    for (const exchange of router.handled) if (exchange.method === 'tools/call') exchange.succeed('{}');
+    expect((await answered).text.match(/"id":\d/g)).toHaveLength(10);
+    for (const socket of late) socket.destroy();
+  });
+
   test('E12 a key with every connection loses an idle one to another key, and keeps the busy ones', async () => {
     // Two places are for connections whose key is not known yet, six for keys.
     const { router, port } = await start({ limits: { connections: 8 } });

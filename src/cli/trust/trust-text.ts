@@ -13,6 +13,8 @@ import { pathOf } from './hold-changes.js';
 const valueChars = 2_000;
 const partsShown = 200;
 const secretName = /key|token|secret|passw|pwd|credential|auth|cookie|session/i;
+/** A path, an address or a list of options: whatever the variable is called, it may make a program run something. */
+const runnable = /^[.~/]|[\s:,]/;
 /** Of a program for a shell, and not of any token: a payload must not pass for a secret. */
 const script = /[$`|;&()<>\n]/;
 
@@ -65,7 +67,7 @@ function partLines({ at, value }: ConfigPart): string[] {
     `  ${pathOf(at)}`,
     ...(words.length === 0 ? [] : [`    runs     ${words.map(wordText).join(' ')}`]),
     ...(url === undefined ? [] : [`    reaches  ${shown(String(url))}`]),
-    ...(env === undefined ? [] : [`    env      ${members(env, (name) => secretName.test(name))}`]),
+    ...(env === undefined ? [] : [`    env      ${members(env, isSecretVariable)}`]),
     ...(headers === undefined ? [] : [`    headers  ${members(headers, () => true)}`]),
     ...Object.entries(rest).map(([key, each]) => `    ${pathOf([key]).padEnd(7)}  ${shown(JSON.stringify(each))}`),
   ];
@@ -77,12 +79,15 @@ function wordText(word: unknown): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
+const isSecretVariable = (name: string, text: string): boolean =>
+  secretName.test(name) && !runnable.test(text) && !script.test(text);
+
 /** A placeholder is shown as it is written: it is no secret, and says where the value comes from. */
-function members(table: unknown, isSecret: (name: string) => boolean): string {
+function members(table: unknown, isSecret: (name: string, text: string) => boolean): string {
   if (!isTable(table)) return shown(JSON.stringify(table));
   const pairs = Object.entries(table).map(([name, value]) => {
     const text = String(value);
-    const hidden = isSecret(name) && !text.includes('${');
+    const hidden = isSecret(name, text) && !text.includes('${');
     return `${pathOf([name])}=${hidden ? `[hidden, ${text.length} characters]` : shown(text, true)}`;
   });
   return pairs.length === 0 ? 'none' : pairs.join('  ');

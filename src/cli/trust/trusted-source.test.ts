@@ -31,6 +31,17 @@ function terminal(typed: string, isTTY = true) {
 }
 const answer = (typed: string, isTTY = true) => askTrust(env, terminal(typed, isTTY).terminal);
 
+test('E8 confirmations that lie in the working folder do not count, whatever a relative HOSTLER_DATA_DIR says', async () => {
+  write(runs('evil'));
+  const brought = path.join(folder, 'brought');
+  env = { HOSTLER_DATA_DIR: brought };
+  await source().open(answer('y\n'));
+  await source().open(never);
+  env = { HOSTLER_DATA_DIR: path.relative(process.cwd(), brought), HOME: path.join(folder, 'home') };
+  await expect(source().open(never)).rejects.toThrow('asked');
+  expect(source().confirmations).toBe(path.join(folder, 'home/.local/share/hostler/trust.json'));
+});
+
 describe('a start', () => {
   test('E8 without a terminal a file that was never confirmed is refused, and the error names hostler trust', async () => {
     write(runs('x'));

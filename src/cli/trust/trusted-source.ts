@@ -8,7 +8,7 @@
 import { realpathSync } from 'node:fs';
 import path from 'node:path';
 import { parseConfigText, readConfigFile, readConfigSource } from '../../config/config-file.js';
-import { dataFolder } from '../../config/folders.js';
+import { ownDataFolder } from '../../config/folders.js';
 import { parseServing } from '../../config/host-config.js';
 import { PlaceholderFiles } from '../../config/placeholder-files.js';
 import { type Filled, fillPlaceholders } from '../../config/placeholders.js';
@@ -107,10 +107,10 @@ export function readFound(file: string, env: Environment): Reading {
 }
 
 export function trustStoreOf(env: Environment): TrustStore {
-  const folder = dataFolder(env);
+  const folder = ownDataFolder(env);
   if (folder !== undefined) return new TrustStore(folder);
   throw new HostError('invalid_spec', 'there is no place for confirmations: HOME is not set', {
     reason: 'no_home',
-    hint: 'set HOSTLER_DATA_DIR, or name the file with --config, which needs no confirmation',
+    hint: 'set HOSTLER_DATA_DIR to an absolute path, or name the file with --config, which needs no confirmation',
   });
 }

@@ -163,7 +163,9 @@ export class LegacyIngress {
     const request = this.#requestOf(envelope);
     session.wasUsed = true;
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
-    if (session.exchanges.size >= this.#desk.limits.exchangesPerSession)
+    const { limits, open } = this.#desk;
+    // Asked again: a batch has many requests, and others may have come while its body was on its way.
+    if (session.exchanges.size >= limits.exchangesPerSession || !open.admits(session.principal.id))
       return reply.answer(failureText(request.idText, full), 503);
     route(this.#desk, new LegacyExchange(this.#desk, reply, session, request));
   }

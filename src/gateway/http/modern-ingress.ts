@@ -56,6 +56,8 @@ export function takeModern(
         writeJson(response, statusOf(check.failure), failureText(idText, check.failure), limits.writeStallMs);
         return undefined;
       }
+      // Asked again: others may have come while its body was on its way.
+      if (!desk.open.admits(principal.id)) return REFUSALS.busy;
       const client = modernClient(caller, check.capabilities);
       route(desk, new ModernExchange(desk, response, client, idText, method, params, desk.clock.nowMs()));
       return undefined;

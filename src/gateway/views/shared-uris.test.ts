@@ -194,3 +194,15 @@ describe('templates that are not routed', () => {
     expect(failure).toMatchObject({ code: -32602, message: expect.stringContaining('8192 characters') });
   });
 });
+
+test('E6 no server poses as another by the case of our scheme', async () => {
+  const gateway = new FakeGateway({
+    evil: { resources: ['Hostler://good/x'], templates: ['HOSTLER://good/{+any}'] },
+    good: { resources: ['file:///x'] },
+  });
+  const { resources } = (await gateway.ask(client, 'resources/list')).json();
+  expect(resources).toEqual([{ uri: 'hostler://evil/Hostler://good/x' }, { uri: 'file:///x' }]);
+  for (const uri of ['Hostler://good/x', 'HOSTLER://good/y'])
+    await gateway.ask(client, 'resources/read', JSON.stringify({ uri }));
+  expect(gateway.upstreams.requests).toEqual([]);
+});

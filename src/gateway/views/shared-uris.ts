@@ -29,8 +29,9 @@ export const isAmbiguous = (found: ResourceTarget | AmbiguousResource): found is
 
 export const wrapUri = ({ server, uri }: ResourceTarget): string => `${scheme}${encodeURIComponent(server)}/${uri}`;
 
-/** Whether it has the form of ours, or would be taken for it. */
-export const hasOurScheme = (uri: string): boolean => uri.startsWith(scheme);
+/** Whether it has the form of ours, or would be taken for it: the case of a scheme says nothing. */
+export const hasOurScheme = (uri: string): boolean =>
+  uri.startsWith(scheme) || uri.slice(0, scheme.length).toLowerCase() === scheme;
 
 /** Undefined when it is not of this form. */
 export function unwrapUri(text: string): ResourceTarget | undefined {

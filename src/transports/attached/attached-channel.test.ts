@@ -92,6 +92,39 @@ describe('to the server', () => {
     expect(transport.sent.map(({ method }) => method)).toEqual(['b']);
   });
 
+  test('E23 whatever a send throws or returns fails its own request, and nothing is thrown outside of it', async () => {
+    const { channel, heard, transport } = await open();
+    const works = transport.send;
+    const textless = Object.assign(new Error('x'), { message: Object.create(null) });
+    const returned = Promise.resolve();
+    void Object.defineProperty(returned, 'constructor', {
+      get: () => {
+        throw textless;
+      },
+    });
+    for (const send of [() => Promise.reject(textless), () => returned]) {
+      transport.send = send;
+      await sent(channel);
+    }
+    transport.send = () => {
+      throw textless;
+    };
+    await sent(channel);
+    transport.send = works;
+    const last = await sent(channel);
+    expect(heard.failures.map(({ error }) => error.details.reason)).toEqual(Array(3).fill('send_failed'));
+    transport.onmessage?.({
+      jsonrpc: '2.0',
+      id: last.id,
+      result: {
+        toJSON: () => {
+          throw textless;
+        },
+      },
+    });
+    expect(heard.failures.at(-1)?.error.details.reason).toBe('not_json');
+  });
+
   test('a send that fails fails its own request; that of a notification is lost', async () => {
     const { channel, heard, transport } = await open();
     const works = transport.send;

@@ -189,14 +189,15 @@ export class AttachedChannel implements Channel {
     frame.phase = 'written';
     this.#unsettled.add(frame);
     const sent = this.#noteRequest(frame);
-    let sending: unknown;
+    let sending: Promise<unknown>;
     try {
-      sending = this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent));
+      // Within the block: what is made of the returned value may throw too.
+      sending = Promise.resolve(this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent)));
     } catch (error) {
       this.#sendFailed(frame, error);
       return;
     }
-    Promise.resolve(sending).then(
+    sending.then(
       () => this.#settled(frame),
       (error: unknown) => this.#sendFailed(frame, error),
     );

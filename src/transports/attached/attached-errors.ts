@@ -122,10 +122,10 @@ const quotedChars = LIMITS.quotedChars;
 function textOf({ cleanText }: ErrorContext, error: unknown): string {
   let text = 'an error without a text';
   try {
-    if (isHostError(error) || error instanceof Error) text = error.message || error.name;
-    else text = String(error);
+    // `message` may be anything, also an object that has no text.
+    text = String(isHostError(error) || error instanceof Error ? error.message || error.name : error);
   } catch {
     // Even its text throws.
   }
-  return cleanText(String(text).slice(0, quotedChars));
+  return cleanText(text.slice(0, quotedChars));
 }

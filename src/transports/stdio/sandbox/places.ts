@@ -13,6 +13,8 @@ export interface SandboxPlaces {
   readonly homes: string | undefined;
   /** Files and folders of Hostler itself: keys, sockets, configuration. They may not exist yet. */
   readonly hidden: readonly string[];
+  /** Those of `hidden` that are hidden also while they do not exist: an editor removes a file before it writes it anew. */
+  readonly named?: readonly string[];
   /** The user's own. Shown only where a definition declares it. */
   readonly userHomes: readonly string[];
   /** What Hostler is started from: a server that changed it would run outside of its sandbox. */
@@ -32,6 +34,7 @@ export function sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes }: Pl
   return {
     homes: stateDir === undefined || !keepsHomes ? undefined : path.resolve(stateDir, 'sandbox'),
     hidden: hidden.filter((entry) => entry !== undefined),
+    named: hiddenPaths,
     userHomes: [ambient.HOME, accountHome()].filter((home) => home !== undefined && isHome(home)) as string[],
     programs: [process.execPath, process.argv[1]].filter((file) => file !== undefined && file !== '') as string[],
   };
@@ -52,6 +55,7 @@ function accountHome(): string | undefined {
 /** The same with every path real, and the questions that are asked of it. */
 export interface RealPlaces {
   readonly hidden: readonly string[];
+  readonly named: readonly string[];
   readonly userHomes: readonly string[];
   /** What no server may write to: hidden paths, links that lead to them, and Hostler's own program. */
   readonly guarded: readonly string[];
@@ -78,8 +82,9 @@ const sharedInHome = ['.local', '.local/share', '.config', '.cache'];
 
 export async function realPlaces(places: SandboxPlaces): Promise<RealPlaces> {
   const traceAll = (files: readonly string[]) => Promise.all(files.map(traceFuturePath));
-  const [own, homes, programs] = await Promise.all([
+  const [own, named, homes, programs] = await Promise.all([
     traceAll(places.hidden),
+    traceAll(places.named ?? []),
     traceAll(places.userHomes),
     traceAll(places.programs),
   ]);
@@ -92,6 +97,7 @@ export async function realPlaces(places: SandboxPlaces): Promise<RealPlaces> {
   const isHidden = (real: string): boolean => hidden.some((folder) => isWithin(folder, real));
   return {
     hidden,
+    named: named.map(({ real }) => real),
     userHomes,
     guarded: [...own, ...programs].flatMap(({ real, links }) => [real, ...links.map(({ at }) => at)]),
     isHidden,

@@ -137,3 +137,30 @@ test('what the server can write to is neither followed nor searched', async () =
   expect(await needs('/usr/bin/node', { args: [planted], writable })).toEqual([[], []]);
   expect(await needs('/usr/bin/node', { args: [file('home/work/real.js')], writable })).toEqual([[], []]);
 });
+
+test('a script that the server can write to does not decide by its first line what is shown', async () => {
+  file('home/.ssh/id');
+  file('home/secrets/package.json');
+  file('home/secrets/run.js');
+  file('home/.nvm/v1/lib/module');
+  file('home/.nvm/v1/bin/node');
+  const writable = [at('home/work')];
+  const searchPath = at('home/.nvm/v1/bin');
+  const shownBy = async (line: string) =>
+    (await needs(file('home/work/server', `#!${line}\n`), { writable, searchPath }))[0];
+  expect(await shownBy(at('home/.ssh/id'))).toEqual([]);
+  expect(await shownBy(at('home/secrets/run.js'))).toEqual([]);
+  // env runs perl, and "-u" makes a path of what looks like the name of the program.
+  expect(await shownBy('/usr/bin/env -S -u ../../../.ssh/id perl')).toEqual([]);
+  expect(await shownBy('/usr/bin/env node')).toEqual(['home/.nvm/v1']);
+});
+
+test('a folder of dependencies is not shown through a link that the server can write to', async () => {
+  file('home/.ssh/id');
+  file('home/mono/packages/server/package.json');
+  link('home/work/modules', '../.ssh');
+  link('home/mono/node_modules', '../work/modules');
+  const args = [file('home/mono/packages/server/index.js')];
+  const [shown] = await needs('/usr/bin/node', { args, writable: [at('home/work')] });
+  expect(shown).toEqual(['home/mono/packages/server']);
+});

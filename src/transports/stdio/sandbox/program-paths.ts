@@ -4,13 +4,15 @@
  * its script belongs to.
  * Not here: what of it is then hidden (view.ts), files that the server works on (declared by its definition).
  *
- * Invariants: a link that the server itself can change is not followed, or a server could point it at any file and see that
- * file after its next start. A user's home or a folder of many programs is never shown as a whole.
+ * Invariants: a link that the server itself can change is not followed, and the first line of a script that it can change
+ * names no file, or a server could point them at any file and see that file after its next start. A user's home or a folder of
+ * many programs is never shown as a whole.
  */
+import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { RealPlaces } from './places.js';
-import { scriptFiles } from './script-files.js';
+import { isInterpreter, scriptFiles } from './script-files.js';
 import { isWithin, type Link, type Traced, tracePath } from './trace-path.js';
 
 export interface ProgramRequest {
@@ -122,8 +124,8 @@ class Findings {
       this.show(folder);
       // Packages of a workspace find their dependencies further up.
       for (const each of above.slice(i + 1)) {
-        const shared = path.join(each, 'node_modules');
-        if (await hasAny(each, ['node_modules'])) this.show((await this.follow(shared))?.real ?? shared);
+        const shared = await this.follow(path.join(each, 'node_modules'));
+        if (shared) this.show(shared.real);
       }
       return true;
     }
@@ -155,9 +157,12 @@ class Findings {
     const line = await firstLineOf(real);
     const [file, ...rest] = line?.split(/\s+/) ?? [];
     if (file === undefined || !path.isAbsolute(file)) return undefined;
-    if (path.basename(file) !== 'env') return file;
+    const isOwn = this.#request.writable.some((folder) => isWithin(folder, real));
+    if (path.basename(file) !== 'env') return isOwn ? undefined : file;
     const name = rest.find((word) => !word.startsWith('-') && !word.includes('='));
     if (name === undefined) return undefined;
+    // A script that the server can change may have any of the usual interpreters, as PATH finds it, and nothing else.
+    if (isOwn && (name.includes('/') || !isInterpreter(name))) return undefined;
     for (const folder of this.#request.searchPath.split(path.delimiter)) {
       const candidate = path.join(folder, name);
       if (path.isAbsolute(folder) && (await isFile(candidate))) return candidate;
@@ -207,7 +212,8 @@ async function isFile(file: string): Promise<boolean> {
 /** Without `#!`; undefined when the file is no script or cannot be read. */
 async function firstLineOf(file: string): Promise<string | undefined> {
   try {
-    const handle = await open(file, 'r');
+    // Not blocking: the server may have put a FIFO there that no process writes to.
+    const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(firstLineBytes), 0, firstLineBytes, 0);
       const [, line] = /^#!\s*([^\n]*)/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];

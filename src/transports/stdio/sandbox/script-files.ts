@@ -10,6 +10,9 @@ const interpreters = new Set([
   ...['java', 'dotnet', 'Rscript', 'sh', 'bash', 'dash', 'zsh', 'ksh'],
 ]);
 
+export const isInterpreter = (command: string): boolean =>
+  interpreters.has(path.basename(command).replace(/[\d.]+$/, ''));
+
 /** The argument after it is a file that is loaded. */
 const loads = new Set(['-r', '--require', '--import', '--loader', '--experimental-loader', '--env-file']);
 /** Code given as text, or a module by name: no script follows. */
@@ -22,7 +25,7 @@ export async function scriptFiles(
   args: readonly string[],
   isFile: (arg: string) => Promise<boolean>,
 ): Promise<string[]> {
-  if (!interpreters.has(path.basename(command).replace(/[\d.]+$/, ''))) return [];
+  if (!isInterpreter(command)) return [];
   const found: string[] = [];
   for (let i = 0; i < Math.min(args.length, argumentsMax); i++) {
     const arg = args[i] as string;

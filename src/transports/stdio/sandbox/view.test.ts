@@ -69,6 +69,13 @@ test('the configuration is left out of the folder it lies in', async () => {
   ]);
 });
 
+test('a configuration that is being replaced is left out as well: it is back a moment later', async () => {
+  const named = [at('home/project/hostler.json')];
+  rmSync(named[0] as string);
+  const places = { homes: undefined, hidden: named, named, userHomes: [at('home')], programs: [] };
+  expect(await mounted({ readablePaths: [at('home/project')], places })).not.toContain('ro-bind-try home/project');
+});
+
 test('a declared link works inside as it does outside', async () => {
   symlinkSync('home/notes', at('link'));
   expect(await mounted({ writablePaths: [at('link')] })).toEqual(['symlink link', 'dir other', 'bind home/notes']);

@@ -56,13 +56,16 @@ export async function sandboxView(request: ViewRequest): Promise<View> {
   return builder.build();
 }
 
-/** Those that are files and lie in no hidden folder. The others are hidden with their folder, or not there. */
-async function hiddenFilesOf({ hidden }: RealPlaces): Promise<string[]> {
+/** Those that are files, or may become files, and lie in no hidden folder. The others are hidden with their folder, or not there. */
+async function hiddenFilesOf({ hidden, named }: RealPlaces): Promise<string[]> {
   const facts = await Promise.all(hidden.map((entry) => lstat(entry).catch(() => undefined)));
   const isFolder = (i: number): boolean => facts[i]?.isDirectory() === true;
   const folders = hidden.filter((_, i) => isFolder(i));
   return hidden.filter(
-    (entry, i) => facts[i] !== undefined && !isFolder(i) && !folders.some((folder) => isWithin(folder, entry)),
+    (entry, i) =>
+      (facts[i] !== undefined || named.includes(entry)) &&
+      !isFolder(i) &&
+      !folders.some((folder) => isWithin(folder, entry)),
   );
 }
 
