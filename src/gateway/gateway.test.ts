@@ -1,6 +1,6 @@
 /** How the parts are joined; what each does is tested where it is. */
 import { PassThrough } from 'node:stream';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { listenEntry } from '../config/listen-settings.js';
 import type { Host } from '../host/host.js';
 import { embedder } from '../host/host-interface.js';
@@ -15,7 +15,12 @@ import type { StdioIngressOptions } from './stdio/stdio-ingress.js';
 
 const ada = { id: 'ada', role: undefined, scopes: [] };
 
-function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoException, opensLater = false) {
+function open(
+  changes: Partial<GatewaySettings> = {},
+  failure?: NodeJS.ErrnoException,
+  opensLater = false,
+  hearsProblems = true,
+) {
   const log: string[] = [];
   const routers: RouterOptions[] = [];
   const problems: unknown[] = [];
@@ -91,7 +96,7 @@ function open(changes: Partial<GatewaySettings> = {}, failure?: NodeJS.ErrnoExce
     clock: new FakeClock(),
     parts,
     opensLater,
-    onProblem,
+    ...(hearsProblems ? { onProblem } : {}),
   });
   return { gateway, log, http, stdio, host, routers, problems };
 }
@@ -201,6 +206,14 @@ test.each([
       }),
     ),
   );
+});
+
+test('E12 it is warned about also where the embedder does not ask for problems', async () => {
+  const warnings = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
+  const { gateway } = open({ listen: listenEntry.parse({ host: '0.0.0.0' }) }, undefined, false, false);
+  await (await gateway).listen();
+  expect(warnings.mock.calls).toEqual([[expect.stringContaining('reverse proxy'), expect.anything()]]);
+  warnings.mockRestore();
 });
 
 test('a pipe is the operator’s, lasts until it is over, and ends with the gateway', async () => {

@@ -97,8 +97,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const parts = options.parts ?? defaultParts;
   host.learnTools();
   const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
-  const onKeyProblem = options.onProblem ?? warnProcess;
-  const keys = parts.parseKeys(settings.keys ?? {}, onKeyProblem);
+  const onConfigProblem = options.onProblem ?? warnProcess;
+  const keys = parts.parseKeys(settings.keys ?? {}, onConfigProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
   const keysNow: KeysNow = { isAny: hasMembers(settings.keys) };
   const router = parts.createRouter({
@@ -110,7 +110,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     onProblem,
   });
   return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, onKeyProblem, parts, router, keyring, keysNow },
+    ...{ host, settings, clock, random, onProblem, onConfigProblem, parts, router, keyring, keysNow },
     opensLater: options.opensLater ?? false,
     brokerFigures: options.brokerFigures,
     key: local?.key,
@@ -129,8 +129,8 @@ const hasMembers = (keys: Readonly<Record<string, unknown>> = {}): boolean => Ob
 interface Joined
   extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
   readonly opensLater: boolean;
-  /** A key that cannot be used is never silent. */
-  readonly onKeyProblem: (error: unknown) => void;
+  /** What is wrong with the settings is never silent: a key that cannot be used, an address that others can listen in on. */
+  readonly onConfigProblem: (error: unknown) => void;
   readonly brokerFigures: GatewayOptions['brokerFigures'];
   readonly router: Router;
   readonly keyring: Keyring;
@@ -177,7 +177,7 @@ class JoinedGateway implements Gateway {
   }
 
   async listen(): Promise<string> {
-    const { parts, router, clock, random, keyring, settings, onProblem } = this.#joined;
+    const { parts, router, clock, random, keyring, settings, onProblem, onConfigProblem } = this.#joined;
     const { host, port, allowedHosts, allowedOrigins } = settings.listen;
     const [createHttpIngress, routes] = await Promise.all([parts.http(), this.#routes()]);
     this.#http = createHttpIngress({
@@ -189,7 +189,7 @@ class JoinedGateway implements Gateway {
     });
     try {
       this.#url = await this.#http.listen();
-      if (!isLoopback(host)) onProblem(plainHttp(host));
+      if (!isLoopback(host)) onConfigProblem(plainHttp(host));
       return this.#url;
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
@@ -222,8 +222,8 @@ class JoinedGateway implements Gateway {
   }
 
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange {
-    const { keyring, keysNow, parts, onKeyProblem } = this.#joined;
-    const read = parts.parseKeys(keys, onKeyProblem);
+    const { keyring, keysNow, parts, onConfigProblem } = this.#joined;
+    const read = parts.parseKeys(keys, onConfigProblem);
     const swap = () => {
       keyring.replace(read);
       keysNow.isAny = hasMembers(keys);

@@ -3,6 +3,7 @@ import { managedSession } from '../../test/fakes/managed-session.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
+import type { Guard } from '../policy/allowlist.js';
 import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
@@ -21,7 +22,7 @@ import type { ManagedServer } from './managed-server.js';
 type Told = (outcome: Answer | Error) => void;
 
 /** A caller over one server whose session writes down what it is asked, and answers when told. */
-function setUp(entry: Record<string, unknown> = {}) {
+function setUp(entry: Record<string, unknown> = {}, guards: readonly Guard[] = []) {
   const clock = new FakeClock(1_000);
   const asked: { readonly options: CallOptions; readonly answer: Told }[] = [];
   const probes = { count: 0 };
@@ -44,7 +45,7 @@ function setUp(entry: Record<string, unknown> = {}) {
   const alive = new KeepAlive();
   const caller = new Caller({
     clock,
-    guards: () => [],
+    guards: () => guards,
     pins: new Pins({ store: memoryPinStore() }),
     budgets: new CallBudgets(clock),
     cache,
@@ -219,6 +220,11 @@ describe('a relayed call', () => {
       code: 'invalid_request',
     });
     expect(asked).toEqual([]);
+  });
+
+  test('E4 whoever may not use such a server is denied it, and hears nothing about clients', async () => {
+    const { caller } = setUp({ isolation: 'per-client' }, [() => ({ allow: false, reason: 'not yours' })]);
+    await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({ code: 'denied' });
   });
 
   test('to an instance of its own goes past what is kept', async () => {

@@ -12,7 +12,7 @@ import type { KeepAlive } from '../kernel/keep-alive.js';
 import { LIMITS } from '../kernel/limits.js';
 import { newId } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { allow, type Guard } from '../policy/allowlist.js';
+import { allow, denial, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
 import {
@@ -143,14 +143,19 @@ export class Caller {
     try {
       const { mustBeOpen, findServer } = this.#parts;
       mustBeOpen(call.server);
-      // Otherwise the call would silently go to the shared process that only describes the server.
       if (call.relay?.instance === undefined && findServer(call.server)?.definition.isolation === 'per-client')
-        return this.#over(call, instanceMissing(call.server, call.tool));
+        return this.#over(call, this.#withoutInstance(call));
       this.#send(call);
       call.isFresh = false;
     } catch (error) {
       this.#over(call, error as Error);
     }
+  }
+
+  /** Never silently the process that describes the server to everybody. Who may not use the server hears nothing about it. */
+  #withoutInstance({ principal, server, tool }: Call): HostError {
+    const refused = denial(this.#parts.guards, { principal, server, tool, action: 'call' });
+    return refused ?? instanceMissing(server, tool);
   }
 
   #over(call: CallUnderWay, outcome: Outcome): void {

@@ -113,7 +113,10 @@ export class Catalogue {
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
-    if (this.#parts.findServer(server)?.definition.isolation === 'per-client') throw readMissesInstance(server);
+    if (this.#parts.findServer(server)?.definition.isolation === 'per-client') {
+      this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
+      throw readMissesInstance(server);
+    }
     this.chargeRead(server, uri, principal);
     const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
     const { raw: bytes } = item as KeptItem;

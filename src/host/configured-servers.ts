@@ -4,7 +4,8 @@
  * Not here: reading the configuration (config/host-config.ts), how one is replaced (servers.ts).
  *
  * Invariants: a server that the embedder spawned or attached is never touched, whatever the configuration says of its name; an
- * entry that cannot be read leaves its server as it was, and is a disabled server where there was none.
+ * entry that cannot be read leaves its server as it was, and is a disabled server where there was none; an entry that waits for
+ * its name to be free is not declared once a later reading has no such entry.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
@@ -31,6 +32,8 @@ export class ConfiguredServers {
   readonly #onProblem: (error: unknown) => void;
   /** As they were declared last. */
   readonly #declared = new Map<string, ServerDefinition>();
+  /** As the configuration that was read last has them. */
+  #latest: ReadonlyMap<string, ServerDefinition | 'as it was'> = new Map();
 
   constructor(servers: DeclaredIn, onProblem: (error: unknown) => void) {
     this.#servers = servers;
@@ -61,6 +64,7 @@ export class ConfiguredServers {
    */
   async apply(entries: ConfiguredEntries, changed: (server: string) => void = () => {}): Promise<Reconfigured> {
     const next = this.#newDefinitions(entries);
+    this.#latest = next;
     const removed = [...this.#declared.keys()].filter((name) => !next.has(name) && this.#isOurs(name));
     const gone = removed.map((name) => {
       const before = this.#servers.find(name)?.definition;
@@ -126,9 +130,13 @@ export class ConfiguredServers {
   async #put(definition: ServerDefinition): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
     try {
-      const outcome = await this.#servers.redeclare(definition, (before) => {
-        if (before !== this.#declared.get(name)) throw taken(before);
-      });
+      const outcome = await this.#servers.redeclare(
+        definition,
+        (before) => {
+          if (before !== this.#declared.get(name)) throw taken(before);
+        },
+        () => this.#latest.get(name) === definition,
+      );
       if (outcome !== 'unchanged') this.#declared.set(name, definition);
       return outcome;
     } catch (error) {

@@ -70,3 +70,24 @@ test(`nobody waits longer than ${firstSightMsMax} ms after the first, nor again`
   await late;
   expect([isOver, sight.wait()]).toEqual([true, undefined]);
 });
+
+test('E17 servers that are to be seen later are waited for as well', async () => {
+  const clock = new FakeClock();
+  const sight = new FirstSight(clock);
+  const first = deferred();
+  sight.begin(new Map([['a', first.promise]]));
+  const waited = sight.wait();
+  first.resolve();
+  await waited;
+  await settle();
+  const second = deferred();
+  sight.begin(new Map([['b', second.promise]]));
+  const heard: string[] = [];
+  void sight.wait()?.then(() => heard.push('listed'));
+  void sight.whenSeen()?.then(() => heard.push('seen'));
+  await settle();
+  expect(heard).toEqual([]);
+  second.resolve();
+  await settle();
+  expect([heard.sort(), clock.pendingTimers]).toEqual([['listed', 'seen'], 0]);
+});

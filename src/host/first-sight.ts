@@ -2,8 +2,9 @@
  * Whoever lists servers right after the start waits a little, once, for those among them of which nothing is known yet.
  * Not here: starting them (discovery.ts).
  *
- * Invariants: nobody waits longer than `firstSightMsMax` after the first who asked, and when that is over nobody waits again;
- * nobody waits for a server that it does not ask for; who only watches starts no time.
+ * Invariants: nobody waits longer than `firstSightMsMax` after the first who asked, and when that time is over nobody waits again;
+ * nobody waits for a server that it does not ask for; who only watches starts no time. Servers may come in several lots, such as
+ * those that a gateway wants to know of later: that an earlier lot was seen says nothing about the next.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
@@ -17,7 +18,7 @@ export class FirstSight {
   readonly #clock: Clock;
   /** None rejects. */
   readonly #unseen = new Map<string, Promise<void>>();
-  readonly #allSeen = deferred();
+  #allSeen = deferred();
   /** Runs from the first who asked. */
   #limit: Deferred | undefined;
   #cancel: (() => void) | undefined;
@@ -64,6 +65,8 @@ export class FirstSight {
   #over(): void {
     this.#cancel?.();
     this.#limit?.resolve();
+    this.#limit = undefined;
     this.#allSeen.resolve();
+    this.#allSeen = deferred();
   }
 }

@@ -65,6 +65,8 @@ export interface HostParts {
   readonly statusSources: StatusSources;
   /** Set by a gateway. */
   readonly routing: { unroutedOf: UnroutedOf | undefined };
+  /** Set by the host: what is known of a server at rest counts no more. */
+  readonly learning: { again: () => void };
   readonly onProblem: (error: unknown) => void;
   /** The same for mistakes in the configuration, which are never silent. */
   readonly onConfigProblem: (error: unknown) => void;
@@ -99,6 +101,7 @@ export function createHostParts(
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
   });
   const { clean } = connector;
+  const learning: HostParts['learning'] = { again: () => {} };
   const budgets = new CallBudgets(clock, () => rules.ceilings);
   const cache = new ResponseCache(clock);
   const throttle = new ToolThrottle(clock);
@@ -141,7 +144,10 @@ export function createHostParts(
       cache.drop(name);
       catalogue.drop(name);
       const managed = servers.find(name);
-      if (managed) knowledge.runs.of(managed)?.accountChanged();
+      const run = managed && knowledge.runs.of(managed);
+      if (run) return run.accountChanged();
+      if (managed) knowledge.known.outdate(managed);
+      learning.again();
     },
     onChannel: (name, channel) => lastWords.opened(name, channel),
     onProblem,
@@ -229,6 +235,7 @@ export function createHostParts(
     firstSight: new FirstSight(clock),
     requester: new Requester({ ...shared, targetOf }),
     routing,
+    learning,
     statusSources: {
       ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
     },

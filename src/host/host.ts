@@ -65,6 +65,8 @@ export class Host {
     this.#parts = createHostParts(options, makeConnector);
     this.#learnAtBoot = options.learnAtBoot;
     this.#learnsTools = options.learnAtBoot ?? false;
+    // In a tick of its own: a request may be about to be sent.
+    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#learnUnseen());
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
@@ -137,6 +139,7 @@ export class Host {
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
   async detach(name: string): Promise<void> {
+    this.#parts.servers.mustBeAttached(name);
     await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 

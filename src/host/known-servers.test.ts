@@ -25,6 +25,9 @@ const facts: KnownFacts = {
   instructions: undefined,
 };
 
+/** Without members that are undefined. */
+const defined = (entry: object) => Object.fromEntries(Object.entries(entry).filter(([, value]) => value !== undefined));
+
 function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManifest) {
   const clock = new FakeClock();
   const saved: Manifest[] = [];
@@ -36,7 +39,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
   const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
   const make = (more: Record<string, unknown>) =>
     new ManagedServer(
-      parseServerDefinition('a', { command: 'a', ...more }, true),
+      parseServerDefinition('a', defined({ command: 'a', ...more }), true),
       supervisor,
       { enter() {}, leave() {} },
       clock,
@@ -267,4 +270,39 @@ test('one that is doubted is still up', () => {
     false,
     false,
   ]);
+});
+
+test.each([
+  [
+    'variables',
+    'its lists are shown meanwhile',
+    (TOKEN: string) => ({ env: { TOKEN } }),
+    ['tools/list', 'prompts/list'],
+  ],
+  [
+    ...(['headers', 'only its tools are shown meanwhile'] as const),
+    (token: string) => ({ command: undefined, url: 'https://example.com/mcp', headers: { authorization: token } }),
+    ['tools/list'],
+  ],
+])('E1 with other %s a server counts as unseen until it was asked, and %s', (_what, _shown, given, shown) => {
+  const { known, managed, servers, make } = open();
+  const put = (next: ManagedServer, before: ManagedServer) => {
+    servers.set('a', next);
+    known.recall(next, before);
+    return [known.isSeen(next), [...(known.known('a')?.lists.keys() ?? [])]];
+  };
+  const ann = make(given('ann'));
+  put(ann, managed);
+  known.learnTools(ann, [item('t')], hints);
+  known.learnFacts(ann, facts, offered);
+  known.learnList(ann, 'prompts/list', { items: [item('of ann')], ...hints });
+  const same = make({ ...given('ann'), lazy: true });
+  expect(put(same, ann)).toEqual([true, ['tools/list', 'prompts/list']]);
+  const bob = make(given('bob'));
+  expect(put(bob, same)).toEqual([false, shown]);
+  // Another setting says nothing about what was not asked yet.
+  const still = make({ ...given('bob'), lazy: true });
+  expect(put(still, bob)).toEqual([false, shown]);
+  known.learnFacts(still, facts, offered);
+  expect(known.isSeen(still)).toBe(true);
 });

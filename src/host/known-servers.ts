@@ -7,12 +7,14 @@
  * to block them; whoever is told of a change finds what it changed to; listeners are told in a tick of their own, once for
  * all that changed of a server in this one, and cannot disturb whoever changed it.
  */
+import { isStdio } from '../config/server-spec.js';
 import { type PinRefusal, pinRefusal } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList, KnownServer } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import { type Manifest, type Manifests, noManifest } from './manifests-table.js';
+import { isGivenSame } from './pin-origin.js';
 import { quietly } from './problems.js';
 
 export interface KnownParts {
@@ -36,6 +38,8 @@ interface KnownRecord {
   revision: number;
   /** Not written down yet. */
   isUnsaved: boolean;
+  /** Read for another account, or with other variables, and not read again yet. */
+  isOutdated?: boolean | undefined;
 }
 
 export class KnownServers {
@@ -69,9 +73,10 @@ export class KnownServers {
     };
   }
 
-  /** Whether it ever ran, or said what its tools are. */
+  /** Whether it ever ran as it is defined now, or said what its tools are. */
   isSeen(managed: ManagedServer): boolean {
     const record = this.#records.get(managed);
+    if (record?.isOutdated) return false;
     return managed.tools.length > 0 || record?.facts !== undefined;
   }
 
@@ -99,19 +104,31 @@ export class KnownServers {
 
   /**
    * What was known of the same program or address when it last ran under this name, however it was configured; returns its
-   * tools. `before`: the one in whose place it is put. What is shown stays until the new one has said what it offers.
+   * tools. `before`: the one in whose place it is put. What is shown stays until the new one has said what it offers, which it is
+   * asked for soon when it is given other variables or headers. Headers are the token of an account: with others, names of
+   * resources and prompts, which may be private to it, are not shown any more.
    */
   recall(managed: ManagedServer, before?: ManagedServer): readonly ListedItem[] {
     const { name } = managed.definition;
     const carried = this.#carried(managed, before);
-    const { facts, lists } = carried ?? this.#load(managed);
+    const { spec } = managed.definition;
+    const isOther = carried && before && !isGivenSame(before.definition.spec, spec);
+    const isOutdated = isOther || carried?.isOutdated;
+    const { facts, lists: all } = carried ?? this.#load(managed);
+    const lists = isOther && !isStdio(spec) ? new Map([...all].filter(([method]) => method === 'tools/list')) : all;
     const revision = ++this.#revisions;
     const isUnsaved = carried?.isUnsaved ?? false;
     // Of many servers at rest nothing is known: they take no room here.
     if (facts || lists.size > 0)
-      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved });
+      this.#records.set(managed, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved, isOutdated });
     this.changed(name);
     return lists.get('tools/list')?.items ?? [];
+  }
+
+  /** It has another account by now, and does not run: what it lists is to be read again. */
+  outdate(managed: ManagedServer): void {
+    const record = this.#records.get(managed);
+    if (record) record.isOutdated = true;
   }
 
   /** `hints` undefined: the same list as before, judged anew. */
@@ -143,6 +160,7 @@ export class KnownServers {
   /** `offered`: lists beside the tools that it has now; others that it had once are forgotten. Written down with `keep`. */
   learnFacts(managed: ManagedServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(managed);
+    record.isOutdated = false;
     const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
     if (gone.length === 0 && record.facts && sameFacts(record.facts, facts)) return;
     record.facts = facts;

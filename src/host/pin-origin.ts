@@ -6,6 +6,7 @@
  * Not part of it: variables and headers. A renewed token is no reason to take a changed tool for a new one.
  */
 import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
 import { jointKey, namesIn } from '../policy/joint-key.js';
 import type { PinStore } from '../policy/pin-store.js';
@@ -39,6 +40,12 @@ export function originOf(spec: ServerSpec): string {
       : [spec.url];
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
+
+/** Whether both are given the same variables or headers: otherwise one of them may be used by another account. */
+export const isGivenSame = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(givenTo(a), givenTo(b));
+
+const givenTo = (spec: ServerSpec): unknown =>
+  isAttached(spec) ? undefined : isStdio(spec) ? { ...spec.env } : { ...spec.headers };
 
 /** For the lists of a server whose pins are off: with pins on again they must not pass for lists that were compared. */
 export const unpinnedOrigin = (origin: string): string => `${origin} unpinned`;

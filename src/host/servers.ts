@@ -104,15 +104,18 @@ export class Servers {
 
   /**
    * One of a configuration that was read again, in the place of the one of its name that may be replaced; throws when it may not.
-   * It starts when that one is gone, if it is eager or the old one is held. The same definition again changes nothing.
+   * It starts when that one is gone, if it is eager or the old one is held. The same definition again changes nothing, and neither
+   * does one that is no longer wanted when its turn comes.
    */
   redeclare(
     definition: ServerDefinition,
     mustBeReplaceable: (before: ServerDefinition) => void,
+    isWanted: () => boolean,
   ): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
     return this.#turns.take(name, async () => {
       this.mustBeOpen(name);
+      if (!isWanted()) return 'unchanged';
       const before = this.find(name);
       // Asked now: another server may have taken the name while this waited for its turn.
       if (before) mustBeReplaceable(before.definition);
@@ -141,12 +144,16 @@ export class Servers {
     });
   }
 
-  /** Removes an attached server; throws when the server was not attached. */
+  /** Throws when there is no server of that name, or it was not attached. */
+  mustBeAttached(name: string): void {
+    if (!isAttached(this.get(name).definition.spec)) throw notAttached(name);
+  }
+
+  /** Removes an attached server. */
   async detach(name: string): Promise<void> {
-    const { definition, supervisor } = this.get(name);
-    if (!isAttached(definition.spec)) throw notAttached(name);
+    this.mustBeAttached(name);
     // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
-    const stopped = supervisor.stop();
+    const stopped = this.get(name).supervisor.stop();
     await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 

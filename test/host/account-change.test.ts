@@ -181,6 +181,34 @@ test('E1 what a gateway shows is read again for the new account', async () => {
   await eventually('the resources of bob are known', () => shown() === 'note://bob');
 });
 
+describe('E1 what a gateway shows of a server at rest is read again', () => {
+  const shown = () => host.known('s')?.lists.get('resources/list')?.items[0]?.key;
+  const atRest = async () => {
+    host.learnTools();
+    await eventually('the resources of ann are known', () => shown() === 'note://ann');
+    await eventually('it is at rest', () => host.status()[0]?.state === 'registered');
+  };
+
+  test('for another static token', async () => {
+    const headers = (token: string) => ({
+      mcpServers: { s: entry({ headers: { authorization: `Bearer ${token}` }, keepAlive: 20 }) },
+    });
+    host = await createHost(headers('ann'));
+    await atRest();
+    await host.reconfigure(headers('bob'));
+    expect(shown()).toBeUndefined();
+    await eventually('the resources of bob are known', () => shown() === 'note://bob');
+  });
+
+  test('after a login', async () => {
+    provider = new FakeAuthProvider(ann);
+    host = await createHost({ mcpServers: { s: entry({ keepAlive: 20 }) } }, { authProvider: () => provider });
+    await atRest();
+    provider.login(bob);
+    await eventually('the resources of bob are known', () => shown() === 'note://bob');
+  });
+});
+
 test('E1 tools that were read for the old account while the server was connecting are read again', async () => {
   const held: (() => void)[] = [];
   holding = { method: 'tools/list', held };

@@ -128,6 +128,15 @@ describe('in this process', () => {
   });
 });
 
+test('E23 detach of a configured server is refused, and its instances stay', async () => {
+  const conf = { url: 'http://127.0.0.1:1/', isolation: 'per-client' };
+  const other = await createHost({ mcpServers: { conf } }, { onProblem: () => {} });
+  await failureOf(other.call('conf', 'hello', {}, { instance: 'ann', deadlineMs: 20 }));
+  expect((await failureOf(other.detach('conf'))).code).toBe('invalid_spec');
+  expect(other.status()[0]?.instances).toBe(1);
+  await other.close();
+});
+
 test('E23 workers of the broker are shown its tools', async () => {
   await host.attach('a', sdk1());
   const onProblem = (error: unknown) => void problems.push(error);

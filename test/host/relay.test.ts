@@ -256,6 +256,9 @@ describe('with an instance for each client', () => {
       expect(error.toJSON()).toMatchObject({ code: 'invalid_request', server: 'a', field: 'instance' });
     expect(refused[0]?.hint).toContain('instance');
     expect((await failureOf(host.call('a', 'pid', {}, { instance: '' }))).code).toBe('invalid_request');
+    host.setAllowlist(() => ({ allow: false, reason: 'not yours' }));
+    const denied = await Promise.all([host.call('a', 'pid'), host.read('a', 'x:1')].map(failureOf));
+    expect(denied.map(({ code }) => code)).toEqual(['denied', 'denied']);
     expect(host.status()[0]).toMatchObject({ run: 0, instances: 0 });
   });
 

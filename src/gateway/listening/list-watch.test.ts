@@ -43,6 +43,19 @@ test('a server that starts, stops or says the same again changes no list', () =>
   expect(methods(session)).toEqual([]);
 });
 
+test('E23 whoever was given a list that was there for a moment only is told that it is gone', async () => {
+  const gateway = new FakeGateway(servers);
+  const session = open(gateway, 'a');
+  gateway.upstreams.set('web', { tools: ['fetch', 'brief'] });
+  await gateway.ask(fakeClient({ principal: principalOf('somebody') }), 'tools/list');
+  gateway.upstreams.set('web', servers.web);
+  gateway.clock.advance(25);
+  expect(methods(session)).toEqual(['notifications/tools/list_changed']);
+  gateway.upstreams.set('web', servers.web);
+  gateway.clock.advance(25);
+  expect(methods(session)).toHaveLength(1);
+});
+
 test('a change that the principal may not see is none', () => {
   const gateway = new FakeGateway(servers);
   gateway.upstreams.allow(({ id }, server, tool) => id !== 'guest' || (server === 'web' && tool !== 'admin'));

@@ -3,12 +3,14 @@
  * another one, and not before the new list can be asked for.
  * Not here: subscriptions to single resources (subscriptions.ts).
  *
- * Invariants: changes that come together are told once; a server that starts or stops changes no list.
+ * Invariants: changes that come together are told once; a server that starts or stops changes no list; whoever was given a list
+ * that counts no more is told, also when it is the same again as before.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { ListMethod } from '../../session/lists.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { Client, PrincipalNow } from '../exchange.js';
+import type { View } from '../views/view.js';
 import { type Views, viewKey } from '../views/views.js';
 
 export type ListKind = 'tools' | 'prompts' | 'resources';
@@ -37,6 +39,8 @@ interface Group {
   readonly client: Pick<Client, 'endpoint' | 'principal'>;
   readonly watchers: Set<Watcher>;
   digests: Digests;
+  /** Lists that were given out while a change was gathered, and that nobody was told of. */
+  readonly given: Map<ListKind, string>;
 }
 
 type Digests = Readonly<Record<ListKind, string>>;
@@ -81,7 +85,7 @@ export class ListWatch {
     let group = this.#groups.get(key);
     if (!group) {
       const client = { endpoint, principal };
-      group = { client, watchers: new Set(), digests: this.#digests(client) };
+      group = { client, watchers: new Set(), digests: this.#digests(client), given: new Map() };
       this.#groups.set(key, group);
     }
     return group;
@@ -103,6 +107,16 @@ export class ListWatch {
     });
   }
 
+  /** A list is given out: while a change is gathered it may be one that is gone again when the change is looked at. */
+  given({ endpoint, principal }: Group['client'], method: ListMethod): void {
+    if (this.#cancel === undefined) return;
+    const group = this.#groups.get(viewKey(endpoint, principal));
+    const kind = kinds.find((each) => LIST_KINDS[each].methods.includes(method));
+    if (!group || kind === undefined) return;
+    const digest = digestOf(this.#views.of(endpoint, principal), kind);
+    if (digest !== group.digests[kind]) group.given.set(kind, digest);
+  }
+
   close(): void {
     this.#cancel?.();
     this.#cancel = undefined;
@@ -111,8 +125,11 @@ export class ListWatch {
 
   #compare(): void {
     for (const group of [...this.#groups.values()]) {
-      const before = group.digests;
       const now = this.#digests(group.client);
+      // What was given out on the way counts as what was last known.
+      const before = { ...group.digests };
+      for (const [kind, digest] of group.given) if (before[kind] === now[kind]) before[kind] = digest;
+      group.given.clear();
       group.digests = now;
       tellChanges(before, now, [...group.watchers]);
     }
@@ -120,10 +137,13 @@ export class ListWatch {
 
   #digests({ endpoint, principal }: Group['client']): Digests {
     const view = this.#views.of(endpoint, principal);
-    const of = (kind: ListKind) => LIST_KINDS[kind].methods.map((method) => view.table(method).digest).join(' ');
+    const of = (kind: ListKind) => digestOf(view, kind);
     return { tools: of('tools'), prompts: of('prompts'), resources: of('resources') };
   }
 }
+
+const digestOf = (view: View, kind: ListKind): string =>
+  LIST_KINDS[kind].methods.map((method) => view.table(method).digest).join(' ');
 
 function tellChanges(before: Digests, now: Digests, watchers: readonly Watcher[]): void {
   for (const kind of kinds) {

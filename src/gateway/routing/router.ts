@@ -189,6 +189,7 @@ export class GatewayRouter implements Router {
     const states = this.#views.statesOf(client.endpoint, client.principal);
     const serverInfo = infoOf(view, this.#facts);
     const mayBePublic = this.#relay.mayBePublic();
+    this.#watch.given(client, method);
     exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, page }));
   }
 

@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest';
+import { parseHostConfig } from '../config/host-config.js';
+import type { ServerDefinition } from '../config/server-definition.js';
+import { deferred } from '../kernel/deferred.js';
+import { ConfiguredServers } from './configured-servers.js';
+import type { Servers } from './servers.js';
+import { Turns } from './turns.js';
+
+/** Servers by name, as far as configurations change them; one that is removed takes its time to end. */
+class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'> {
+  readonly byName = new Map<string, ServerDefinition>();
+  readonly gone = deferred();
+  readonly #turns = new Turns();
+
+  declare(definition: ServerDefinition): void {
+    this.byName.set(definition.name, definition);
+  }
+
+  redeclare(...[definition, , isWanted]: Parameters<Servers['redeclare']>): ReturnType<Servers['redeclare']> {
+    return this.#turns.take(definition.name, async () => {
+      if (!isWanted()) return 'unchanged';
+      this.declare(definition);
+      return 'added';
+    });
+  }
+
+  remove(name: string): Promise<void> {
+    return this.#turns.take(name, async () => {
+      this.byName.delete(name);
+      await this.gone.promise;
+    });
+  }
+
+  find(name: string): ReturnType<Servers['find']> {
+    const definition = this.byName.get(name);
+    return definition && ({ definition } as ReturnType<Servers['find']>);
+  }
+}
+
+const settingsOf = (mcpServers: object) => parseHostConfig({ mcpServers }, () => {});
+const entry = { command: 'node' };
+
+test('E11 a server that was taken out, put back and taken out again before it had ended stays away', async () => {
+  const servers = new SlowServers();
+  const configured = new ConfiguredServers(servers, () => {});
+  configured.declare(settingsOf({ x: entry, y: entry }));
+  const edits = [{ y: entry }, { x: entry, y: entry }, { y: entry }].map((each) => configured.apply(settingsOf(each)));
+  servers.gone.resolve();
+  await Promise.all(edits);
+  expect([...servers.byName.keys()]).toEqual(['y']);
+});
+
+test('E11 one that was put back before it had ended is there, as it was written last', async () => {
+  const servers = new SlowServers();
+  const configured = new ConfiguredServers(servers, () => {});
+  configured.declare(settingsOf({ x: entry }));
+  const edits = [{}, { x: entry }, { x: { command: 'perl' } }].map((each) => configured.apply(settingsOf(each)));
+  servers.gone.resolve();
+  await Promise.all(edits);
+  expect(servers.find('x')?.definition.spec).toMatchObject({ command: 'perl' });
+});
