@@ -21,8 +21,8 @@ export default {
   // A mutant in code that runs once at import would need every test file in a process of its own, a minute each.
   ignoreStatic: true,
   // A mutant may loop for ever. Generous: a mutant that is only slow on a busy machine must not count as noticed.
-  timeoutMS: 15_000,
-  timeoutFactor: 4,
+  timeoutMS: 10_000,
+  timeoutFactor: 2,
   dryRunTimeoutMinutes: 20,
   ignorePatterns: ['dist', 'docs', 'bench', 'test/conformance/tools', 'test/mutation/tools'],
 };
