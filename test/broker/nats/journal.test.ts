@@ -194,6 +194,7 @@ test('B11 a key that comes again in a new process of its worker is answered with
   await second.link.send(request('order-7', { other: true }));
   await eventually('the refusal', () => second.replies.find(({ body }) => body === '{"conflict":true}'));
   expect(rig.ran).toEqual(['order-7']);
+  await eventually('an empty queue', async () => (await rig.host.depths())[0]?.count === 0);
   // The refusal did not take the place of the result.
   await second.link.send(request('order-7'));
   await eventually(
