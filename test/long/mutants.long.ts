@@ -2,7 +2,7 @@
  * Do the unit tests notice a mistake? StrykerJS makes small mistakes in the source one at a time and runs the unit tests that
  * cover each. Every mutant of the files that decide whether a call runs twice or a server stays away is tested, and a seeded
  * sample of the rest. `SEED` draws another sample, `MUTANTS` sets its size.
- * `test/mutation/survivors.md` says why a surviving mutant of the whole files is acceptable.
+ * `docs/reports/mutants.md` lists the mutants of the whole files that survive.
  */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
