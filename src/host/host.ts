@@ -19,12 +19,13 @@ import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
+import { approveTool } from './approve-tool.js';
 import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
+import { changeConfiguration, showChangedRules } from './change-configuration.js';
 import type { Reconfigured } from './configured-servers.js';
 import type { Explanation } from './explain.js';
 import { explainNow } from './explain-now.js';
-import type { Sightings } from './first-sight.js';
 import type { HostEventKind, HostEventOf } from './host-events.js';
 import {
   type Discovered,
@@ -45,17 +46,15 @@ import {
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
 import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
-import { approvalEvent } from './schema-events.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
+import { ToolLearning } from './tool-learning.js';
 import { openTracing } from './tracing.js';
 import { Turns } from './turns.js';
 
 export class Host {
   readonly #parts: HostParts;
-  readonly #learnAtBoot: boolean | undefined;
-  #isOpen = false;
-  #learnsTools: boolean;
+  readonly #learning: ToolLearning;
   /** Readings of the configuration, one after the other. */
   readonly #readings = new Turns();
   #closing: Promise<void> | undefined;
@@ -63,10 +62,9 @@ export class Host {
   /** `makeConnector`: for simulations only. */
   constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
     this.#parts = createHostParts(options, makeConnector);
-    this.#learnAtBoot = options.learnAtBoot;
-    this.#learnsTools = options.learnAtBoot ?? false;
+    this.#learning = new ToolLearning(this.#parts, options.learnAtBoot);
     // In a tick of its own: a request may be about to be sent.
-    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#learnUnseen());
+    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#learning.learnUnseen());
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
@@ -76,8 +74,7 @@ export class Host {
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
     this.#parts.configured.declare(settings);
-    this.#isOpen = true;
-    this.#parts.firstSight.begin(this.#parts.discovery.seeStarting(), this.#learnUnseen());
+    this.#learning.begin();
   }
 
   /**
@@ -92,18 +89,8 @@ export class Host {
       const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       this.#mustBeOpen();
-      // From here on nothing waits and nothing is thrown: no principal is ever seen with rules of one configuration and a role,
-      // or a server, of another.
-      const { rules, configured, audit, servers, onProblem } = this.#parts;
-      audit.tracing = tracing;
-      const before = servers.names();
-      const closed = rules.configure(settings, configured.stale(settings));
-      perform(joint?.swap, onProblem);
-      const applied = configured.apply(settings, (server) => rules.changed(server));
-      this.#rulesChanged(before);
-      perform(joint?.announce, onProblem);
-      for (const server of closed) this.#parts.onConfigProblem(outOfDate(server));
-      this.#learnUnseen();
+      const applied = changeConfiguration(this.#parts, settings, tracing, joint);
+      this.#learning.learnUnseen();
       // In an object, so that the next reading does not wait until removed servers have stopped.
       return { applied };
     });
@@ -121,7 +108,7 @@ export class Host {
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     // One that waits for its first call is listed as well.
-    this.#learnUnseen();
+    this.#learning.learnUnseen();
     return name;
   }
 
@@ -134,7 +121,7 @@ export class Host {
     const definition = attachDefinition(name, source, options);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(definition, options.replace ?? false);
-    this.#learnUnseen();
+    this.#learning.learnUnseen();
   }
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
@@ -210,15 +197,8 @@ export class Host {
   }
 
   /** Holds a server open until it is given back. */
-  async lease(server: string): Promise<Lease> {
-    const lease = this.#parts.servers.registry.lease(server);
-    try {
-      await this.#parts.servers.ready(server);
-      return lease;
-    } catch (error) {
-      lease.release();
-      throw error;
-    }
+  lease(server: string): Promise<Lease> {
+    return this.#parts.servers.lease(server);
   }
 
   async start(server: string): Promise<void> {
@@ -246,19 +226,14 @@ export class Host {
 
   /** What the definition of a tool is held against, and what is listed now; undefined for a tool that was never seen. */
   pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
-    const record = this.#parts.pins.recordOf(server, tool);
-    return (
-      record && { status: this.#parts.pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash }
-    );
+    const { pins } = this.#parts;
+    const record = pins.recordOf(server, tool);
+    return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
   }
 
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
-    const before = this.#parts.pins.recordOf(server, tool);
-    this.#parts.pins.approve(server, tool, hash, this.#parts.clock.date());
-    const event = approvalEvent(tool, before, this.#parts.pins.recordOf(server, tool));
-    if (event) this.#parts.events.tell(server, event);
-    this.#parts.catalogue.judgeAnew(server);
+    approveTool(this.#parts, server, tool, hash);
   }
 
   cacheStats(): CacheStats {
@@ -268,7 +243,7 @@ export class Host {
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#parts.rules.setOwn(guards);
-    this.#rulesChanged();
+    showChangedRules(this.#parts);
   }
 
   // --- what a gateway shows
@@ -328,9 +303,7 @@ export class Host {
    * started once in the background to learn them. `learnAtBoot: false` keeps that off.
    */
   learnTools(): void {
-    if (this.#learnsTools || this.#learnAtBoot === false || this.#closing !== undefined) return;
-    this.#learnsTools = true;
-    if (this.#isOpen) this.#parts.firstSight.begin(this.#learnUnseen());
+    if (this.#closing === undefined) this.#learning.turnOn();
   }
 
   /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
@@ -405,37 +378,7 @@ export class Host {
     this.#parts.audit.denied(request);
     throw refused;
   }
-
-  /** Others decide now who may see what. */
-  #rulesChanged(servers: readonly string[] = this.#parts.servers.names()): void {
-    this.#parts.catalogue.dropAll();
-    for (const server of servers) this.#parts.knowledge.known.changed(server);
-  }
-
-  #learnUnseen(): Sightings {
-    return this.#learnsTools ? this.#parts.discovery.learnUnseen() : new Map();
-  }
 }
-
-function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
-  try {
-    step?.();
-  } catch (error) {
-    onProblem(error);
-  }
-}
-
-const outOfDate = (server: string): HostError =>
-  new HostError(
-    'invalid_spec',
-    `mcpServers.${server}: cannot be read, and roles or keys changed too: only the operator may use the server`,
-    {
-      server,
-      field: `mcpServers.${server}`,
-      execution: 'not_executed',
-      hint: 'correct the entry; until then the server runs as it was',
-    },
-  );
 
 const closed = (): HostError =>
   new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });

@@ -12,6 +12,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
+import type { Lease } from '../registry/lease.js';
 import { notFound, Registry } from '../registry/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
@@ -78,6 +79,18 @@ export class Servers {
       reason: 'closed',
       execution: 'not_executed',
     });
+  }
+
+  /** Holds the server open until it is given back; resolves when it is ready. */
+  async lease(name: string): Promise<Lease> {
+    const lease = this.registry.lease(name);
+    try {
+      await this.ready(name);
+      return lease;
+    } catch (error) {
+      lease.release();
+      throw error;
+    }
   }
 
   /** Resolves with the server when it is ready; starting it may take all of its start time. */

@@ -20,8 +20,8 @@ export function notAllowed(
   because: HostError | undefined,
 ): HostError {
   const isUnlisted = because !== undefined && role !== undefined;
-  const whom = role === undefined ? '<none>' : `'${role}'`;
-  const why = isUnlisted ? `: ${unlistedRoleText(role)}` : ` for role ${whom}`;
+  const shownRole = role === undefined ? '<none>' : `'${role}'`;
+  const why = isUnlisted ? `: ${unlistedRoleText(role)}` : ` for role ${shownRole}`;
   return new HostError('denied', `tool '${shown(tool)}' is not allowed${why}`, {
     ...(server === undefined ? {} : { server: shown(server) }),
     tool: shown(tool),

@@ -56,9 +56,9 @@ test('E22 a call is refused with the same reason, and so is the manifest of a ke
     execution: 'not_executed',
   });
   expect(host.calls).toEqual([]);
-  const nobody = await worker('eve', null);
-  expect(await nobody.tools()).toEqual([]);
-  expect(nobody.replies.at(-1)?.reply).toMatchObject({ manifest: { denied: { details: { reason: 'no_role' } } } });
+  const roleless = await worker('eve', null);
+  expect(await roleless.tools()).toEqual([]);
+  expect(roleless.replies.at(-1)?.reply).toMatchObject({ manifest: { denied: { details: { reason: 'no_role' } } } });
 });
 
 test('a reason that is no object is ignored, as members that are not known are', () => {

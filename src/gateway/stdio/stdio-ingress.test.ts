@@ -5,7 +5,8 @@ import { embedder } from '../../host/host-interface.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../../session/versions.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
-import { answerBytesMax, createStdioIngress, exchangesMax, pauseBytes, type StdioIngress } from './stdio-ingress.js';
+import { createStdioIngress, type StdioIngress } from './stdio-ingress.js';
+import { answerBytesMax, exchangesMax, pauseBytes } from './stdio-limits.js';
 
 /** Answers `initialize` and `echo`; everything else waits in `exchanges`. */
 class FakeRouter implements Router {

@@ -32,15 +32,8 @@ import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
 import { PipeSession } from './pipe-session.js';
 import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
+import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
 
-/** Requests under way, and the bytes that they hold on to. */
-export const exchangesMax = 1_000;
-export const exchangeBytesMax = 64 * 1024 * 1024;
-/** Unread by the client: from here on nothing more is read from it, ... */
-export const pauseBytes = 1024 * 1024;
-/** ... here notifications are left out, and here an answer is replaced by a few words that say so. */
-export const noticeBytesMax = LIMITS.outboundBytes;
-export const answerBytesMax = 64 * 1024 * 1024;
 /** The client may still read what it was told when the end comes. */
 const lastWordsMs = 2_000;
 /** What is under way may still be answered after the client has said its last. */

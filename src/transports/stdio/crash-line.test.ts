@@ -232,11 +232,11 @@ note: run with \`RUST_BACKTRACE=1\` environment variable to display a backtrace
   ],
   'npx, a package that is not there': [
     `npm error code E404
-npm error 404 Not Found - GET https://registry.example/no-such - Not found
+npm error 404 Not Found - GET https://packages.example/no-such - Not found
 npm error 404
 npm error A complete log of this run can be found in: /srv/npm/_logs/2026-11-17T20_40_01_000Z-debug-0.log
 `,
-    'npm error 404 Not Found - GET https://registry.example/no-such - Not found',
+    'npm error 404 Not Found - GET https://packages.example/no-such - Not found',
   ],
   'a plain line': ['listening\nno key given\n\n', 'no key given'],
   'nothing but the version of Node': ['\nNode.js v20.20.2\n', ''],
