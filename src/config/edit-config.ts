@@ -14,8 +14,6 @@ import {
   fsyncSync,
   openSync,
   realpathSync,
-  renameSync,
-  rmSync,
   type Stats,
   statSync,
   writeFileSync,
@@ -23,6 +21,7 @@ import {
 import path from 'node:path';
 import { applyEdits, modify } from 'jsonc-parser';
 import { HostError, isHostError } from '../kernel/errors.js';
+import { replaceFile } from '../kernel/replace-file.js';
 import { parseConfigText, readConfigText } from './config-file.js';
 import { withEditLock } from './edit-lock.js';
 
@@ -62,20 +61,10 @@ function replace(file: string, text: string): void {
     );
   const folder = path.dirname(file);
   const beside = path.join(folder, `.${path.basename(file)}.${process.pid}.new`);
-  const made = openSync(beside, 'wx', 0o600);
-  try {
-    try {
-      writeFileSync(made, text);
-      giveTo(made, facts, file);
-      fsyncSync(made);
-    } finally {
-      closeSync(made);
-    }
-    renameSync(beside, file);
-  } catch (error) {
-    rmSync(beside, { force: true });
-    throw error;
-  }
+  replaceFile(file, beside, (made) => {
+    writeFileSync(made, text);
+    giveTo(made, facts, file);
+  });
   syncFolder(folder);
 }
 

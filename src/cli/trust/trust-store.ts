@@ -6,20 +6,11 @@
  * Invariants: a confirmation counts for one file, used from one folder, of one owner; a store that cannot be read or that
  * others could have written confirms nothing; the file is replaced as a whole, for its user alone, and its size is bounded.
  */
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { withEditLock } from '../../config/edit-lock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { replaceFile } from '../../kernel/replace-file.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { prepareDataDir } from '../data-dir.js';
 
@@ -157,17 +148,5 @@ function replace(file: string, files: readonly Confirmation[]): void {
   const beside = `${file}.${process.pid}.new`;
   // Left by a process that died with the same id: we hold the lock, so no other process writes it.
   rmSync(beside, { force: true });
-  const made = openSync(beside, 'wx', 0o600);
-  try {
-    try {
-      writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`);
-      fsyncSync(made);
-    } finally {
-      closeSync(made);
-    }
-    renameSync(beside, file);
-  } catch (error) {
-    rmSync(beside, { force: true });
-    throw error;
-  }
+  replaceFile(file, beside, (made) => writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`));
 }

@@ -10,25 +10,15 @@ import { constants } from 'node:fs';
 import { access, realpath } from 'node:fs/promises';
 import path from 'node:path';
 import type { Mounts } from './sandbox/mounts.js';
-import type { SandboxPlaces } from './sandbox/places.js';
 import { prepareHome } from './sandbox/private-home.js';
 import { bubblewrapMissing } from './sandbox/sandbox-error.js';
 import { kernelControls } from './sandbox/system-paths.js';
 import { isWithin } from './sandbox/trace-path.js';
-import { sandboxView } from './sandbox/view.js';
+import { sandboxView, type ViewRequest } from './sandbox/view.js';
 
 export type SandboxProfile = 'group' | 'standard';
 
-interface SandboxRequest {
-  readonly server: string;
-  readonly file: string;
-  readonly args: readonly string[];
-  readonly cwd: string;
-  /** The same when the definition declares it. */
-  readonly declaredCwd: string | undefined;
-  readonly readablePaths: readonly string[];
-  readonly writablePaths: readonly string[];
-  readonly places: SandboxPlaces;
+interface SandboxRequest extends Omit<ViewRequest, 'searchPath' | 'home'> {
   /** Our own PATH. The child's may be declared by whoever declared the server, and could name another bwrap. */
   readonly searchPath: string;
   /** The child's. */
