@@ -52,7 +52,6 @@ export type { Principal } from './policy/call.js';
 export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
 export type { PinStatus } from './policy/pin-store.js';
-export type { Lease } from './registry/lease.js';
 export { RpcRefusal } from './session/answers.js';
 export type { AuthProvider, RecoverContext } from './session/auth-provider.js';
 export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth-recovery.js';
@@ -65,6 +64,7 @@ export type { RelayedWords } from './session/relayed-words.js';
 export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
 export type { EraMemory } from './session/versions.js';
+export type { Lease } from './supervisor/lease.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
 export type {
   Attachable,

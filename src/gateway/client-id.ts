@@ -6,7 +6,7 @@
  * Invariant: the id of a client is scoped to its key. No key reaches the instance of another key by naming its client.
  */
 import type { Principal } from '../policy/call.js';
-import { jointKey } from '../policy/joint-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 
 const clientName = /^[A-Za-z0-9._~-]{1,128}$/;
 
@@ -15,4 +15,4 @@ export const isClientName = (value: string): boolean => clientName.test(value);
 
 /** `name`: from the header. Names of keys have no colon, so no key has the id of another key's client. */
 export const modernClientId = ({ id }: Principal, name: string | undefined): string =>
-  name === undefined ? id : jointKey('client', id, name);
+  name === undefined ? id : compositeKey('client', id, name);

@@ -17,7 +17,7 @@ import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
-import { jointKey, principalKey } from '../policy/joint-key.js';
+import { compositeKey, principalKey } from '../policy/composite-key.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
@@ -225,7 +225,7 @@ export class Catalogue {
     const managed = serverOf(server);
     const kept = this.#kept(managed, question);
     if (kept) return kept;
-    const key = jointKey(server, method, uri, principalKey(principal));
+    const key = compositeKey(server, method, uri, principalKey(principal));
     // By the epoch: who asks after a drop must not be given what was asked for before it.
     const version = () => this.#cache.epochOf(server, method);
     const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, version, left: left(server, method) };

@@ -2,15 +2,15 @@ import { expect, test } from 'vitest';
 import { parseHostConfig } from '../config/host-config.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { deferred } from '../kernel/deferred.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { ConfiguredServers } from './configured-servers.js';
 import type { Servers } from './servers.js';
-import { Turns } from './turns.js';
 
 /** Servers by name, as far as configurations change them; one that is removed takes its time to end. */
 class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'> {
   readonly byName = new Map<string, ServerDefinition>();
   readonly gone = deferred();
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
 
   declare(definition: ServerDefinition): void {
     this.byName.set(definition.name, definition);

@@ -10,7 +10,7 @@
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import { jointKey } from '../policy/joint-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 import { ledgerOf, recordOf } from '../supervisor/history.js';
 import { emptyLedger, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
 import type { History } from '../supervisor/supervisor-options.js';
@@ -38,7 +38,7 @@ export class HistoryKeeper {
 
   /** The history of one server of one definition. State is never shared through a name alone. */
   of(server: string, fingerprint: string, plan: RestartPlan): History {
-    const key = jointKey(fingerprint, server);
+    const key = compositeKey(fingerprint, server);
     if (this.#unwritten.has(key)) this.#save();
     const ledger = this.#load(server, fingerprint, plan);
     let isKept = ledger !== emptyLedger;

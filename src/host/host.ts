@@ -7,16 +7,17 @@ import { parseHostConfig } from '../config/host-config.js';
 import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { CacheStats } from '../policy/cache.js';
 import type { Principal } from '../policy/call.js';
 import type { BudgetPlan } from '../policy/call-budget.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import { mayRunTwice } from '../policy/replay.js';
-import type { Lease } from '../registry/lease.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
+import type { Lease } from '../supervisor/lease.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
 import { approveTool } from './approve-tool.js';
@@ -50,13 +51,12 @@ import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from '
 import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { ToolLearning } from './tool-learning.js';
 import { openTracing } from './tracing.js';
-import { Turns } from './turns.js';
 
 export class Host {
   readonly #parts: HostParts;
   readonly #learning: ToolLearning;
   /** Readings of the configuration, one after the other. */
-  readonly #readings = new Turns();
+  readonly #readings = new KeyedMutex();
   #closing: Promise<void> | undefined;
 
   /** `makeConnector`: for simulations only. */

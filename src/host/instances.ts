@@ -10,9 +10,9 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import { jointKey } from '../policy/joint-key.js';
-import { type CallHold, Registry } from '../registry/registry.js';
+import { compositeKey } from '../policy/composite-key.js';
 import type { AuthLimits } from '../session/auth-recovery.js';
+import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { CallTarget } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
@@ -24,7 +24,7 @@ export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
 /** By which an instance is known. */
-export const instanceKey = (server: string, client: string): string => jointKey(server, client);
+export const instanceKey = (server: string, client: string): string => compositeKey(server, client);
 
 export interface InstancesParts {
   readonly clock: Clock;

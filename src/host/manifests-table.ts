@@ -8,13 +8,13 @@
  */
 import type Database from 'libsql';
 import { setBounded } from '../kernel/bounded-map.js';
-import { jointKey } from '../policy/joint-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../session/lists.js';
 import type { KnownFacts, KnownList } from './host-interface.js';
-import { type LaterRow, type LaterWrites, largeBytes } from './later-writes.js';
 import { pinKey } from './pin-origin.js';
 import { pinsPlace } from './pins-table.js';
 import { RowNames } from './row-names.js';
+import { type LaterRow, type LaterWrites, largeBytes } from './write-behind.js';
 
 export const manifestsMax = 1_024;
 export const manifestBytesMax = 8 * 1024 * 1024;
@@ -56,7 +56,7 @@ export function manifestsTable(database: Database.Database, later: LaterWrites):
   );
   /** Of these not even the tools fit: to try again with each list would be in vain. */
   const unfit = new Map<string, true>();
-  const placeOf = (server: string) => jointKey('manifests', server);
+  const placeOf = (server: string) => compositeKey('manifests', server);
   /** False: its pins could not be written. */
   const writeText = (server: string, origin: string, text: string): boolean => {
     // Never before the pins that judge it: after a kill in between, a changed tool would pass for the approved one.

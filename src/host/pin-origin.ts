@@ -8,7 +8,7 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
-import { jointKey, namesIn } from '../policy/joint-key.js';
+import { compositeKey, namesIn } from '../policy/composite-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
@@ -23,7 +23,7 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
 }
 
 /** Under which the pins of a server are kept. */
-export const pinKey = (server: string, origin: string): string => jointKey(server, origin);
+export const pinKey = (server: string, origin: string): string => compositeKey(server, origin);
 
 /** Whose pins they are. */
 export function pinnedServer(key: string): { readonly server: string; readonly origin: string } {

@@ -6,7 +6,7 @@
  * only with the pins that judged it (manifests-table.ts): pins that a list has changed take the list before it along.
  */
 import type Database from 'libsql';
-import { jointKey } from '../policy/joint-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 import {
   type PinRecord,
   type PinStatus,
@@ -15,15 +15,15 @@ import {
   pinnedServersMax,
   pinStatus,
 } from '../policy/pin-store.js';
-import { type LaterRow, type LaterWrites, largeBytes } from './later-writes.js';
 import { pinnedServer } from './pin-origin.js';
+import { type LaterRow, type LaterWrites, largeBytes } from './write-behind.js';
 
 /** `statuses`: of the records beside them; NULL in a row that was written before there were any. */
 export const pinsSchema =
   'CREATE TABLE IF NOT EXISTS pins (server TEXT PRIMARY KEY, records TEXT NOT NULL, statuses TEXT);';
 
 /** Where the pins that are kept under this key wait to be written. */
-export const pinsPlace = (key: string): string => jointKey('pins', key);
+export const pinsPlace = (key: string): string => compositeKey('pins', key);
 
 export function pinsTable(database: Database.Database, later: LaterWrites): PinStore {
   const read = database.prepare('SELECT records FROM pins WHERE server = ?');

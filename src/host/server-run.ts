@@ -7,6 +7,7 @@
  * was known, and ends nothing; of one resource one request at a time is under way, and the last one says what is wanted.
  */
 import type { Clock } from '../kernel/clock.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { resultOf } from '../session/answers.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -14,7 +15,6 @@ import { memberBytes, memberText } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { ListLearner, readMsMax } from './list-learner.js';
 import { type ListenParts, ListenStream } from './listen-stream.js';
-import { Turns } from './turns.js';
 
 export interface RunParts {
   readonly clock: Clock;
@@ -48,7 +48,7 @@ export class ServerRun {
   readonly #listen: ListenStream | undefined;
   /** Legacy: what the server was told, and changes of it, one after the other for each. */
   readonly #told = new Set<string>();
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
   #reading: Promise<void> | undefined;
   #isReady = false;
   /** All were read once. */

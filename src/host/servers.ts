@@ -1,6 +1,6 @@
 /**
  * The servers of a host by name: what is registered, and the one that runs under each name.
- * Not here: keeping one running (supervisor/), who needs it (registry/), what is known of its lists (catalogue.ts).
+ * Not here: keeping one running (supervisor/), who needs it (registry.ts), what is known of its lists (catalogue.ts).
  *
  * Invariants: there are never two servers under one name: the old one is gone before the new one starts; a name is registered
  * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
@@ -9,11 +9,12 @@ import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
-import type { Lease } from '../registry/lease.js';
-import { notFound, Registry } from '../registry/registry.js';
+import type { Lease } from '../supervisor/lease.js';
+import { notFound, Registry } from '../supervisor/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { notAttached } from './attach-options.js';
@@ -21,7 +22,6 @@ import { ManagedServer } from './managed-server.js';
 import { originOf } from './pin-origin.js';
 import { spawnFailed } from './spawn-failed.js';
 import type { Predecessor, Supervise } from './supervise.js';
-import { Turns } from './turns.js';
 
 export interface ServersParts {
   readonly clock: Clock;
@@ -37,7 +37,7 @@ export class Servers {
   readonly registry: Registry<ServerDefinition>;
   readonly #parts: ServersParts;
   readonly #byName = new Map<string, ManagedServer>();
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
   #isClosed = false;
   /** The one that was asked for last; none once anything about the names has changed. */
   #last: ManagedServer | undefined;

@@ -10,16 +10,16 @@ import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../kernel/errors.js';
-import { jointKey } from '../policy/joint-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
-import { LaterWrites } from './later-writes.js';
 import { libsql } from './libsql.js';
 import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode } from './own-database.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
 import { setAside } from './set-aside.js';
+import { LaterWrites } from './write-behind.js';
 
 const fileName = 'state.db';
 const schemaVersion = 4;
@@ -63,7 +63,7 @@ export class StateFile {
   }
 }
 
-const keyOf = (file: string): string => jointKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
+const keyOf = (file: string): string => compositeKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
 /** Pins that others could change would approve what they please. */
 function makeFolder(folder: string): void {

@@ -7,7 +7,7 @@
  */
 import { HostError } from '../kernel/errors.js';
 import type { Principal } from '../policy/call.js';
-import { principalKey } from '../policy/joint-key.js';
+import { principalKey } from '../policy/composite-key.js';
 
 /** Of one server or instance. */
 export const subscribedUrisMax = 1_000;

@@ -9,7 +9,7 @@
  * opened neither closes it nor prolongs it; the number of trials under way is bounded by `trialsMax`; a trial never waits for
  * the breaker, and the breaker never ends a trial.
  */
-import { doubledMs } from '../kernel/doubled.js';
+import { backoffMs } from '../kernel/backoff.js';
 
 export interface BreakerPlan {
   /** Failures in a row that open it; 0 and 1 both mean the first. */
@@ -240,7 +240,7 @@ export class Breaker {
 
   #open(failures: number, tries: Tries, nowMs: number, strike: Strike): void {
     const { resetMs, resetMsMax } = this.#plan;
-    const untilMs = nowMs + doubledMs(resetMs, tries.failedTrials, resetMsMax);
+    const untilMs = nowMs + backoffMs(resetMs, tries.failedTrials, resetMsMax);
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
     this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
@@ -260,7 +260,7 @@ export class Breaker {
   }
 
   #checkAtMs({ checks }: Tries, nowMs: number): number {
-    return nowMs + doubledMs(this.#plan.checkMs, checks, this.#plan.checkMsMax);
+    return nowMs + backoffMs(this.#plan.checkMs, checks, this.#plan.checkMsMax);
   }
 
   #halfOpen({ failures, checkAtMs }: Open, tries: Tries): HalfOpen {

@@ -21,7 +21,7 @@ import {
   type ToolTraits,
 } from './call.js';
 import { argumentsHash } from './canonical-json.js';
-import { jointKey, principalKey } from './joint-key.js';
+import { compositeKey, principalKey } from './composite-key.js';
 import type { SingleFlight } from './single-flight.js';
 
 export interface CacheStageParts {
@@ -134,5 +134,5 @@ function flightKey(question: Question, epoch: number, capabilities = ''): string
   const hash = question.argumentsHash();
   if (hash === undefined) return undefined;
   const { server, tool, fingerprint, principal } = question;
-  return jointKey(hash, server, tool, fingerprint, String(epoch), capabilities, principalKey(principal));
+  return compositeKey(hash, server, tool, fingerprint, String(epoch), capabilities, principalKey(principal));
 }

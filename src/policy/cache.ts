@@ -11,8 +11,8 @@ import type { Clock } from '../kernel/clock.js';
 import type { Era } from '../wire/channel.js';
 import type { CacheHint } from './cache-hint.js';
 import type { Principal } from './call.js';
+import { compositeKey, principalKey } from './composite-key.js';
 import { Epochs } from './epochs.js';
-import { jointKey, principalKey } from './joint-key.js';
 
 export interface CachePlan {
   readonly entriesPerToolMax: number;
@@ -208,5 +208,5 @@ const costOf = ({ bytes }: Entry): number => bytes.length + entryOverheadBytes;
 
 /** Within one server and tool. */
 function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boolean): string {
-  return isPublic ? jointKey(hash, fingerprint) : jointKey(hash, fingerprint, principalKey(principal));
+  return isPublic ? compositeKey(hash, fingerprint) : compositeKey(hash, fingerprint, principalKey(principal));
 }

@@ -16,7 +16,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Call, Stage } from './call.js';
-import { jointKey } from './joint-key.js';
+import { compositeKey } from './composite-key.js';
 
 export interface BudgetPlan {
   readonly calls: number;
@@ -114,7 +114,7 @@ export class CallBudgets {
     if (principals.size === 0 && roles.size === 0) return undefined;
     const own = principals.get(id);
     const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
-    return ceiling && { ceiling, key: own || role === undefined ? jointKey(id) : jointKey(id, role) };
+    return ceiling && { ceiling, key: own || role === undefined ? compositeKey(id) : compositeKey(id, role) };
   }
 
   #chargeWindow(call: Charged): HostError | undefined {

@@ -10,8 +10,8 @@
 import type { Clock } from '../kernel/clock.js';
 import type { CacheHint } from './cache-hint.js';
 import type { Principal } from './call.js';
+import { compositeKey, principalKey } from './composite-key.js';
 import { Epochs } from './epochs.js';
-import { jointKey, principalKey } from './joint-key.js';
 
 export type ListedMethod =
   | 'tools/list'
@@ -94,7 +94,7 @@ export class ListCache {
 
   /** Take it when the server is asked, and hand it back with the answer. */
   epochOf(server: string, method: ListedMethod): number {
-    return Math.max(this.#epochs.of(jointKey(server)), this.#epochs.of(jointKey(server, method)));
+    return Math.max(this.#epochs.of(compositeKey(server)), this.#epochs.of(compositeKey(server, method)));
   }
 
   /** Copies. The principal's own answer goes before the public one. */
@@ -130,13 +130,13 @@ export class ListCache {
   /** Forgets what is kept of a server, or of one of its methods, also what is still on its way. */
   drop(server: string, method?: ListedMethod): void {
     this.#removeWhere(server, (entry) => method === undefined || entry.method === method);
-    this.#epochs.advance(method === undefined ? jointKey(server) : jointKey(server, method));
+    this.#epochs.advance(method === undefined ? compositeKey(server) : compositeKey(server, method));
   }
 
   /** A resource changed: it is forgotten, and so are those that it is a part of. */
   dropRead(server: string, uri: string): void {
     this.#removeWhere(server, (entry) => entry.method === 'resources/read' && uri.startsWith(entry.uri));
-    this.#epochs.advance(jointKey(server, 'resources/read'));
+    this.#epochs.advance(compositeKey(server, 'resources/read'));
   }
 
   dropAll(): void {
@@ -194,5 +194,5 @@ export function copyItems(items: readonly KeptItem[]): KeptItem[] {
 
 /** Within one server. */
 function keyOf({ method, uri, principal }: ListQuestion, isPublic: boolean): string {
-  return isPublic ? jointKey(method, uri) : jointKey(method, uri, principalKey(principal));
+  return isPublic ? compositeKey(method, uri) : compositeKey(method, uri, principalKey(principal));
 }

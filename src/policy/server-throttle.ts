@@ -7,8 +7,9 @@
  * Invariants: answers to requests that were in flight when the pause began do not double it; a pause is never shortened; there is
  * at most one entry for each server, and none once the server has answered after its pause.
  */
+
+import { backoffMs } from '../kernel/backoff.js';
 import type { Clock } from '../kernel/clock.js';
-import { doubledMs } from '../kernel/doubled.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Stage } from './call.js';
 
@@ -86,7 +87,7 @@ export class ServerThrottle {
     const pause = this.#pauses.get(server) ?? { untilMs: nowMs, doublings: 0 };
     this.#pauses.set(server, pause);
     if (askedMs > 0) pause.untilMs = Math.max(pause.untilMs, nowMs + Math.min(askedMs, askedMsMax));
-    else if (pause.untilMs <= nowMs) pause.untilMs = nowMs + doubledMs(pauseMs, pause.doublings++, pauseMsMax);
+    else if (pause.untilMs <= nowMs) pause.untilMs = nowMs + backoffMs(pauseMs, pause.doublings++, pauseMsMax);
   }
 }
 

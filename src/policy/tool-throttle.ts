@@ -7,15 +7,16 @@
  * Invariants: outcomes of calls that were admitted before a pause neither lengthen it nor start the next; any success ends
  * it all; a refusal says "rejected" and never that the server cannot be reached.
  */
+
+import { backoffMs } from '../kernel/backoff.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
-import { doubledMs } from '../kernel/doubled.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { Call, Stage } from './call.js';
-import { jointKey } from './joint-key.js';
+import { compositeKey } from './composite-key.js';
 
 export interface ThrottlePlan {
   /** Rejections in a row that start a pause; 0 and 1 both mean the first. */
@@ -82,7 +83,7 @@ export class ToolThrottle {
     if (history.pauses !== pausesBefore) return;
     history.rejections++;
     if (history.rejections >= this.#plan.threshold) {
-      const pauseMs = doubledMs(this.#plan.pauseMs, history.pauses, this.#plan.pauseMsMax);
+      const pauseMs = backoffMs(this.#plan.pauseMs, history.pauses, this.#plan.pauseMsMax);
       history.pauses++;
       history.pausedUntilMs = this.#clock.nowMs() + pauseMs;
     }
@@ -109,7 +110,7 @@ export const throttle = (tools: ToolThrottle): Stage => ({
 const isRejection = (error: unknown): boolean =>
   isHostError(error) && (error.code === 'tool_error' || error.details.rpcCode === RPC.invalidParams);
 
-const keyOf = ({ principal, server, tool }: Call): string => jointKey(principal.id, server, tool);
+const keyOf = ({ principal, server, tool }: Call): string => compositeKey(principal.id, server, tool);
 
 function throttled({ server, tool }: Call, rejections: number, retryAfterMs: number): HostError {
   const shown = neutraliseLine(tool, LIMITS.quotedChars);

@@ -6,7 +6,7 @@
  * A proven run empties the ledger. So a server that lives just long enough to be proven each time is never parked by either
  * rule: it is of use in between, and is restarted for as long as that goes on.
  */
-import { doubledMs } from '../kernel/doubled.js';
+import { backoffMs } from '../kernel/backoff.js';
 import type { Random } from '../kernel/random.js';
 
 export interface RestartPlan {
@@ -113,10 +113,10 @@ export function restartDelayMs(
 
 /** Before chance: doubles with each restart in the window, to a limit. */
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
-  doubledMs(delayMs, restarts - 1, delayMsMax);
+  backoffMs(delayMs, restarts - 1, delayMsMax);
 
 /** How long a parked server waits for its next probe. */
 export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
-  const full = doubledMs(plan.probeMs, failedProbes, plan.probeMsMax);
+  const full = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }

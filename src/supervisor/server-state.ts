@@ -1,7 +1,7 @@
 /**
  * The life of one supervised server, as a pure function of state, event, time, plan and chance.
  * Not here: what a failure costs and how long the waits are (after-failure.ts, restart-plan.ts), opening and closing
- * connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry/).
+ * connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry.ts).
  *
  * Invariants (server-state.test.ts checks them over random event sequences):
  * - An event of an older run changes nothing, so a late reply can neither revive nor kill anything.

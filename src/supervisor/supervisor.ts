@@ -2,7 +2,7 @@
  * The shell around one server's state machine: holds the state, performs the effects, feeds back what happened, and lets
  * callers wait for a connection.
  * Not here: every decision about the state (server-state.ts), one attempt to connect (run.ts), what refused callers are told
- * (refusals.ts), what the world is told (narrator.ts), who needs the server at all (registry/).
+ * (refusals.ts), what the world is told (narrator.ts), who needs the server at all (registry.ts).
  *
  * Invariants: events are taken one at a time, in order, each in the tick it arrives in; there is at most one run, one timer
  * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.

@@ -11,7 +11,6 @@ export const layers: readonly (readonly string[])[] = [
   ['kernel'],
   ['wire'],
   ['config'],
-  ['registry'],
   ['supervisor'],
   ['policy'],
   ['transports'],

@@ -105,8 +105,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/policy/cache.ts',
-        find: `isPublic ? jointKey(hash, fingerprint)`,
-        replace: `isPublic || principal ? jointKey(hash, fingerprint)`,
+        find: `isPublic ? compositeKey(hash, fingerprint)`,
+        replace: `isPublic || principal ? compositeKey(hash, fingerprint)`,
       },
     ],
     tests: ['src/policy/cache.test.ts', 'src/policy/cache-stage.test.ts'],

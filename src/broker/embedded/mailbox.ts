@@ -7,7 +7,7 @@
  * that holder ends it; the end of an epoch that is over changes nothing; of one sender nothing overtakes what was not yet
  * handed out.
  */
-import { doubledMs } from '../../kernel/doubled.js';
+import { backoffMs } from '../../kernel/backoff.js';
 import type { Sender } from '../ports.js';
 import type { Mail } from '../store-port.js';
 import type { Held } from './client-frames.js';
@@ -175,7 +175,7 @@ export class Mailbox {
     const entry = this.heldBy(held, epoch);
     if (!entry) return false;
     const { first, max } = this.#rules.redeliverMs;
-    const growingMs = doubledMs(first, entry.deliveries - 1, max);
+    const growingMs = backoffMs(first, entry.deliveries - 1, max);
     return this.#giveBack(entry, reason, nowMs + Math.min(Math.max(delayMs, growingMs), max));
   }
 
@@ -195,7 +195,7 @@ export class Mailbox {
     }
     this.#unhold(entry);
     const { first, max } = this.#rules.redeliverMs;
-    this.#waitAgain(entry, nowMs + doubledMs(first, entry.unsent++, max));
+    this.#waitAgain(entry, nowMs + backoffMs(first, entry.unsent++, max));
     return true;
   }
 

@@ -8,7 +8,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { jointKey } from '../../policy/joint-key.js';
+import { compositeKey } from '../../policy/composite-key.js';
 import { beganBefore } from '../careful-letters.js';
 import type { ReviveOptions } from '../dead-letters.js';
 import { errorReply } from '../messages.js';
@@ -158,7 +158,7 @@ export class NatsDeadLetters {
   #tellFull(mailbox: string, bound: Bound): void {
     const { clock, onProblem } = this.#parts;
     const nowMs = clock.nowMs();
-    const place = jointKey(mailbox, bound);
+    const place = compositeKey(mailbox, bound);
     if (nowMs < (this.#toldMs.get(place) ?? Number.NEGATIVE_INFINITY) + toldAgainMs) return;
     this.#toldMs.set(place, nowMs);
     onProblem(

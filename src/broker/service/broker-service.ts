@@ -10,7 +10,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { jointKey, roleKey } from '../../policy/joint-key.js';
+import { compositeKey, roleKey } from '../../policy/composite-key.js';
 import { FairMap } from '../fair-map.js';
 import { changedNews } from '../messages.js';
 import type { CallJournal, Delivery, HostHandlers, HostLink, Sender } from '../ports.js';
@@ -160,7 +160,7 @@ export class BrokerService implements HostHandlers {
     this.#note(who);
     const link = this.#link;
     if (!link) return;
-    this.#manifests.show(jointKey('joined', who.mailbox), who.role, (shown) => {
+    this.#manifests.show(compositeKey('joined', who.mailbox), who.role, (shown) => {
       // A link that has come since told everybody when it was attached.
       if (link !== this.#link) return;
       this.#noteDenied(who, shown);
@@ -174,7 +174,7 @@ export class BrokerService implements HostHandlers {
   }
 
   cancelled(from: Sender, id: string): void {
-    const call = this.#calls.get(jointKey(from.mailbox, id));
+    const call = this.#calls.get(compositeKey(from.mailbox, id));
     call?.cancel();
     // Whose key it is may send it anew when it is over; any other comes again only if it could not be answered.
     if (call?.isCallersKey) return;
@@ -207,7 +207,7 @@ export class BrokerService implements HostHandlers {
       return;
     }
     if (request.callKey !== id) throw invalid('callKey', 'is not the id of its message');
-    const key = jointKey(from.mailbox, id);
+    const key = compositeKey(from.mailbox, id);
     const known = this.#calls.get(key);
     if (known) {
       if (!known.isFor(request)) throw conflict();

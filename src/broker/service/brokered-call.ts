@@ -11,7 +11,7 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
-import { jointKey } from '../../policy/joint-key.js';
+import { compositeKey } from '../../policy/composite-key.js';
 import type { JsonText } from '../../wire/frame.js';
 import { type CallRequest, changedNews, joined, progressNews, requestDigest, traceMeta } from '../messages.js';
 import { type Bundle, type CallJournal, type Claimed, type Delivery, messageBytesMax } from '../ports.js';
@@ -250,7 +250,7 @@ export class BrokeredCall {
       const { bytes, era } = await host.call(target.server, target.tool, args, {
         principal,
         // A worker is known by its mailbox, which may have the name of a client's key.
-        instance: jointKey('worker', principal.id),
+        instance: compositeKey('worker', principal.id),
         deadlineMs: this.#time.runMs,
         signal: this.#cancellation,
         ...(trace ? { meta: traceMeta(trace) } : {}),

@@ -13,7 +13,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
-import { roleKey } from '../../policy/joint-key.js';
+import { roleKey } from '../../policy/composite-key.js';
 import { type Manifest, type ManifestTool, manifestReply } from '../messages.js';
 import { noRole, unlistedRole } from './role-denials.js';
 import type { ServedHost } from './served-host.js';

@@ -5,9 +5,10 @@
  * Invariants: being told to stop comes before everything else, and nothing is opened after it; a link counts as healthy by the
  * time it was subscribed, not by the time it took to fail; who is refused does not knock every half minute.
  */
+
+import { backoffMs } from '../../kernel/backoff.js';
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { doubledMs } from '../../kernel/doubled.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { type Random, systemRandom } from '../../kernel/random.js';
 import type { HostHandlers, HostLink, OpenHostLink } from '../ports.js';
@@ -57,7 +58,7 @@ async function keepServing(options: SuperviseOptions, stopping: Cancellation): P
     if (stopping.aborted) return service.detach(error, 0);
     if (subscribedMs >= healthyMs) failures = 0;
     const isRefused = error?.code === 'unauthenticated' || error?.code === 'denied';
-    const atMostMs = isRefused ? refusedMs : doubledMs(backoff.minMs, failures++, backoff.maxMs);
+    const atMostMs = isRefused ? refusedMs : backoffMs(backoff.minMs, failures++, backoff.maxMs);
     // Hosts that lost the same broker do not all come back at once.
     const waitMs = atMostMs * (0.5 + random() / 2);
     service.detach(error, waitMs);

@@ -5,7 +5,7 @@
  * reading the body; fields that are next to each other cannot be read as one another.
  */
 import { crc32 } from 'node:zlib';
-import { jointKey } from '../../policy/joint-key.js';
+import { compositeKey } from '../../policy/composite-key.js';
 
 export const bodySum = (body: Uint8Array): number => crc32(body);
 
@@ -21,12 +21,12 @@ export interface SummedHead {
   readonly body_sum: number;
 }
 
-export const headSum = (head: SummedHead): number => headSumWith(head, jointKey(head.dest, head.sender, head.id));
+export const headSum = (head: SummedHead): number => headSumWith(head, compositeKey(head.dest, head.sender, head.id));
 
 /** The same for who has the joint key of its names already. */
 export const headSumWith = (head: Omit<SummedHead, 'dest' | 'sender' | 'id'>, names: string): number =>
   crc32(
-    `${head.seq} ${head.kind} ${head.sent_at} ${head.expires_at} ${head.body_sum} ${head.role === null ? '-' : jointKey(head.role)} ${names}`,
+    `${head.seq} ${head.kind} ${head.sent_at} ${head.expires_at} ${head.body_sum} ${head.role === null ? '-' : compositeKey(head.role)} ${names}`,
   );
 
 export interface SummedCall {
@@ -40,6 +40,6 @@ export interface SummedCall {
 
 export const callSum = (call: SummedCall): number =>
   crc32(
-    `${call.boot} ${call.remember_until} ${jointKey(call.mailbox, call.call_key, call.hash)}`,
+    `${call.boot} ${call.remember_until} ${compositeKey(call.mailbox, call.call_key, call.hash)}`,
     call.reply === null ? 1 : crc32(call.reply),
   );

@@ -8,7 +8,7 @@
  */
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
-import { jointKey } from '../../policy/joint-key.js';
+import { compositeKey } from '../../policy/composite-key.js';
 import type { DeadLetter, Mail, MailboxSize, NewMail, Put } from '../store-port.js';
 import { DeadIndex } from './dead-index.js';
 import { bodySum, headSum, headSumWith, type SummedHead } from './mail-checksum.js';
@@ -55,9 +55,9 @@ const reasonCharsMax = 512;
 
 const kinds = ['request', 'reply'] as const;
 const keyWith = (names: string, kind: number): string => names + (kind === 0 ? requestMark : replyMark);
-const [requestMark, replyMark] = [jointKey('q'), jointKey('a')];
+const [requestMark, replyMark] = [compositeKey('q'), compositeKey('a')];
 const keyOf = (dest: string, sender: string, id: string, kind: number): string =>
-  keyWith(jointKey(dest, sender, id), kind);
+  keyWith(compositeKey(dest, sender, id), kind);
 
 const headColumns = [
   ...['seq', 'dest', 'sender', 'role', 'id', 'kind', 'sent_at', 'expires_at', 'body_sum', 'head_sum', 'bytes'],
@@ -122,7 +122,7 @@ export class MailTable {
       const [seq, dest, sender, role, id, kind, sent_at, expires_at, body_sum, head_sum, bytes] = head;
       if (seq > this.#lastSeq) this.#lastSeq = seq;
       // Of both its sum and its key.
-      const names = jointKey(dest, sender, id);
+      const names = compositeKey(dest, sender, id);
       const letter = letters.get(seq);
       if (headSumWith({ seq, kind, sent_at, expires_at, body_sum, role }, names) !== head_sum) damaged.push(seq);
       else if (letter !== undefined) {

@@ -4,8 +4,9 @@
  *
  * Invariants: it ends by its deadline; no more than the limit is read; nothing is sent to another origin.
  */
+
+import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
-import { Gathering } from './gathering.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 import { loadUndici } from './undici.js';
@@ -26,7 +27,7 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
   const dispatcher = openPool({ server, url }, deps, 1);
   try {
     return await new Promise<Buffer>((resolve, reject) => {
-      const body = new Gathering();
+      const body = new ByteBuffer();
       const settle = (run: () => void) => {
         cancel();
         run();

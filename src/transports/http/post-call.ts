@@ -6,6 +6,8 @@
  * - The host hears exactly one of `answered`, `failed` and `broke` for a request, unless the call was given up.
  * - An answer is delivered only to the request it names: a result or error with another id is counted and dropped.
  */
+
+import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Era, OutboundFrame } from '../../wire/channel.js';
@@ -14,7 +16,6 @@ import { RPC } from '../../wire/rpc-codes.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
 import type { RefusalAnswer } from './bad-request.js';
-import { Gathering } from './gathering.js';
 import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 import { headerText, tokenRefusal } from './status-error.js';
@@ -67,7 +68,7 @@ export class PostCall implements ExchangeSink {
   #headers: ResponseHeaders = {};
   /** A body in one piece, as most are, is not copied. */
   #only: Buffer | undefined;
-  #pieces: Gathering | undefined;
+  #pieces: ByteBuffer | undefined;
   #length = 0;
   #parser: SseParser | undefined;
   #tooLarge: HostError | undefined;
@@ -154,7 +155,7 @@ export class PostCall implements ExchangeSink {
       this.#only = chunk;
       return undefined;
     }
-    this.#pieces ??= new Gathering();
+    this.#pieces ??= new ByteBuffer();
     if (this.#only) this.#pieces.add(this.#only);
     this.#only = undefined;
     this.#pieces.add(chunk);

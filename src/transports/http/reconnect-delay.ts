@@ -2,7 +2,7 @@
  * How long to wait before an event stream is fetched again.
  * Invariant: never earlier than the server asked (`retry:`), except that nobody may ask for more than a minute.
  */
-import { doubledMs } from '../../kernel/doubled.js';
+import { backoffMs } from '../../kernel/backoff.js';
 import type { Random } from '../../kernel/random.js';
 
 const retryMsDefault = 1_000;
@@ -18,6 +18,6 @@ export function reconnectDelayMs(
 ): number {
   const askedMs = Math.min(Math.max(retryMs ?? retryMsDefault, retryMsMin), retryMsMax);
   if (fruitless === 0) return askedMs;
-  const grownMs = doubledMs(askedMs, fruitless, grownMsMax);
+  const grownMs = backoffMs(askedMs, fruitless, grownMsMax);
   return grownMs <= askedMs ? askedMs : askedMs + random() * (grownMs - askedMs);
 }

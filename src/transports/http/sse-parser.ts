@@ -6,7 +6,7 @@
  * Invariant: at most `bytesMax` of one event are held. Past that the parser reports the event once, with the first bytes of its
  * data, and ignores everything after it.
  */
-import { Gathering } from './gathering.js';
+import { ByteBuffer } from '../../kernel/byte-buffer.js';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -35,9 +35,9 @@ export class SseParser {
   readonly #onEvent: (event: SseEvent) => void;
   readonly #onTooLarge: (bytes: number, head: Buffer) => void;
   /** The line that has not ended yet. */
-  readonly #line = new Gathering();
+  readonly #line = new ByteBuffer();
   /** The data of an event with several data lines. */
-  readonly #lines = new Gathering();
+  readonly #lines = new ByteBuffer();
   #data: Buffer | undefined;
   #id: string | undefined;
   #event: string | undefined;

@@ -1,5 +1,5 @@
 /** A wait that doubles each time, to a limit. So many doublings exceed every limit, and stay a number. */
 const doublingsMax = 30;
 
-export const doubledMs = (baseMs: number, times: number, maxMs: number): number =>
+export const backoffMs = (baseMs: number, times: number, maxMs: number): number =>
   Math.min(baseMs * 2 ** Math.min(Math.max(times, 0), doublingsMax), maxMs);

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { jointKey } from './joint-key.js';
+import { compositeKey } from './composite-key.js';
 
 test('names that run into each other stay apart', () => {
   const lists = [['ab', 'c'], ['a', 'bc'], ['abc'], ['abc', ''], ['', 'abc'], ['1:a'], ['a', '1:'], ['1:a1:', ''], []];
-  expect(new Set(lists.map((names) => jointKey(...names))).size).toBe(lists.length);
+  expect(new Set(lists.map((names) => compositeKey(...names))).size).toBe(lists.length);
 });
 
 test('X9 two lists have one key only if they are the same list', () => {
@@ -13,7 +13,7 @@ test('X9 two lists have one key only if they are the same list', () => {
     fc.property(
       names,
       names,
-      (a, b) => (jointKey(...a) === jointKey(...b)) === (JSON.stringify(a) === JSON.stringify(b)),
+      (a, b) => (compositeKey(...a) === compositeKey(...b)) === (JSON.stringify(a) === JSON.stringify(b)),
     ),
     { numRuns: 50_000 },
   );

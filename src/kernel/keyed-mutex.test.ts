@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import type { HostError } from '../kernel/errors.js';
-import { Turns } from './turns.js';
+import type { HostError } from './errors.js';
+import { KeyedMutex } from './keyed-mutex.js';
 
 /** A turn that lasts until it is told to end. */
 function turnsOf(waitingMax?: number) {
-  const turns = new Turns(waitingMax);
+  const turns = new KeyedMutex(waitingMax);
   const began: string[] = [];
   const ends = new Map<string, (error?: Error) => void>();
   const take = (name: string, what: string) =>

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type LaterRow, LaterWrites, rowsMax } from './later-writes.js';
+import { type LaterRow, LaterWrites, rowsMax } from './write-behind.js';
 
 /** What happened, by turn of the event loop. */
 function watch() {

@@ -5,7 +5,7 @@
 const EMPTY = Buffer.alloc(0);
 const firstBytes = 4096;
 
-export class Gathering {
+export class ByteBuffer {
   #bytes: Buffer = EMPTY;
   #length = 0;
 

@@ -3,7 +3,7 @@
  * Invariants: with nothing under way under its name, a turn begins in the tick it is asked for; a turn that fails does not
  * hinder the next; at most `waitingMax` wait under one name, and a name without turns takes no room.
  */
-import { HostError } from '../kernel/errors.js';
+import { HostError } from './errors.js';
 
 interface Lane {
   /** Settles with the last turn that was asked for, and never rejects. */
@@ -12,7 +12,7 @@ interface Lane {
   turns: number;
 }
 
-export class Turns {
+export class KeyedMutex {
   readonly #lanes = new Map<string, Lane>();
   readonly #waitingMax: number;
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { doubledMs } from './doubled.js';
+import { backoffMs } from './backoff.js';
 
 test.each([
   [100, 0, 1_000, 100],
@@ -10,5 +10,5 @@ test.each([
   [5_000, 0, 1_000, 1_000],
   [100, Number.MAX_SAFE_INTEGER, 300_000, 300_000],
 ])('%i ms doubled %i times, at most %i: %i', (baseMs, times, maxMs, expected) => {
-  expect(doubledMs(baseMs, times, maxMs)).toBe(expected);
+  expect(backoffMs(baseMs, times, maxMs)).toBe(expected);
 });
