@@ -287,7 +287,6 @@ export class Breaker {
 
   #tell(to: Circuit): void {
     const from = this.#told;
-    if (from === to) return;
     this.#told = to;
     this.#onChange(from, to, this.#state.failures);
   }

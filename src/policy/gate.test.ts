@@ -41,6 +41,7 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
       ['a server that is parked', error('server_parked')],
       ['a denial', error('denied')],
       ['a bug of ours', new Error('could not connect')],
+      ['W24 a cancelled call that was caused by a lost connection', error('cancelled', { cause: error('transport') })],
     ])('%s does not', (_what, thrown) => {
       expect(strikeOf(thrown)).toBeUndefined();
     });

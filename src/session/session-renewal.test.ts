@@ -1,10 +1,11 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { SessionRenewal } from './session-renewal.js';
 
 /** A renewal whose `initialize` ends when the test says so. */
-function setup() {
+function setup({ hasChannel = true } = {}) {
   const clock = new FakeClock();
   const log: string[] = [];
   const opens: { resolve(): void; reject(error: unknown): void }[] = [];
@@ -14,6 +15,7 @@ function setup() {
     clock,
     reset: () => {
       log.push('held back');
+      if (!hasChannel) return undefined;
       return { opened: () => log.push('opened'), failed: (error) => log.push(`failed ${error.details.reason}`) };
     },
     open: () => {
@@ -155,5 +157,49 @@ describe('W1 a session that is renewed', () => {
     state.closedBy = new HostError('transport', 'gone', { reason: 'stalled', execution: 'not_executed' });
     opens[0]?.reject(new HostError('transport', 'gone', { reason: 'stalled', execution: 'uncertain' }));
     expect(await request).toEqual(['transport', 'stalled', 'not_executed', undefined]);
+  });
+
+  test('W24 opens again after a failed renewal, whichever session the request was sent in', async () => {
+    const { clock, log, opens, renewal, within } = setup();
+    const first = within();
+    opens[0]?.resolve();
+    await first;
+    const second = within();
+    await clock.advanceAsync(1_000);
+    opens[1]?.reject(rpcError());
+    expect(await second).toEqual(notRenewed);
+    const third = renewal.renew(0);
+    await clock.advanceAsync(1_000);
+    opens[2]?.resolve();
+    await third;
+    expect([renewal.count, log.filter((entry) => entry.startsWith('initialize')).length]).toEqual([2, 3]);
+  });
+
+  test('W24 a request that was cancelled before it waits opens no session', async () => {
+    const { log, within } = setup();
+    expect(await within(60_000, AbortSignal.abort())).toEqual([
+      'cancelled',
+      'session_expired',
+      'not_executed',
+      undefined,
+    ]);
+    expect(log).toEqual([]);
+  });
+
+  test.each(['resolve', 'reject'] as const)('W24 no listener stays on the signal of a caller: %s', async (end) => {
+    const { opens, within } = setup();
+    const { signal } = new AbortController();
+    const request = within(60_000, signal);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    opens[0]?.[end](rpcError());
+    await request;
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+  });
+
+  test('W24 a session without a channel to release fails its requests all the same', async () => {
+    const { opens, within } = setup({ hasChannel: false });
+    const request = within();
+    opens[0]?.reject(rpcError());
+    expect(await request).toEqual(notRenewed);
   });
 });

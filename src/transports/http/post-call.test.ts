@@ -107,6 +107,7 @@ describe('the phases of a request', () => {
     for (const fail of ['fail', 'failed'] as const) {
       const { call, look, errors } = newCall();
       call[fail](lost);
+      expect(call.over).toBe(true);
       call.fail(lost);
       call.failed(lost);
       expect([call.over, look(), errors]).toEqual([true, ['failed transport reset'], [lost]]);
@@ -275,6 +276,15 @@ describe('an event stream', () => {
     expect(call.lastEventId).toBeUndefined();
   });
 
+  test('W24 a retry time stays until the next one; an event without data is not decoded', () => {
+    const { call, look } = newCall();
+    call.head(200, events);
+    call.data(Buffer.from('retry: 50\nid: a\ndata:\n\n'));
+    call.data(Buffer.from(event(notification)));
+    expect(call.retryMs).toBe(50);
+    expect(look()).toEqual(['notification for 1: 1']);
+  });
+
   test('a lost connection breaks the stream; one that is lost after the answer is of no interest', () => {
     const { call, look } = newCall();
     call.head(200, events);
@@ -326,6 +336,25 @@ describe('a refusal', () => {
     expect([aborts(), look()]).toEqual([0, []]);
     call.data(Buffer.from(' '));
     expect([aborts(), look()]).toEqual([1, ['refused 500 application/json undefined']]);
+  });
+
+  test('W24 a refusal that was cut off is given to the host once, and not read', () => {
+    const { call, look } = newCall();
+    call.head(400, { 'content-type': 'application/json; charset=utf-8' });
+    call.data(Buffer.from(failure(1, -32_602)));
+    call.data(Buffer.alloc(64 * 1024, 0x20));
+    call.end();
+    expect(look()).toEqual(['refused 400 application/json; charset=utf-8 undefined']);
+  });
+
+  test('W24 a refusal of exactly 64 KiB is read', () => {
+    const { call, look } = newCall();
+    call.head(400, { 'content-type': 'application/json; charset=utf-8' });
+    const body = failure(1, -32_602);
+    call.data(Buffer.from(body));
+    call.data(Buffer.alloc(64 * 1024 - body.length, 0x20));
+    call.end();
+    expect(look()).toEqual(['answered', 'error for 1: {"code":-32602,"message":"no"}']);
   });
 
   test('the code of an error that names no request is passed on', () => {

@@ -165,7 +165,7 @@ export class PostCall implements ExchangeSink {
   end(): void {
     if (this.#body === 'events') {
       this.#parser?.end();
-      if (!this.#over) this.#lost(this.#noAnswer('transport', 'stream_ended'));
+      if (!this.#over) this.#host.broke(this, this.#noAnswer('transport', 'stream_ended'));
       return;
     }
     if (this.#body === 'refusal') return this.#refused();
@@ -175,7 +175,7 @@ export class PostCall implements ExchangeSink {
 
   failed(error: HostError): void {
     if (this.#over) return;
-    if (this.#body === 'events' && error !== this.#tooLarge) return this.#lost(error);
+    if (this.#body === 'events' && error !== this.#tooLarge) return this.#host.broke(this, error);
     // The status is the server's word, also when the page that came with it broke off.
     if (this.#body === 'refusal') return this.#refused();
     this.#over = true;
@@ -222,16 +222,16 @@ export class PostCall implements ExchangeSink {
   }
 
   #isTokenRefused(): boolean {
-    return this.#body === 'refusal' && tokenRefusal(this.#status, this.#headers) !== undefined;
+    return tokenRefusal(this.#status, this.#headers) !== undefined;
   }
 
   #sessionLost(): boolean {
-    return this.#body === 'refusal' && this.#status === 404 && this.sessionId !== undefined;
+    return this.#status === 404 && this.sessionId !== undefined;
   }
 
   /** With 400, an error that carries our own id may be about the session, too. */
   #isSessionDoubtful(): boolean {
-    return this.#body === 'refusal' && this.#status === 400 && this.sessionId !== undefined;
+    return this.#status === 400 && this.sessionId !== undefined;
   }
 
   #keepRefusal(envelope: Envelope): void {
@@ -252,10 +252,6 @@ export class PostCall implements ExchangeSink {
     if (this.#over) return;
     this.#over = true;
     this.#host.refused(this, this.#status, this.#headers, this.#rpcCode);
-  }
-
-  #lost(error: HostError): void {
-    if (!this.#over) this.#host.broke(this, error);
   }
 
   #noAnswer(code: 'transport' | 'protocol_error', reason: string): HostError {
