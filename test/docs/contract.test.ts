@@ -1,7 +1,8 @@
 /**
- * The ids that tests are named by are explained in docs/contract.md, each with a file that really names it.
+ * Every id in a test title has one entry in docs/contract/, and each entry names the files whose titles carry the id.
+ * `UPDATE_CONTRACT=1` writes the lists of files again.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
@@ -29,21 +30,49 @@ for (const file of [...testFiles('src'), ...testFiles('test')]) {
     named.set(found, [...(named.get(found) ?? []), file]);
 }
 
-const rows = readFileSync(path.join(root, 'docs/contract.md'), 'utf8')
-  .split('\n')
-  .flatMap((line) => {
-    const [, key] = new RegExp(`^\\| (${id}) +\\|`).exec(line) ?? [];
-    return key === undefined
-      ? []
-      : [{ key, files: [...line.matchAll(/`((?:src|test)\/[\w./-]+)`/g)].map((match) => match[1] as string) }];
-  });
+const pages = path.join(root, 'docs/contract');
+const entry = new RegExp(`^## (${id})\\n[^]*?^(- Tests:[^]*?)\\n(?=\\n|$(?![^]))`, 'gm');
+
+/** `- Tests: ...`, wrapped as the formatter wants it. */
+function fileList(files: readonly string[]): string {
+  const lines = ['- Tests:'];
+  for (const each of files.map((file, at) => `\`${file}\`${at < files.length - 1 ? ',' : ''}`)) {
+    const last = lines.length - 1;
+    if (`${lines[last]} ${each}`.length <= 120) lines[last] += ` ${each}`;
+    else lines.push(`  ${each}`);
+  }
+  return lines.join('\n');
+}
+
+const filesOf = (key: string): string[] => [...new Set(named.get(key))].sort();
+
+if (process.env.UPDATE_CONTRACT !== undefined)
+  for (const page of readdirSync(pages)) {
+    const text = readFileSync(path.join(pages, page), 'utf8');
+    const updated = text.replace(entry, (whole, key: string, list: string) =>
+      whole.replace(list, () => fileList(filesOf(key))),
+    );
+    writeFileSync(path.join(pages, page), updated);
+  }
+
+const texts = readdirSync(pages).map((page) => readFileSync(path.join(pages, page), 'utf8'));
+const rows = texts.flatMap((text) =>
+  [...text.matchAll(entry)].map(([, key = '', list = '']) => ({
+    key,
+    files: [...list.matchAll(/`((?:src|test)\/[\w./-]+)`/g)].map((match) => match[1] as string),
+  })),
+);
 
 test('every id that a test is named by is explained once', () => {
   expect(named.size).toBeGreaterThan(10);
+  expect(texts.flatMap((text) => [...text.matchAll(/^## /gm)])).toHaveLength(rows.length + 2);
   expect([...named.keys()].sort()).toEqual(rows.map(({ key }) => key).sort());
 });
 
-test('every row names the files that prove it', () => {
-  for (const { key, files } of rows)
-    expect([key, [...new Set(named.get(key))].sort()]).toEqual([key, [...files].sort()]);
+test('every entry names the files that prove it', () => {
+  for (const { key, files } of rows) expect([key, filesOf(key)]).toEqual([key, [...files].sort()]);
+});
+
+test('no line is longer than 200 characters', () => {
+  for (const text of texts) for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(200);
 });
