@@ -26,7 +26,7 @@ const undici = (file) => JSON.stringify(path.join(root, 'node_modules/undici/lib
 /** What takes the place of a module: of one of ours by its path below dist/, of a package by its name. */
 const replacements = new Map([
   ['transports/http/require-undici.js', 'export const requireUndici = () => undefined;'],
-  ['host/require-libsql.js', 'export const requireLibsql = () => undefined;'],
+  ['catalog/store/require-libsql.js', 'export const requireLibsql = () => undefined;'],
   // What Hostler uses of it: all of it is three times as much.
   [
     'undici',

@@ -83,7 +83,7 @@ const elsewhere = "const own = require('node:module').createRequire(require.reso
 const ownLibsql = {
   name: 'libsql inside',
   load: {
-    filter: { id: /\/dist\/host\/require-libsql\.js$/ },
+    filter: { id: /\/dist\/catalog\/store\/require-libsql\.js$/ },
     handler: () => "import Database from 'libsql';\nexport const requireLibsql = () => Database;",
   },
 };

@@ -1,4 +1,8 @@
 /** The public names of Hostler. What is not listed here may change without notice. */
+
+export type { KnownFacts, KnownList, KnownServer } from './catalog/catalog-server.js';
+export type { Discovered, DiscoveredTool, DiscoverOptions } from './catalog/discovery.js';
+export type { HostItem, HostTool, PinnedText } from './catalog/pinned-tools.js';
 export type { ServerDefinition } from './config/server-definition.js';
 export {
   type AttachedServerSpec,
@@ -12,21 +16,12 @@ export type { CallForecast, Explanation } from './host/explain.js';
 export { createHost, type Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
-  Discovered,
-  DiscoveredTool,
-  DiscoverOptions,
   HostCallOptions,
   HostConfig,
-  HostItem,
   HostOptions,
   HostRequestOptions,
-  HostTool,
   JointChange,
-  KnownFacts,
-  KnownList,
-  KnownServer,
   ListOptions,
-  PinnedText,
   RelayOptions,
   ResourceResult,
   ToolResult,

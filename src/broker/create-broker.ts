@@ -2,8 +2,8 @@
 import { parseServing } from '../config/host-config.js';
 import { parseKeys } from '../config/keys.js';
 import type { HostConfig } from '../host/host-interface.js';
-import { warnProcess } from '../host/problems.js';
 import { HostError } from '../kernel/errors.js';
+import { warnProcess } from '../kernel/problems.js';
 import { type ServedWorkers, type ServeWorkersOptions, serveWorkers } from './serve-workers.js';
 
 export interface BrokerOptions extends Pick<ServeWorkersOptions, 'host' | 'dataDir' | 'folder' | 'clock' | 'onEvent'> {

@@ -8,10 +8,11 @@ import { createGateway } from '../gateway/gateway.js';
 import { defaultParts } from '../gateway/gateway-parts.js';
 import { Keyring } from '../gateway/keys/keys.js';
 import { Host } from '../host/host.js';
-import { embedder, type HostConfig } from '../host/host-interface.js';
+import type { HostConfig } from '../host/host-interface.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../kernel/random.js';
+import { embedder } from '../policy/call.js';
 import { Connector } from '../session/connector.js';
 import { applyConfig } from './apply-config.js';
 

@@ -7,9 +7,10 @@
  * there is one. Only tools are carried.
  */
 import type { ManifestTool, RemoteTools, Trace } from '../broker/worker/index.js';
+import type { KnownFacts, KnownServer } from '../catalog/catalog-server.js';
 import { parseServerDefinition } from '../config/server-definition.js';
 import type { Upstreams } from '../gateway/upstreams.js';
-import type { HostCallOptions, KnownFacts, KnownServer, ToolResult } from '../host/host-interface.js';
+import type { HostCallOptions, ToolResult } from '../host/host-interface.js';
 import type { EraAnswer } from '../host/requester.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { ListedItem } from '../session/lists.js';
@@ -70,7 +71,7 @@ export class RemoteUpstreams implements Upstreams {
   }
 
   /** Everything that is known was seen. */
-  firstSight(): undefined {
+  startupListing(): undefined {
     return undefined;
   }
 

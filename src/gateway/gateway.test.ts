@@ -3,9 +3,9 @@ import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
 import { listenEntry } from '../config/listen-settings.js';
 import type { Host } from '../host/host.js';
-import { embedder } from '../host/host-interface.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Principal } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import { createGateway, type GatewaySettings } from './gateway.js';
 import type { GatewayParts } from './gateway-parts.js';
 import type { HttpIngressOptions } from './http/http-ingress.js';
@@ -81,7 +81,7 @@ function open(
     ...changes,
   };
   const host = {
-    whenSeen: () => undefined,
+    whenAllListed: () => undefined,
     hasRoles: false,
     learnTools: () => {},
     showUnrouted: () => {},

@@ -10,12 +10,13 @@ import type { Readable, Writable } from 'node:stream';
 import type { ListenSettings } from '../config/listen-settings.js';
 import { isLoopback } from '../config/loopback.js';
 import type { Host } from '../host/host.js';
-import { embedder, type JointChange } from '../host/host-interface.js';
-import { warnProcess } from '../host/problems.js';
+import type { JointChange } from '../host/host-interface.js';
 import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { warnProcess } from '../kernel/problems.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import type { Principal } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import type { PrincipalNow, Router } from './exchange.js';
 import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
@@ -277,7 +278,7 @@ class JoinedGateway implements Gateway {
     const createMetrics = await parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures(), broker });
     const readiness = new parts.Readiness(clock);
-    this.#onOpen = () => readiness.opened(host.whenSeen());
+    this.#onOpen = () => readiness.opened(host.whenAllListed());
     if (this.#isOpen) this.#onOpen();
     this.#onStopping = () => readiness.stopping();
     // Calls that are drained still count, and metrics can be read until the port closes.

@@ -1,5 +1,7 @@
 /** What the gateway needs of a Host, and no more. */
-import type { HostCallOptions, HostRequestOptions, KnownServer, ToolResult } from '../host/host-interface.js';
+
+import type { KnownServer } from '../catalog/catalog-server.js';
+import type { HostCallOptions, HostRequestOptions, ToolResult } from '../host/host-interface.js';
 import type { EraAnswer } from '../host/requester.js';
 import type { Principal } from '../policy/call.js';
 import type { JsonText } from '../wire/frame.js';
@@ -17,7 +19,7 @@ export interface Upstreams {
   /** Counts up when guards or roles change: whatever was filtered before is to be filtered anew. */
   readonly rulesRevision: number;
   /** Resolves when these servers were seen once since boot, or 1 s has passed; undefined: there is nothing to wait for. */
-  firstSight(servers: readonly string[]): Promise<void> | undefined;
+  startupListing(servers: readonly string[]): Promise<void> | undefined;
   call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult>;
   /** Guarded, counted and bounded as a call is. What the server answers is an answer, errors too; a HostError is thrown when none came. */
   request(

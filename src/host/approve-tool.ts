@@ -1,6 +1,7 @@
 /** One version of a tool becomes the one that later lists are compared with. */
+
+import { approvalEvent } from '../catalog/schema-events.js';
 import type { HostParts } from './host-parts.js';
-import { approvalEvent } from './schema-events.js';
 
 export function approveTool(
   { pins, clock, events, catalogue }: Pick<HostParts, 'pins' | 'clock' | 'events' | 'catalogue'>,

@@ -19,6 +19,7 @@ import {
   type Call,
   type CallRelay,
   type CallResult,
+  embedder,
   type Outcome,
   type Principal,
   pipeline,
@@ -40,7 +41,7 @@ import { checkObject } from '../wire/json-check.js';
 import type { Audit, CallWatch } from './audit.js';
 import type { TargetOf } from './call-target.js';
 import { dispatch } from './dispatch.js';
-import { embedder, type HostCallOptions, noCallOptions, type ToolResult } from './host-interface.js';
+import { type HostCallOptions, noCallOptions, type ToolResult } from './host-interface.js';
 import { instanceMissing } from './instances.js';
 import type { ManagedServer } from './managed-server.js';
 

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf, fakePrincipal } from '../../test/fakes/policy-call.js';
+import { Listings } from '../catalog/listings.js';
+import type { Listing } from '../catalog/store/listings-table.js';
 import { parseServerDefinition } from '../config/server-definition.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
@@ -14,9 +16,7 @@ import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { Catalogue } from './catalogue.js';
-import { KnownServers } from './known-servers.js';
 import { ManagedServer } from './managed-server.js';
-import type { Manifest } from './manifests-table.js';
 
 const item = (key: string, more = ''): ListedItem => ({ key, raw: Buffer.from(`{"name":"${key}"${more}}`) });
 const listOf = (names: string[], part: Partial<ServerList> = {}): ServerList => ({
@@ -71,17 +71,17 @@ function open(part: Record<string, unknown> = {}) {
   const pins = new Pins({ store: memoryPinStore() });
   const ceilings = new Map<string, CallCeiling>();
   const budgets = new CallBudgets(clock, () => ({ principals: ceilings, roles: new Map() }));
-  const toolsOf = ({ lists }: Manifest) => keysOf(lists.get('tools/list')?.items ?? []);
-  const known = new KnownServers({
+  const toolsOf = ({ lists }: Listing) => keysOf(lists.get('tools/list')?.items ?? []);
+  const known = new Listings({
     findServer: (name) => servers.get(name),
     pins,
-    manifests: {
+    store: {
       isKept: () => true,
       load: () => ({
         facts: undefined,
         lists: new Map([['tools/list', { items: [item('recalled')], ttlMs: 0, isPublic: false }]]),
       }),
-      save: (_name, _print, manifest) => saved.push(toolsOf(manifest)),
+      save: (_name, _print, stored) => saved.push(toolsOf(stored)),
     },
     onProblem: (error) => expect.unreachable(String(error)),
   });

@@ -2,11 +2,15 @@
  * What is known of each server's lists: asks for them in the order of a call (guard, budget, what is kept, breaker, place,
  * connection), keeps what the server allows to keep, and learns tools from every list of them that is read.
  * Not here: describing many servers at once (discovery.ts), what a kept answer costs (policy/list-cache.ts), reading pages
- * (session/lists.ts), when tools are read without being asked for (tool-learner.ts).
+ * (session/lists.ts), when tools are read without being asked for (tool-reader.ts).
  *
  * Invariants: whoever asks sees only tools that it may call, wherever they come from; of two readings of a server's tools the
  * one that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it says.
  */
+
+import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
+import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
+import { type JudgedTool, judgedTools } from '../catalog/pinned-tools.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -16,8 +20,10 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint } from '../policy/cache-hint.js';
 import type { Principal } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
 import { compositeKey, principalKey } from '../policy/composite-key.js';
+import { waitMs } from '../policy/deadline.js';
 import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
@@ -30,10 +36,7 @@ import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
-import { waitMs } from './deadline.js';
-import { embedder, type HostItem, type HostTool, type ListOptions, type ResourceResult } from './host-interface.js';
-import { type JudgedTool, judgedTools } from './judged-tools.js';
-import { type KnownServers, type ListHints, sameItems } from './known-servers.js';
+import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface CatalogueParts {
@@ -48,7 +51,7 @@ export interface CatalogueParts {
   readonly serverThrottle: ServerThrottle;
   readonly reconnects: ReconnectWaits;
   /** What is kept of servers, of their tools here. */
-  readonly known: Pick<KnownServers, 'hasTools' | 'learnTools' | 'recall'>;
+  readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
   readonly alive: KeepAlive;
   readonly onDenied: (request: GuardRequest) => void;

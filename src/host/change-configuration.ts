@@ -13,7 +13,7 @@ import type { HostParts } from './host-parts.js';
 
 type ChangedParts = Pick<
   HostParts,
-  'audit' | 'catalogue' | 'configured' | 'knowledge' | 'onConfigProblem' | 'onProblem' | 'rules' | 'servers'
+  'audit' | 'catalogue' | 'configured' | 'listings' | 'onConfigProblem' | 'onProblem' | 'rules' | 'servers'
 >;
 
 /** Resolves when servers that were taken out are gone. */
@@ -37,11 +37,11 @@ export function changeConfiguration(
 
 /** Other rules decide from now on what each principal sees of these servers. */
 export function showChangedRules(
-  { catalogue, knowledge, servers }: Pick<HostParts, 'catalogue' | 'knowledge' | 'servers'>,
+  { catalogue, listings, servers }: Pick<HostParts, 'catalogue' | 'listings' | 'servers'>,
   names: readonly string[] = servers.names(),
 ): void {
   catalogue.dropAll();
-  for (const server of names) knowledge.known.changed(server);
+  for (const server of names) listings.changed(server);
 }
 
 function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {

@@ -9,10 +9,10 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { HostError } from '../kernel/errors.js';
 import type { Principal } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import type { BudgetLeft } from '../policy/call-budget.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { PinRecord, PinStatus } from '../policy/pin-store.js';
-import { embedder } from './host-interface.js';
 import type { StatusRow } from './status.js';
 
 export interface ExplainFacts {

@@ -5,17 +5,13 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
-import type { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { Principal } from '../policy/call.js';
-import type { PinStatus } from '../policy/pin-store.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
-import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { Era } from '../wire/channel.js';
 import type { InboundRequest } from '../wire/inbound-request.js';
-import type { StatusRow } from './status.js';
 import type { TelemetryConfig } from './tracing.js';
 
 /** As in `hostler.json`, already parsed. */
@@ -116,37 +112,6 @@ export interface HostRequestOptions extends RelayOptions {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
 }
 
-/** What a server said of itself when it was last connected. */
-export interface KnownFacts {
-  readonly era: Era;
-  readonly version: string;
-  /** A JSON object. */
-  readonly capabilities: Buffer;
-  readonly serverInfo: Buffer | undefined;
-  readonly instructions: string | undefined;
-}
-
-export interface KnownList {
-  /** As they may be shown: of a tool that changed without approval, the approved text. */
-  readonly items: readonly ListedItem[];
-  readonly ttlMs: number;
-  readonly isPublic: boolean;
-}
-
-/** What can be said of a server at once, whether it runs or not. */
-export interface KnownServer {
-  readonly definition: ServerDefinition;
-  /** As in its status row. */
-  readonly state: StatusRow['state'];
-  readonly isReady: boolean;
-  /** Undefined: it was never seen. */
-  readonly facts: KnownFacts | undefined;
-  /** A list that is not there was never read; an empty one has nothing in it. */
-  readonly lists: ReadonlyMap<ListMethod, KnownList>;
-  /** Counts up with every change of facts or lists. */
-  readonly revision: number;
-}
-
 /** Of a call that has none: known by itself, so that it is not looked through. */
 export const noCallOptions: HostCallOptions = Object.freeze({});
 
@@ -160,41 +125,11 @@ export interface ToolResult {
   json(): unknown;
 }
 
-/** What the pin of a tool says about its text. */
-export interface PinnedText {
-  /**
-   * The whole tool as its server wrote it, with every member. Where the server lists another version than the approved one, this
-   * is the approved text. Only a tool without an approved text is shown as it is listed, marked by `isUnapproved`.
-   */
-  readonly raw: Buffer;
-  /** Status of the version that the server lists now. Always `approved` with `pins: "off"`. */
-  readonly pin: PinStatus;
-  /** `raw` was never approved: show it to an operator, not to a model. */
-  readonly isUnapproved: boolean;
-}
-
-export interface HostTool extends PinnedText {
-  readonly server: string;
-  readonly name: string;
-}
-
 export interface ListOptions {
   readonly principal?: Principal;
   readonly signal?: CancelSignal;
   /** How long it may take from now, waiting included; 10 s for a list and 60 s for a resource when absent. */
   readonly deadlineMs?: number;
-}
-
-/** One item of a list, as the server wrote it. Which server that is stands here, never in what it wrote. */
-export interface HostItem {
-  readonly server: string;
-  /** Its name, or for resources its URI or template. */
-  readonly key: string;
-  /** For a tool the approved text, as in `HostTool`. */
-  readonly raw: Buffer;
-  /** Present for tools only, as in `HostTool`. */
-  readonly pin?: PinStatus;
-  readonly isUnapproved?: boolean;
 }
 
 /** What a server answered to `resources/read`. */
@@ -205,27 +140,3 @@ export interface ResourceResult {
   readonly bytes: Buffer;
   json(): unknown;
 }
-
-export interface DiscoverOptions {
-  readonly principal?: Principal;
-  /** Start servers that rest. Without it they are described by what is known of them. */
-  readonly wake?: boolean;
-  /** For all servers together; 30 s when absent. */
-  readonly deadlineMs?: number;
-  /** Leave out the tools of servers that cannot be called now; the reason is told instead. */
-  readonly hideUnavailable?: boolean;
-}
-
-export interface DiscoveredTool extends PinnedText {
-  readonly server: string;
-  readonly tool: string;
-  /** The whole tool, parsed from `raw`: `inputSchema`, `outputSchema`, `annotations` and every other member. */
-  readonly schema: Readonly<Record<string, unknown>>;
-  /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
-  readonly state?: string;
-}
-
-export type Discovered = DiscoveredTool | { readonly server: string; readonly error: HostError };
-
-/** Whoever embeds the host without roles acts as this. No other principal may have its id (host-rules.ts). */
-export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };

@@ -4,8 +4,19 @@
  *
  * Invariant: parts that know of each other both ways are joined by functions, which nobody calls before all are made.
  */
+
+import { Discovery } from '../catalog/discovery.js';
+import { Listings } from '../catalog/listings.js';
+import { schemaEvents } from '../catalog/schema-events.js';
+import { pinsByOrigin } from '../catalog/server-origin.js';
+import { ServerRuns } from '../catalog/server-runs.js';
+import { StartupListing } from '../catalog/startup-listing.js';
+import { HistoryKeeper } from '../catalog/store/history-keeper.js';
+import { StateFile } from '../catalog/store/state-file.js';
+import { Subscriptions } from '../catalog/subscriptions.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
+import { quietly, warnProcess } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
 import { ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
@@ -21,22 +32,15 @@ import { Audit } from './audit.js';
 import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
 import { ConfiguredServers } from './configured-servers.js';
-import { Discovery } from './discovery.js';
-import { FirstSight } from './first-sight.js';
-import { HistoryKeeper } from './history-keeper.js';
 import { HostEvents } from './host-events.js';
 import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances } from './instances.js';
-import { Knowledge } from './knowledge.js';
-import { LastWords } from './last-words.js';
-import { pinsByOrigin } from './pin-origin.js';
-import { quietly, warnProcess } from './problems.js';
 import { Requester } from './requester.js';
-import { schemaEvents } from './schema-events.js';
 import { Servers } from './servers.js';
-import { StateFile } from './state-file.js';
 import type { StatusSources, UnroutedOf } from './status.js';
+import { StderrTails } from './stderr-tails.js';
+import { placesOf } from './subscription-places.js';
 import { createSupervise } from './supervise.js';
 
 export interface HostParts {
@@ -54,10 +58,11 @@ export interface HostParts {
   readonly pins: Pins;
   readonly histories: HistoryKeeper | undefined;
   readonly catalogue: Catalogue;
-  readonly knowledge: Knowledge;
+  readonly listings: Listings;
+  readonly subscriptions: Subscriptions;
   readonly configured: ConfiguredServers;
-  readonly firstSight: FirstSight;
-  readonly lastWords: LastWords;
+  readonly startupListing: StartupListing;
+  readonly stderrTails: StderrTails;
   readonly discovery: Discovery;
   readonly caller: Caller;
   readonly requester: Requester;
@@ -87,7 +92,7 @@ export function createHostParts(
   const onProblem = quietly(options.onProblem ?? (() => {}));
   const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
-  const lastWords = new LastWords();
+  const stderrTails = new StderrTails();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
   const connector = makeConnector({
     client: options.client ?? { name: 'hostler', version: '0', capabilities: {} },
@@ -123,7 +128,7 @@ export function createHostParts(
     (event) => {
       if (event.kind === 'state' && event.to === 'connecting') catalogue.drop(event.server);
       servers.observe(event);
-      knowledge.runs.observe(event);
+      runs.observe(event);
     },
     onProblem,
   );
@@ -136,31 +141,31 @@ export function createHostParts(
     reading: (name) => catalogue.reading(name),
     heard: (name, method, params, instance) => {
       catalogue.heard(name, method, params);
-      if (method === NOTIFICATION.resourceUpdated) knowledge.subscriptions.updated(instance ?? name, params);
+      if (method === NOTIFICATION.resourceUpdated) subscriptions.updated(instance ?? name, params);
     },
-    opened: (name, session, announce) => knowledge.runs.opened(name, session, announce),
-    openedOf: (instance, session) => knowledge.runs.openedOf(instance, session),
+    opened: (name, session, announce) => runs.opened(name, session, announce),
+    openedOf: (instance, session) => runs.openedOf(instance, session),
     accountChanged: (name) => {
       cache.drop(name);
       catalogue.drop(name);
       const managed = servers.find(name);
-      const run = managed && knowledge.runs.of(managed);
+      const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
-      if (managed) knowledge.known.outdate(managed);
+      if (managed) listings.outdate(managed);
       learning.again();
     },
-    onChannel: (name, channel) => lastWords.opened(name, channel),
+    onChannel: (name, channel) => stderrTails.opened(name, channel),
     onProblem,
     authProvider: options.authProvider,
     histories,
   });
-  const isSubscribed = (key: string) => knowledge.subscriptions.uris(key).length > 0;
+  const isSubscribed = (key: string) => subscriptions.uris(key).length > 0;
   const instances = new Instances({ clock, supervise, isSubscribed, onProblem });
   const forget = (server: string): void => {
     cache.drop(server);
     catalogue.drop(server);
     void instances.endOf(server);
-    knowledge.known.changed(server);
+    listings.changed(server);
   };
   const servers = new Servers({
     clock,
@@ -171,25 +176,21 @@ export function createHostParts(
       pins.forget(name, isSame);
       throttle.forget(name);
       serverThrottle.forget(name);
-      lastWords.forget(name);
+      stderrTails.forget(name);
     },
     recall: (managed, before) => catalogue.recall(managed, before),
   });
   const serverOf = (name: string) => servers.get(name);
   const findServer = (name: string) => servers.find(name);
-  const knowledge = new Knowledge({
-    clock,
-    servers,
-    targetOf: instances.targetOf,
-    pins,
-    manifests: state?.manifests,
-    reads: {
-      chargeRead: (server, uri, principal) => catalogue.chargeRead(server, uri, principal),
-      mayRead: (server, principal) => catalogue.mayRead(server, principal),
-    },
-    clean,
+  const listings = new Listings({ findServer, pins, store: state?.listings, onProblem });
+  const subscriptions = new Subscriptions({
+    chargeRead: (server, uri, principal) => catalogue.chargeRead(server, uri, principal),
+    mayRead: (server, principal) => catalogue.mayRead(server, principal),
+    placeOf: placesOf({ clock, servers, targetOf: instances.targetOf, runOf: (target) => runs.of(target) }),
     onProblem,
   });
+  const uris = (server: string) => subscriptions.uris(server);
+  const runs: ServerRuns = new ServerRuns({ clock, findServer, known: listings, uris, clean, onProblem });
   const guards = () => rules.guards;
   const shared = {
     clock,
@@ -201,7 +202,7 @@ export function createHostParts(
     budgets,
     serverThrottle,
     reconnects,
-    known: knowledge.known,
+    known: listings,
     cards: new ServerCards({ clock, random, clean }),
     clean,
     alive,
@@ -216,8 +217,8 @@ export function createHostParts(
   const discovery = new Discovery({
     ...shared,
     catalogue,
-    isSeen: (managed) => knowledge.known.isSeen(managed),
-    listsRead: async (managed) => knowledge.runs.of(managed)?.listsRead,
+    isSeen: (managed) => listings.isSeen(managed),
+    listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
   const { targetOf } = instances;
   const routing: HostParts['routing'] = { unroutedOf: undefined };
@@ -228,11 +229,11 @@ export function createHostParts(
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
-    ...{ catalogue, knowledge, discovery, caller, alive, lastWords, onProblem, forget, serverThrottle },
+    ...{ catalogue, listings, subscriptions, discovery, caller, alive, stderrTails, onProblem, forget, serverThrottle },
     onConfigProblem,
     writeAll: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
-    firstSight: new FirstSight(clock),
+    startupListing: new StartupListing(clock, discovery, options.learnAtBoot),
     requester: new Requester({ ...shared, targetOf }),
     routing,
     learning,

@@ -10,9 +10,9 @@ import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
 import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
+import { embedder } from '../policy/call.js';
 import type { CallCeilings } from '../policy/call-budget.js';
 import { toolRulesGuard } from '../policy/tool-rules-guard.js';
-import { embedder } from './host-interface.js';
 
 /** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */
 export interface StaleServers {

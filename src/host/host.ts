@@ -3,6 +3,11 @@
  * asked in which order.
  * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
  */
+
+import type { KnownServer } from '../catalog/catalog-server.js';
+import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
+import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
+import { loadLibsql } from '../catalog/store/libsql.js';
 import { parseHostConfig } from '../config/host-config.js';
 import { copyEntry } from '../config/plain-copy.js';
 import type { Listener } from '../kernel/emitter.js';
@@ -11,6 +16,7 @@ import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { CacheStats } from '../policy/cache.js';
 import type { Principal } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import type { BudgetPlan } from '../policy/call-budget.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import { mayRunTwice } from '../policy/replay.js';
@@ -29,32 +35,23 @@ import type { Explanation } from './explain.js';
 import { explainNow } from './explain-now.js';
 import type { HostEventKind, HostEventOf } from './host-events.js';
 import {
-  type Discovered,
-  type DiscoverOptions,
-  embedder,
   type HostConfig,
-  type HostItem,
   type HostOptions,
   type HostRequestOptions,
-  type HostTool,
   type JointChange,
-  type KnownServer,
   type ListOptions,
   noCallOptions,
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
-import { loadLibsql } from './libsql.js';
 import type { EraAnswer } from './requester.js';
 import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
 import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
-import { ToolLearning } from './tool-learning.js';
 import { openTracing } from './tracing.js';
 
 export class Host {
   readonly #parts: HostParts;
-  readonly #learning: ToolLearning;
   /** Readings of the configuration, one after the other. */
   readonly #readings = new KeyedMutex();
   #closing: Promise<void> | undefined;
@@ -62,9 +59,8 @@ export class Host {
   /** `makeConnector`: for simulations only. */
   constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
     this.#parts = createHostParts(options, makeConnector);
-    this.#learning = new ToolLearning(this.#parts, options.learnAtBoot);
     // In a tick of its own: a request may be about to be sent.
-    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#learning.learnUnseen());
+    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#parts.startupListing.learnUnseen());
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
@@ -74,7 +70,7 @@ export class Host {
     this.#parts.rules.configure(settings);
     await this.#parts.connector.reapLeftovers();
     this.#parts.configured.declare(settings);
-    this.#learning.begin();
+    this.#parts.startupListing.begin();
   }
 
   /**
@@ -90,7 +86,7 @@ export class Host {
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       this.#mustBeOpen();
       const applied = changeConfiguration(this.#parts, settings, tracing, joint);
-      this.#learning.learnUnseen();
+      this.#parts.startupListing.learnUnseen();
       // In an object, so that the next reading does not wait until removed servers have stopped.
       return { applied };
     });
@@ -108,7 +104,7 @@ export class Host {
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     // One that waits for its first call is listed as well.
-    this.#learning.learnUnseen();
+    this.#parts.startupListing.learnUnseen();
     return name;
   }
 
@@ -121,7 +117,7 @@ export class Host {
     const definition = attachDefinition(name, source, options);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(definition, options.replace ?? false);
-    this.#learning.learnUnseen();
+    this.#parts.startupListing.learnUnseen();
   }
 
   /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
@@ -193,7 +189,7 @@ export class Host {
    * written something. Undefined when it never had a process.
    */
   stderr(server: string, maxBytes?: number): string | undefined {
-    return this.#parts.lastWords.of(this.#parts.servers.get(server).definition.name, maxBytes);
+    return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
   /** Holds a server open until it is given back. */
@@ -255,12 +251,12 @@ export class Host {
 
   /** What can be said of a server at once, and without starting it; undefined when there is none of that name. */
   known(server: string): KnownServer | undefined {
-    return this.#closing === undefined ? this.#parts.knowledge.known.known(server) : undefined;
+    return this.#closing === undefined ? this.#parts.listings.known(server) : undefined;
   }
 
   /** Told after what is known of a server, its state, or what may be seen of it changed. Returns what ends it. */
   onKnownChanged(listener: (server: string) => void): () => void {
-    return this.#parts.knowledge.known.onChanged(listener);
+    return this.#parts.listings.onChanged(listener);
   }
 
   /** Whether the principal may see the server at all (`tool` undefined) or call this tool. Nothing is charged or told. */
@@ -294,8 +290,8 @@ export class Host {
    * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
    * Undefined: no need to wait.
    */
-  firstSight(servers?: readonly string[]): Promise<void> | undefined {
-    return this.#parts.firstSight.wait(servers);
+  startupListing(servers?: readonly string[]): Promise<void> | undefined {
+    return this.#parts.startupListing.wait(servers);
   }
 
   /**
@@ -303,12 +299,12 @@ export class Host {
    * started once in the background to learn them. `learnAtBoot: false` keeps that off.
    */
   learnTools(): void {
-    if (this.#closing === undefined) this.#learning.turnOn();
+    if (this.#closing === undefined) this.#parts.startupListing.turnOn();
   }
 
   /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
-  whenSeen(): Promise<void> | undefined {
-    return this.#parts.firstSight.whenSeen();
+  whenAllListed(): Promise<void> | undefined {
+    return this.#parts.startupListing.whenAllListed();
   }
 
   /**
@@ -322,7 +318,7 @@ export class Host {
     updated: (params: Buffer) => void,
     instance?: string,
   ): Promise<() => void> {
-    return this.#parts.knowledge.subscriptions.subscribe(server, uri, principal, updated, instance);
+    return this.#parts.subscriptions.subscribe(server, uri, principal, updated, instance);
   }
 
   /** Servers by group, as configured. */

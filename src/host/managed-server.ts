@@ -1,27 +1,28 @@
 /**
  * Everything the host keeps for one server: its definition, its supervisor, breaker, slots, and what is known of its tools.
  */
+
 import { hash } from 'node:crypto';
+import type { CatalogServer } from '../catalog/catalog-server.js';
+import { listsOriginOf, originOf } from '../catalog/server-origin.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
-import { trustsEverything } from '../policy/pins.js';
 import { RetryBudget } from '../policy/retry-budget.js';
 import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
+import { memberBytes, memberText } from '../wire/json-members.js';
 import { notReloadable } from './attach-options.js';
-import { originOf, unpinnedOrigin } from './pin-origin.js';
 import { ServerCircuit } from './server-circuit.js';
-import { toolTraits } from './tool-traits.js';
 import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
 
-export class ManagedServer {
+export class ManagedServer implements CatalogServer {
   readonly definition: ServerDefinition;
   readonly supervisor: Supervisor<Session>;
   /** Of a server over HTTP. */
@@ -60,7 +61,7 @@ export class ManagedServer {
     this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
     this.origin = originOf(definition.spec);
-    this.listsOrigin = trustsEverything(definition.pins) ? unpinnedOrigin(this.origin) : this.origin;
+    this.listsOrigin = listsOriginOf(definition);
     this.#onCircuit = onCircuit;
     this.#clock = clock;
   }
@@ -195,3 +196,16 @@ const fingerprints = new WeakMap<ServerDefinition, string>();
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
 const noLoad = { running: 0, waiting: 0 };
+
+/** Absent hints have the protocol's defaults: not read-only, destructive, not idempotent. Contradicting hints count as absent. */
+function toolTraits(tool: Buffer, isTrusted: boolean): ToolTraits {
+  const annotations = memberBytes(tool, 'annotations');
+  const says = (hint: string) => (annotations ? memberText(annotations, hint) : undefined);
+  const isReadOnly = says('readOnlyHint') === 'true';
+  const contradicts = isReadOnly && says('destructiveHint') === 'true';
+  return {
+    isReadOnly: isReadOnly && !contradicts,
+    isIdempotent: says('idempotentHint') === 'true' && !contradicts,
+    isTrusted,
+  };
+}

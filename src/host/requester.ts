@@ -13,7 +13,9 @@ import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { ToolTraits } from '../policy/call.js';
+import { embedder } from '../policy/call.js';
 import type { CallBudgets } from '../policy/call-budget.js';
+import { waitMs } from '../policy/deadline.js';
 import type { SlotLimits } from '../policy/list-slot.js';
 import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
 import { mayReplay } from '../policy/replay.js';
@@ -26,8 +28,7 @@ import type { Answer } from '../wire/peer-interface.js';
 import { listenMethod } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';
 import { type CallTarget, type TargetOf, whileHeld } from './call-target.js';
-import { waitMs } from './deadline.js';
-import { embedder, type HostRequestOptions } from './host-interface.js';
+import type { HostRequestOptions } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 
 export interface RequesterParts {

@@ -5,6 +5,8 @@
  * Invariants: there are never two servers under one name: the old one is gone before the new one starts; a name is registered
  * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
  */
+
+import { originOf } from '../catalog/server-origin.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
@@ -19,7 +21,6 @@ import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { notAttached } from './attach-options.js';
 import { ManagedServer } from './managed-server.js';
-import { originOf } from './pin-origin.js';
 import { spawnFailed } from './spawn-failed.js';
 import type { Predecessor, Supervise } from './supervise.js';
 

@@ -2,12 +2,13 @@
  * Where subscriptions are held: at the server that all share, over all that takes its name, or at the instance of the client.
  * Not here: who subscribed (subscriptions.ts).
  */
+
+import type { ServerRun } from '../catalog/server-run.js';
+import type { Place } from '../catalog/subscriptions.js';
 import type { Clock } from '../kernel/clock.js';
 import type { CallTarget, TargetOf } from './call-target.js';
 import { instanceKey } from './instances.js';
-import type { ServerRun } from './server-run.js';
 import type { Servers } from './servers.js';
-import type { Place } from './subscriptions.js';
 
 export interface PlacesParts {
   readonly clock: Clock;

@@ -4,6 +4,8 @@
  */
 
 import { availableParallelism } from 'node:os';
+import type { HistoryKeeper } from '../catalog/store/history-keeper.js';
+import { ToolReader } from '../catalog/tool-reader.js';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -27,9 +29,7 @@ import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor
 import { unexpectedError } from '../supervisor/unexpected-error.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
-import type { HistoryKeeper } from './history-keeper.js';
 import { fingerprintOf } from './managed-server.js';
-import { ToolLearner } from './tool-learner.js';
 
 export interface SuperviseParts {
   readonly clock: Clock;
@@ -164,7 +164,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const { clock, connector, reading, heard, opened, openedOf, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
-  const learner = new ToolLearner(clock, () => reading(name), onProblem);
+  const learner = new ToolReader(clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
   let isUnattributedTold = false;

@@ -25,6 +25,9 @@ export interface Principal {
   readonly scopes: readonly string[];
 }
 
+/** The embedding application itself, under no role. No other principal may have its id. */
+export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
+
 /** What is known of a tool before it is called; absent hints have the protocol's defaults. */
 export interface ToolTraits {
   readonly isReadOnly: boolean;

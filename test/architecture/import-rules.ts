@@ -15,6 +15,7 @@ export const layers: readonly (readonly string[])[] = [
   ['policy'],
   ['transports'],
   ['session'],
+  ['catalog'],
   ['host'],
   ['gateway', 'broker', 'dashboard'],
   ['cli'],

@@ -53,7 +53,6 @@ test('the methods of a host', () => {
       'discover',
       'endInstance',
       'explain',
-      'firstSight',
       'groups',
       'hasRoles',
       'isAllowed',
@@ -78,6 +77,6 @@ test('the methods of a host', () => {
       'showUnrouted',
       'spawn',
     ],
-    ...['start', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenSeen', 'withBudget'],
+    ...['start', 'startupListing', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenAllListed', 'withBudget'],
   ]);
 });

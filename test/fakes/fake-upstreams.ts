@@ -2,16 +2,11 @@
  * Upstreams without a host: servers are what a test says they are, and everything that is sent to them is written down.
  * Answers come from `onCall` and `onRequest`; a thrown HostError is a call that failed.
  */
+
+import type { KnownFacts, KnownList, KnownServer } from '../../src/catalog/catalog-server.js';
 import { parseServerDefinition, type ServerDefinition } from '../../src/config/server-definition.js';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
-import type {
-  HostCallOptions,
-  HostRequestOptions,
-  KnownFacts,
-  KnownList,
-  KnownServer,
-  ToolResult,
-} from '../../src/host/host-interface.js';
+import type { HostCallOptions, HostRequestOptions, ToolResult } from '../../src/host/host-interface.js';
 import type { EraAnswer } from '../../src/host/requester.js';
 import type { Principal } from '../../src/policy/call.js';
 import type { ListedItem, ListMethod } from '../../src/session/lists.js';
@@ -141,7 +136,7 @@ export class FakeUpstreams implements Upstreams {
     return this.repeatable.has(`${server}/${tool}`);
   }
 
-  firstSight(servers: readonly string[] = this.names()): Promise<void> | undefined {
+  startupListing(servers: readonly string[] = this.names()): Promise<void> | undefined {
     this.sightsAsked.push([...servers]);
     return this.sight;
   }

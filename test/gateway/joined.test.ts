@@ -64,7 +64,7 @@ beforeAll(async () => {
   });
   await ingress.listen();
   // A list does not wait for a server that starts slowly.
-  await host.whenSeen();
+  await host.whenAllListed();
 });
 
 afterAll(async () => {

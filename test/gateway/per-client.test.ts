@@ -17,7 +17,7 @@ let router: GatewayRouter;
 beforeAll(async () => {
   const a = { command: process.execPath, args: [script], isolation: 'per-client' };
   host = await createHost({ mcpServers: { a } }, { learnAtBoot: true });
-  await host.whenSeen();
+  await host.whenAllListed();
   const serverInfo = { name: 'hostler', version: '0' };
   const bridge = createBridge({ clock: systemClock, random: systemRandom });
   router = createRouter({ upstreams: host, bridge, clock: systemClock, serverInfo });

@@ -25,7 +25,7 @@ async function open(keys: Record<string, unknown>) {
   router.answers.set('slow', () => {});
   const nothing = () => {};
   const host = {
-    whenSeen: nothing,
+    whenAllListed: nothing,
     learnTools: nothing,
     meterCalls: nothing,
     showUnrouted: nothing,

@@ -7,9 +7,9 @@ import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import type { Exchange, Router } from '../../src/gateway/exchange.js';
 import { createStdioIngress } from '../../src/gateway/stdio/stdio-ingress.js';
-import { embedder } from '../../src/host/host-interface.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
+import { embedder } from '../../src/policy/call.js';
 import { Envelope, scanEnvelope } from '../../src/wire/envelope.js';
 
 const seed = 4_711;

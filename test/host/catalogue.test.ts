@@ -6,8 +6,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Discovered } from '../../src/catalog/discovery.js';
 import { createHost, type Host } from '../../src/host/host.js';
-import type { Discovered, HostConfig, HostOptions } from '../../src/host/host-interface.js';
+import type { HostConfig, HostOptions } from '../../src/host/host-interface.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { eventually } from '../eventually.js';
 import { json, startServer, type TestServer } from '../fakes/http-server.js';

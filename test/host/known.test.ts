@@ -8,7 +8,7 @@ import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost } from '../../src/host/host.js';
-import { embedder } from '../../src/host/host-interface.js';
+import { embedder } from '../../src/policy/call.js';
 import { eventually } from '../eventually.js';
 import { events, json, result, startServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
@@ -286,17 +286,17 @@ describe('a modern server is listened to', () => {
   });
 });
 
-describe('firstSight', () => {
+describe('startupListing', () => {
   test('resolves when the servers that were never seen are known, and is over then', async () => {
     const listed = ListedHost.make();
     const config = { mcpServers: { a: listed.entry('a', 'legacy'), b: listed.entry('b', 'modern', { lazy: false }) } };
     const host = await listed.start(config, { learnAtBoot: true });
     expect(listed.keys('prompts/list')).toBeUndefined();
-    await host.firstSight();
+    await host.startupListing();
     expect([listed.keys('resources/list', 'a'), listed.keys('resources/list', 'b')]).toEqual([[], []]);
-    expect(host.firstSight()).toBeUndefined();
+    expect(host.startupListing()).toBeUndefined();
     const next = await listed.start(config, { learnAtBoot: true });
-    expect(next.firstSight()).toBeUndefined();
+    expect(next.startupListing()).toBeUndefined();
     expect(listed.asked('start').length).toBe(1);
   });
 });

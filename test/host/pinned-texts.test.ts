@@ -1,8 +1,8 @@
 /** What embedders and clients of the gateway are shown of a tool that its server changed, with pins and without. */
 import { expect, test } from 'vitest';
+import type { DiscoveredTool } from '../../src/catalog/discovery.js';
 import { GatewayRouter } from '../../src/gateway/routing/router.js';
 import type { HostEvent } from '../../src/host/host-events.js';
-import type { DiscoveredTool } from '../../src/host/host-interface.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { eventually } from '../eventually.js';
 import { FakeExchange, fakeClient } from '../fakes/fake-exchange.js';

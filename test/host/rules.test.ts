@@ -3,10 +3,11 @@
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
-import { embedder, type HostConfig } from '../../src/host/host-interface.js';
+import type { HostConfig } from '../../src/host/host-interface.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import type { Principal } from '../../src/policy/call.js';
+import { embedder } from '../../src/policy/call.js';
 import { failureOf } from '../fakes/policy-call.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
 import { outcomeOf } from './harness.js';

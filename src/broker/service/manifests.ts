@@ -82,7 +82,7 @@ export class Manifests {
   whenSeen(): Promise<void> | undefined {
     const { host } = this.#options;
     const unseen = host.names().filter((server) => host.known(server)?.facts === undefined);
-    return unseen.length > 0 ? host.firstSight(unseen) : undefined;
+    return unseen.length > 0 ? host.startupListing(unseen) : undefined;
   }
 
   /** As things are then: at once where there is nothing to wait for, and once for all that was asked for `whom` until then. */

@@ -1,5 +1,7 @@
 /** What the service needs of a Host, and no more. */
-import type { HostCallOptions, KnownServer, ToolResult } from '../../host/host-interface.js';
+
+import type { KnownServer } from '../../catalog/catalog-server.js';
+import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
 import type { Principal } from '../../policy/call.js';
 
 export interface ServedHost {
@@ -13,7 +15,7 @@ export interface ServedHost {
   /** Counts up when guards or roles change. */
   readonly rulesRevision: number;
   /** Resolves when these servers were seen once since boot, or 5 s have passed; undefined: there is nothing to wait for. */
-  firstSight(servers?: readonly string[]): Promise<void> | undefined;
+  startupListing(servers?: readonly string[]): Promise<void> | undefined;
   /** Tools are about to be listed without starting a server: those that were never seen are learned in the background. */
   learnTools?(): void;
   onKnownChanged(listener: (server: string) => void): () => void;

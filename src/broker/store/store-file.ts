@@ -27,8 +27,8 @@ import {
   type OwnFormat,
   sqliteCode,
   Unreadable,
-} from '../../host/own-database.js';
-import { setAside } from '../../host/set-aside.js';
+} from '../../catalog/store/own-database.js';
+import { setAside } from '../../catalog/store/set-aside.js';
 import { HostError } from '../../kernel/errors.js';
 import { failedError } from './store-words.js';
 

@@ -7,11 +7,11 @@
 import { z } from 'zod';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
-import { embedder } from '../../host/host-interface.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { madeOnce } from '../../kernel/made-once.js';
 import type { Principal } from '../../policy/call.js';
+import { embedder } from '../../policy/call.js';
 import { loggedKinds } from '../event-line.js';
 import type { ServerLogs } from '../server-logs.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { type KeyEntry, parseKeys, reservedKeyName } from '../../config/keys.js';
-import { embedder } from '../../host/host-interface.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { embedder } from '../../policy/call.js';
 import { headerCharsMax, Keyring } from './keys.js';
 
 const hashOf = (key: string) => `sha256:${createHash('sha256').update(key).digest('hex')}`;

@@ -11,10 +11,10 @@
  */
 import { digestOf } from '../../config/key-text.js';
 import { isClientKey, type Keys } from '../../config/keys.js';
-import { embedder } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';
+import { embedder } from '../../policy/call.js';
 
 /** Of a whole `Authorization` header; longer ones are not looked at. */
 export const headerCharsMax = 1_024;

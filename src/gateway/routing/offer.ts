@@ -5,7 +5,7 @@
  * Not here: the answers this goes into (initialize.ts, discover.ts).
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
-import type { KnownFacts, KnownServer } from '../../host/host-interface.js';
+import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
 import { findMember, memberBytes } from '../../wire/json-members.js';
 import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import type { View } from '../views/view.js';

@@ -4,11 +4,12 @@
  * Not here: reading and writing messages (http/, stdio/), what a server asks back (bridge/).
  * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
  */
-import { embedder } from '../../host/host-interface.js';
+
 import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
+import { embedder } from '../../policy/call.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf } from '../../wire/json-members.js';
@@ -210,7 +211,7 @@ export class GatewayRouter implements Router {
     void turn.then(() => this.#inTurn(exchange, run)).catch((error: unknown) => this.#broken(exchange, error));
   }
 
-  /** At boot a list waits a bounded time for servers of its endpoint that were never seen (host/first-sight.ts). */
+  /** At boot a list waits a bounded time for servers of its endpoint that were never seen (catalog/startup-listing.ts). */
   #afterSight(exchange: Exchange, answer: () => void): void {
     const sight = this.#viewOf(exchange.client).sight();
     if (!sight) return answer();

@@ -1,8 +1,8 @@
 import { PassThrough, Writable } from 'node:stream';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { initialize, type Json, legacy, META, modern, notice } from '../../../test/fakes/messages.js';
-import { embedder } from '../../host/host-interface.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { embedder } from '../../policy/call.js';
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../../session/versions.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
 import { createStdioIngress, type StdioIngress } from './stdio-ingress.js';

@@ -5,8 +5,9 @@
  * Invariants: what is not shown cannot be found; a name stands for one item of one server; the order is that of the servers, and
  * within one its own.
  */
+
+import type { KnownServer } from '../../catalog/catalog-server.js';
 import { renamed } from '../../config/tool-rules.js';
-import type { KnownServer } from '../../host/host-interface.js';
 import type { Principal } from '../../policy/call.js';
 import { ruleAgainst } from '../../policy/tool-rules-guard.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
@@ -81,7 +82,7 @@ export class View {
   sight(): Promise<void> | undefined {
     if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
-    if (unseen.length > 0) return this.#upstreams.firstSight(unseen);
+    if (unseen.length > 0) return this.#upstreams.startupListing(unseen);
     this.#isSeen = true;
     return undefined;
   }

@@ -34,7 +34,7 @@ const idleHost: ServedHost = {
   known: () => undefined,
   isAllowed: () => false,
   rulesRevision: 0,
-  firstSight: () => undefined,
+  startupListing: () => undefined,
   onKnownChanged: () => () => {},
   mayRunTwice: () => false,
   call: () => Promise.reject(new Error('nobody calls')),

@@ -35,7 +35,7 @@ export interface FaultReport {
   readonly isOrdered: boolean;
   readonly isOpenAgain: boolean;
   /** What the next process said beside the mail it found, for people. */
-  readonly lastWords: string;
+  readonly stderrTails: string;
 }
 
 const traced = 'fsync,fdatasync,pwrite64,sync_file_range,msync,ftruncate';
@@ -70,7 +70,7 @@ export async function runWithFault({ call, error, nth, isFirst }: Fault, puts = 
       lost: [...before, ...said.of('R')].filter((receipt) => !heldNow.has(receipt)).length,
       isOrdered: held.every((mail, at) => at === 0 || seqOf(mail) > seqOf(held[at - 1] as string)),
       isOpenAgain: again.lines.at(-1) === 'closed',
-      lastWords: [...again.lines.filter((line) => !line.startsWith('M ')), again.exitCode, again.stderr].join('; '),
+      stderrTails: [...again.lines.filter((line) => !line.startsWith('M ')), again.exitCode, again.stderr].join('; '),
     };
   } finally {
     remove();

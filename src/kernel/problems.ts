@@ -2,7 +2,7 @@
  * Reports what went wrong beside a call to whoever embeds the host.
  * Invariant: a report that fails, now or later, is the end of it: what the host was doing goes on.
  */
-import { isHostError } from '../kernel/errors.js';
+import { isHostError } from './errors.js';
 
 export type Report = (error: unknown) => void;
 

@@ -7,7 +7,7 @@
  * that of a server nobody defines any more.
  */
 import type Database from 'libsql';
-import { type HistoryRecord, parseRecord } from '../supervisor/history.js';
+import { type HistoryRecord, parseRecord } from '../../supervisor/history.js';
 import { RowNames } from './row-names.js';
 
 export const rowsMax = 1_024;

@@ -7,9 +7,11 @@
  */
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
 import { compositeKey, namesIn } from '../policy/composite-key.js';
 import type { PinStore } from '../policy/pin-store.js';
+import { trustsEverything } from '../policy/pins.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {
   const keyOf = (server: string) => pinKey(server, originOf(specOf(server)));
@@ -47,5 +49,6 @@ export const isGivenSame = (a: ServerSpec, b: ServerSpec): boolean => isDeepStri
 const givenTo = (spec: ServerSpec): unknown =>
   isAttached(spec) ? undefined : isStdio(spec) ? { ...spec.env } : { ...spec.headers };
 
-/** For the lists of a server whose pins are off: with pins on again they must not pass for lists that were compared. */
-export const unpinnedOrigin = (origin: string): string => `${origin} unpinned`;
+/** Key for stored lists. Lists that were read with pins off get their own: they were never compared with pins. */
+export const listsOriginOf = ({ spec, pins }: ServerDefinition): string =>
+  trustsEverything(pins) ? `${originOf(spec)} unpinned` : originOf(spec);

@@ -1,7 +1,7 @@
 /**
  * What is kept open and up to date beside the calls of one run of a server: the lists that are not its tools, and what it
  * tells of its own accord: changes of lists, updates of the resources that somebody subscribed to.
- * Not here: the tools (tool-learner.ts), what is known of a server (known-servers.ts), who subscribed (subscriptions.ts).
+ * Not here: the tools (tool-reader.ts), what is known of a server (listings.ts), who subscribed (subscriptions.ts).
  *
  * Invariants: none of it holds up a call or counts as one; only what the server offers is asked for; a failure leaves what
  * was known, and ends nothing; of one resource one request at a time is under way, and the last one says what is wanted.
@@ -13,7 +13,7 @@ import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
-import { ListLearner, readMsMax } from './list-learner.js';
+import { ListReader, readMsMax } from './list-reader.js';
 import { type ListenParts, ListenStream } from './listen-stream.js';
 
 export interface RunParts {
@@ -44,7 +44,7 @@ const announced: ReadonlyMap<string, readonly ListMethod[]> = new Map([
 
 export class ServerRun {
   readonly #parts: RunParts;
-  readonly #learners = new Map<ListMethod, ListLearner>();
+  readonly #learners = new Map<ListMethod, ListReader>();
   readonly #listen: ListenStream | undefined;
   /** Legacy: what the server was told, and changes of it, one after the other for each. */
   readonly #told = new Set<string>();
@@ -126,13 +126,13 @@ export class ServerRun {
 
   // --- lists
 
-  #learner(method: ListMethod): ListLearner {
+  #learner(method: ListMethod): ListReader {
     const { clock, learn, keep, onProblem } = this.#parts;
     const begin = () => (list: ServerList) => {
       learn(method, list);
       if (this.#isRead) keep();
     };
-    return new ListLearner(method, clock, begin, onProblem);
+    return new ListReader(method, clock, begin, onProblem);
   }
 
   /** One after the other: whoever calls now is in more of a hurry. */

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { LastWords } from './last-words.js';
+import { StderrTails } from './stderr-tails.js';
 
 test('what the last process wrote is there until the next one has written something', () => {
-  const words = new LastWords();
+  const words = new StderrTails();
   const said = ['', '', '', ''];
   const begin = (i: number) => words.began('a', (maxBytes) => (said[i] as string).slice(-(maxBytes ?? 9)));
   expect(words.of('a')).toBeUndefined();

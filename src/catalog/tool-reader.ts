@@ -1,22 +1,22 @@
 /**
  * Keeps what is known of one connection's tools: reads them when it opens, and again when the server says they changed.
  * A server without its tools known is not ready: its read-only tools could not be told from the others.
- * Not here: the rhythm of readings (list-learner.ts), what follows from them (managed-server.ts).
+ * Not here: the rhythm of readings (list-reader.ts), what follows from them (managed-server.ts).
  *
  * Invariant: a connection that was lost while its tools were read is closed before anybody hears of it.
  */
 import type { Clock } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
 import type { CallOptions, Session } from '../session/session.js';
-import { type BeginReading, ListLearner } from './list-learner.js';
+import { type BeginReading, ListReader } from './list-reader.js';
 
-export class ToolLearner {
-  readonly #list: ListLearner;
+export class ToolReader {
+  readonly #list: ListReader;
   readonly #onProblem: (error: unknown) => void;
   #session: Session | undefined;
 
   constructor(clock: Clock, begin: BeginReading, onProblem: (error: unknown) => void) {
-    this.#list = new ListLearner('tools/list', clock, begin, onProblem);
+    this.#list = new ListReader('tools/list', clock, begin, onProblem);
     this.#onProblem = onProblem;
   }
 

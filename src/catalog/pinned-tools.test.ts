@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
-import { judgedTools } from './judged-tools.js';
+import { judgedTools } from './pinned-tools.js';
 
 const item = (name: string, description: string): ListedItem => ({
   key: name,

@@ -4,7 +4,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
-import { ToolLearner } from './tool-learner.js';
+import { ToolReader } from './tool-reader.js';
 
 /** `costMs`: how long each list takes to be learnt. */
 function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
@@ -28,7 +28,7 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
       closes++;
     },
   } as unknown as Session;
-  const learner = new ToolLearner(
+  const learner = new ToolReader(
     clock,
     () => {
       begun++;

@@ -1,12 +1,12 @@
 /**
  * The pins of tools between two hosts, as a table: one row per server.
- * Not here: what a pin means (policy/pins.ts), under which key a server's pins are kept (pin-origin.ts).
+ * Not here: what a pin means (policy/pins.ts), under which key a server's pins are kept (server-origin.ts).
  *
  * Invariants: at most `pinnedServersMax` rows; past it those that were first written longest ago go. What a server lists is on disk
- * only with the pins that judged it (manifests-table.ts): pins that a list has changed take the list before it along.
+ * only with the pins that judged it (listings-table.ts): pins that a list has changed take the list before it along.
  */
 import type Database from 'libsql';
-import { compositeKey } from '../policy/composite-key.js';
+import { compositeKey } from '../../policy/composite-key.js';
 import {
   type PinRecord,
   type PinStatus,
@@ -14,8 +14,8 @@ import {
   type PinVersion,
   pinnedServersMax,
   pinStatus,
-} from '../policy/pin-store.js';
-import { pinnedServer } from './pin-origin.js';
+} from '../../policy/pin-store.js';
+import { pinnedServer } from '../server-origin.js';
 import { type LaterRow, type LaterWrites, largeBytes } from './write-behind.js';
 
 /** `statuses`: of the records beside them; NULL in a row that was written before there were any. */

@@ -1,6 +1,6 @@
 /**
  * Reads one list of one connection, and reads it again when the server says that it changed.
- * Not here: what follows from a list (catalogue.ts, known-servers.ts), which lists are worth reading (server-run.ts).
+ * Not here: what follows from a list (catalogue.ts, listings.ts), which lists are worth reading (server-run.ts).
  *
  * Invariants: at most one reading at a time, and one more when something changed meanwhile; a reading that fails leaves what
  * was known before; however often a server announces changes, readings take at most a tenth of the time.
@@ -19,7 +19,7 @@ const restMsMax = 60_000;
 /** Told that a reading begins; what it returns is handed the list, and may take a while over it. */
 export type BeginReading = () => (list: ServerList) => Promise<void> | void;
 
-export class ListLearner {
+export class ListReader {
   readonly #method: ListMethod;
   readonly #clock: Clock;
   readonly #begin: BeginReading;

@@ -11,7 +11,7 @@ import type { Channel } from '../wire/channel.js';
 
 type Tail = (maxBytes?: number) => string;
 
-export class LastWords {
+export class StderrTails {
   readonly #byServer = new Map<string, { readonly now: Tail; readonly before: Tail | undefined }>();
 
   /** Another process, or none where it is no server with a process. */

@@ -1,7 +1,7 @@
 /**
  * What must outlive the host, in one SQLite file: the pins of tools, what each server said and listed last, and how
  * servers have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
- * Not here: the tables (pins-table.ts, manifests-table.ts, histories-table.ts), and what is in them means elsewhere.
+ * Not here: the tables (pins-table.ts, listings-table.ts, histories-table.ts), and what is in them means elsewhere.
  *
  * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. Nothing else makes
  * the host go on without what it knew: a file that is only busy, or a folder that others may write to, is an error.
@@ -9,13 +9,13 @@
 import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
-import { HostError } from '../kernel/errors.js';
-import { compositeKey } from '../policy/composite-key.js';
-import type { PinStore } from '../policy/pin-store.js';
-import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { HostError } from '../../kernel/errors.js';
+import { compositeKey } from '../../policy/composite-key.js';
+import type { PinStore } from '../../policy/pin-store.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
 import { libsql } from './libsql.js';
-import { type Manifests, manifestsSchema, manifestsTable } from './manifests-table.js';
+import { type ListingStore, listingsSchema, listingsTable } from './listings-table.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode } from './own-database.js';
 import { pinsSchema, pinsTable } from './pins-table.js';
 import { setAside } from './set-aside.js';
@@ -35,13 +35,13 @@ const opened = new Map<string, StateFile>();
 
 export class StateFile {
   readonly pins: PinStore;
-  readonly manifests: Manifests;
+  readonly listings: ListingStore;
   readonly histories: Histories;
   readonly #later = new LaterWrites();
 
   private constructor(database: Database.Database) {
     this.pins = pinsTable(database, this.#later);
-    this.manifests = manifestsTable(database, this.#later);
+    this.listings = listingsTable(database, this.#later);
     this.histories = historiesTable(database);
   }
 
@@ -121,7 +121,7 @@ function prepare(file: string): Database.Database {
   if (found === schemaVersion) return database;
   // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all, and
   // for one process at a time.
-  database.exec(`BEGIN IMMEDIATE; ${pinsSchema} ${manifestsSchema} ${historiesSchema}`);
+  database.exec(`BEGIN IMMEDIATE; ${pinsSchema} ${listingsSchema} ${historiesSchema}`);
   // The only column that was ever added. Whatever the version says: a file may have tables and none yet.
   if (!hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
   database.exec(`PRAGMA user_version = ${schemaVersion}; COMMIT`);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseServerSpec } from '../config/server-spec.js';
 import { memoryPinStore } from '../policy/pin-store.js';
-import { pinsByOrigin } from './pin-origin.js';
+import { pinsByOrigin } from './server-origin.js';
 
 const saved = { name: 'a', command: 'node', args: ['x.js'], env: { TOKEN: '1' } };
 

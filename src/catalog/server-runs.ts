@@ -8,16 +8,14 @@ import type { Clock } from '../kernel/clock.js';
 import type { ServerFacts } from '../session/negotiate.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import type { CallTarget } from './call-target.js';
-import type { KnownFacts } from './host-interface.js';
-import type { KnownServers } from './known-servers.js';
-import type { ManagedServer } from './managed-server.js';
+import type { CatalogServer, KnownFacts } from './catalog-server.js';
+import type { Listings } from './listings.js';
 import { ServerRun } from './server-run.js';
 
 export interface ServerRunsParts {
   readonly clock: Clock;
-  readonly findServer: (name: string) => ManagedServer | undefined;
-  readonly known: Pick<KnownServers, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
+  readonly findServer: (name: string) => CatalogServer | undefined;
+  readonly known: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
   /** Resources of the server, or of the instance with this key, that somebody subscribed to, now. */
   readonly uris: (server: string) => readonly string[];
   readonly clean: (text: string) => string;
@@ -77,7 +75,7 @@ export class ServerRuns {
   }
 
   /** The one that can be spoken to now. */
-  of({ supervisor }: Pick<CallTarget, 'supervisor'>): ServerRun | undefined {
+  of({ supervisor }: Pick<CatalogServer, 'supervisor'>): ServerRun | undefined {
     const session = supervisor.current?.connection;
     return session && this.#bySession.get(session);
   }

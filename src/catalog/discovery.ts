@@ -10,37 +10,57 @@ import type { Clock } from '../kernel/clock.js';
 import { deferred } from '../kernel/deferred.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
+import { embedder, type Principal } from '../policy/call.js';
+import { waitMs } from '../policy/deadline.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
-import type { Catalogue } from './catalogue.js';
-import { waitMs } from './deadline.js';
-import type { Sightings } from './first-sight.js';
-import {
-  type Discovered,
-  type DiscoveredTool,
-  type DiscoverOptions,
-  embedder,
-  type HostTool,
-} from './host-interface.js';
-import { judgedTools } from './judged-tools.js';
-import type { ManagedServer } from './managed-server.js';
+import type { CatalogServer } from './catalog-server.js';
+import { type HostTool, judgedTools, type PinnedText } from './pinned-tools.js';
+
+export interface DiscoverOptions {
+  readonly principal?: Principal;
+  /** Start servers that rest. Without it they are described by what is known of them. */
+  readonly wake?: boolean;
+  /** For all servers together; 30 s when absent. */
+  readonly deadlineMs?: number;
+  /** Leave out the tools of servers that cannot be called now; the reason is told instead. */
+  readonly hideUnavailable?: boolean;
+}
+
+export interface DiscoveredTool extends PinnedText {
+  readonly server: string;
+  readonly tool: string;
+  /** The whole tool, parsed from `raw`: `inputSchema`, `outputSchema`, `annotations` and every other member. */
+  readonly schema: Readonly<Record<string, unknown>>;
+  /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
+  readonly state?: string;
+}
+
+export type Discovered = DiscoveredTool | { readonly server: string; readonly error: HostError };
+
+/** By server: settles when it was listed for the first time, or could not be. */
+export type FirstListings = ReadonlyMap<string, Promise<void>>;
 
 export interface DiscoveryParts {
   readonly clock: Clock;
   /** In their order. */
   readonly names: () => readonly string[];
-  readonly serverOf: (name: string) => ManagedServer;
+  readonly serverOf: (name: string) => CatalogServer;
   /** Undefined when there is none. */
-  readonly findServer: (name: string) => ManagedServer | undefined;
+  readonly findServer: (name: string) => CatalogServer | undefined;
   readonly guards: () => readonly Guard[];
-  readonly catalogue: Pick<Catalogue, 'tools' | 'visible'>;
+  /** Requests the tools of one server, as far as the principal may call them. */
+  readonly catalogue: {
+    tools(server: string, options: { principal: Principal; deadlineMs: number }): Promise<HostTool[]>;
+    visible<Item extends ListedItem>(server: string, principal: Principal, items: readonly Item[]): Item[];
+  };
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>;
   readonly cards: Pick<ServerCards, 'read'>;
   /** Whether anything is known of it. */
-  readonly isSeen: (managed: ManagedServer) => boolean;
+  readonly isSeen: (managed: CatalogServer) => boolean;
   /** Resolves when all its lists were read once in its run, or could not be. */
-  readonly listsRead: (managed: ManagedServer) => Promise<void>;
+  readonly listsRead: (managed: CatalogServer) => Promise<void>;
   readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -92,14 +112,14 @@ export class Discovery {
    * Starts each server of which nothing is known, once and a few at a time, and gives it back when its lists are known. By
    * server, when it was seen or could not be.
    */
-  learnUnseen(): Sightings {
+  learnUnseen(): FirstListings {
     const seen = new Map(this.#unseen('registered').map((name) => [name, deferred()]));
     void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) => this.#placed(this.#learn(name).finally(resolve)));
     return new Map([...seen].map(([name, { promise }]) => [name, promise]));
   }
 
   /** Those that are being started anyway, and of which nothing is known: when each was seen or could not be. */
-  seeStarting(): Sightings {
+  seeStarting(): FirstListings {
     return new Map(this.#unseen('connecting').map((name) => [name, this.#see(name)]));
   }
 
@@ -244,7 +264,7 @@ async function eachOf<T>(items: readonly T[], max: number, run: (item: T, i: num
   await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
 }
 
-async function isReady({ supervisor }: ManagedServer, untilMs: number, clock: Clock): Promise<boolean> {
+async function isReady({ supervisor }: CatalogServer, untilMs: number, clock: Clock): Promise<boolean> {
   try {
     await supervisor.acquire(untilMs);
     return true;

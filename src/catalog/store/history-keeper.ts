@@ -8,12 +8,12 @@
  * writes. What waits is bounded by the servers of the host. A write that fails is told and costs nothing else: the next
  * change of that server brings all of its history again.
  */
-import type { Cancel, Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
-import { compositeKey } from '../policy/composite-key.js';
-import { ledgerOf, recordOf } from '../supervisor/history.js';
-import { emptyLedger, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
-import type { History } from '../supervisor/supervisor-options.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { compositeKey } from '../../policy/composite-key.js';
+import { ledgerOf, recordOf } from '../../supervisor/history.js';
+import { emptyLedger, type Ledger, type RestartPlan } from '../../supervisor/restart-plan.js';
+import type { History } from '../../supervisor/supervisor-options.js';
 import type { Histories, HistoryRow } from './histories-table.js';
 
 const gatherMs = 100;

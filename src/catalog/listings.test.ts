@@ -6,10 +6,10 @@ import { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import type { KnownFacts } from './host-interface.js';
-import { KnownServers } from './known-servers.js';
-import { ManagedServer } from './managed-server.js';
-import { type Manifest, noManifest, type Unkept } from './manifests-table.js';
+import type { CatalogServer, KnownFacts } from './catalog-server.js';
+import { Listings } from './listings.js';
+import { listsOriginOf, originOf } from './server-origin.js';
+import { emptyListing, type Listing, type SaveFailure } from './store/listings-table.js';
 
 const item = (key: string, description = ''): ListedItem => ({
   key,
@@ -28,31 +28,29 @@ const facts: KnownFacts = {
 /** Without members that are undefined. */
 const defined = (entry: object) => Object.fromEntries(Object.entries(entry).filter(([, value]) => value !== undefined));
 
-function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManifest) {
+function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyListing) {
   const clock = new FakeClock();
-  const saved: Manifest[] = [];
+  const saved: Listing[] = [];
   const problems: unknown[] = [];
   /** Of the next writes. */
-  const failures: Unkept[] = [];
-  let lastUnkept: (why: Unkept) => void = () => {};
+  const failures: SaveFailure[] = [];
+  let lastUnkept: (why: SaveFailure) => void = () => {};
   const state = { kind: 'ready' };
   const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
-  const make = (more: Record<string, unknown>) =>
-    new ManagedServer(
-      parseServerDefinition('a', defined({ command: 'a', ...more }), true),
-      supervisor,
-      { enter() {}, leave() {} },
-      clock,
-    );
+  const make = (more: Record<string, unknown>): CatalogServer => {
+    const definition = parseServerDefinition('a', defined({ command: 'a', ...more }), true);
+    const origins = { origin: originOf(definition.spec), listsOrigin: listsOriginOf(definition) };
+    return { definition, supervisor, ...origins, tools: [], startMs: 0, whileHeld: (run) => run() };
+  };
   const servers = new Map([['a', make(entry)]]);
-  const policyOf = () => (servers.get('a') as ManagedServer).definition.pins;
+  const policyOf = () => (servers.get('a') as CatalogServer).definition.pins;
   const pins = new Pins({ store: memoryPinStore(), policyOf });
-  const known = new KnownServers({
+  const known = new Listings({
     findServer: (name) => servers.get(name),
     pins,
-    manifests: {
+    store: {
       load: () => recalled,
-      isKept: () => saved.length > 0 || recalled !== noManifest,
+      isKept: () => saved.length > 0 || recalled !== emptyListing,
       save(_name, _print, { facts: said, lists }, onUnkept) {
         lastUnkept = onUnkept;
         const failure = failures.shift();
@@ -62,7 +60,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
     },
     onProblem: (error) => problems.push(error),
   });
-  const managed = servers.get('a') as ManagedServer;
+  const managed = servers.get('a') as CatalogServer;
   const learn = (...items: ListedItem[]) => {
     pins.observe('a', items, clock.date());
     known.learnTools(managed, items, hints);
@@ -82,7 +80,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Manifest = noManife
     saved,
     problems,
     failures,
-    unkept: (why: Unkept) => lastUnkept(why),
+    unkept: (why: SaveFailure) => lastUnkept(why),
     state,
     servers,
     make,
@@ -286,7 +284,7 @@ test.each([
   ],
 ])('E1 with other %s a server counts as unseen until it was asked, and %s', (_what, _shown, given, shown) => {
   const { known, managed, servers, make } = open();
-  const put = (next: ManagedServer, before: ManagedServer) => {
+  const put = (next: CatalogServer, before: CatalogServer) => {
     servers.set('a', next);
     known.recall(next, before);
     return [known.isSeen(next), [...(known.known('a')?.lists.keys() ?? [])]];

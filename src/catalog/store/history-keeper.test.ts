@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { HostError } from '../kernel/errors.js';
-import { FakeClock } from '../kernel/fake-clock.js';
-import type { HistoryRecord } from '../supervisor/history.js';
-import { defaultPlan, emptyLedger, type Ledger } from '../supervisor/restart-plan.js';
+import { HostError } from '../../kernel/errors.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import type { HistoryRecord } from '../../supervisor/history.js';
+import { defaultPlan, emptyLedger, type Ledger } from '../../supervisor/restart-plan.js';
 import type { HistoryRow } from './histories-table.js';
 import { HistoryKeeper } from './history-keeper.js';
 

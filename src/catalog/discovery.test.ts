@@ -5,8 +5,8 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { denial, type Guard } from '../policy/allowlist.js';
 import type { ListedItem } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
+import type { CatalogServer } from './catalog-server.js';
 import { Discovery, type DiscoveryParts } from './discovery.js';
-import type { ManagedServer } from './managed-server.js';
 
 const item = (key: string): ListedItem => ({
   key,
@@ -44,7 +44,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
           await run().finally(() => counts.held--);
         },
         supervisor: { snapshot: () => ({ state }), refusal: () => refusal, acquire },
-      } as unknown as ManagedServer,
+      } as unknown as CatalogServer,
     ]),
   );
   const visible: DiscoveryParts['catalogue']['visible'] = (server, principal, items) =>

@@ -8,20 +8,19 @@
  * all that changed of a server in this one, and cannot disturb whoever changed it.
  */
 import { isStdio } from '../config/server-spec.js';
+import { quietly } from '../kernel/problems.js';
 import { type PinRefusal, pinRefusal } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
-import type { KnownFacts, KnownList, KnownServer } from './host-interface.js';
-import type { ManagedServer } from './managed-server.js';
-import { type Manifest, type Manifests, noManifest } from './manifests-table.js';
-import { isGivenSame } from './pin-origin.js';
-import { quietly } from './problems.js';
+import type { CatalogServer, KnownFacts, KnownList, KnownServer } from './catalog-server.js';
+import { isGivenSame } from './server-origin.js';
+import { emptyListing, type Listing, type ListingStore } from './store/listings-table.js';
 
-export interface KnownParts {
-  readonly findServer: (name: string) => ManagedServer | undefined;
+export interface ListingsParts {
+  readonly findServer: (name: string) => CatalogServer | undefined;
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf'>;
   /** Undefined: nothing outlives the host. */
-  readonly manifests: Manifests | undefined;
+  readonly store: ListingStore | undefined;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -42,16 +41,16 @@ interface KnownRecord {
   isOutdated?: boolean | undefined;
 }
 
-export class KnownServers {
-  readonly #parts: KnownParts;
-  readonly #records = new WeakMap<ManagedServer, KnownRecord>();
+export class Listings {
+  readonly #parts: ListingsParts;
+  readonly #records = new WeakMap<CatalogServer, KnownRecord>();
   readonly #listeners = new Set<(server: string) => void>();
   /** Changed, and not told yet. */
   readonly #untold = new Set<string>();
   /** One count for all: a server that takes the name of another is never taken for it. */
   #revisions = 0;
 
-  constructor(parts: KnownParts) {
+  constructor(parts: ListingsParts) {
     this.#parts = parts;
   }
 
@@ -74,14 +73,14 @@ export class KnownServers {
   }
 
   /** Whether it ever ran as it is defined now, or said what its tools are. */
-  isSeen(managed: ManagedServer): boolean {
+  isSeen(managed: CatalogServer): boolean {
     const record = this.#records.get(managed);
     if (record?.isOutdated) return false;
     return managed.tools.length > 0 || record?.facts !== undefined;
   }
 
   /** Whether it has said, now or before, which tools it has, if only that it has none. */
-  hasTools(managed: ManagedServer): boolean {
+  hasTools(managed: CatalogServer): boolean {
     return this.#records.get(managed)?.lists.has('tools/list') ?? false;
   }
 
@@ -108,7 +107,7 @@ export class KnownServers {
    * asked for soon when it is given other variables or headers. Headers are the token of an account: with others, names of
    * resources and prompts, which may be private to it, are not shown any more.
    */
-  recall(managed: ManagedServer, before?: ManagedServer): readonly ListedItem[] {
+  recall(managed: CatalogServer, before?: CatalogServer): readonly ListedItem[] {
     const { name } = managed.definition;
     const carried = this.#carried(managed, before);
     const { spec } = managed.definition;
@@ -126,13 +125,13 @@ export class KnownServers {
   }
 
   /** It has another account by now, and does not run: what it lists is to be read again. */
-  outdate(managed: ManagedServer): void {
+  outdate(managed: CatalogServer): void {
     const record = this.#records.get(managed);
     if (record) record.isOutdated = true;
   }
 
   /** `hints` undefined: the same list as before, judged anew. */
-  learnTools(managed: ManagedServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
+  learnTools(managed: CatalogServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
     const record = this.#recordOf(managed);
     const before = record.lists.get('tools/list');
     const list = { items, ...hintsOf(hints ?? before) };
@@ -148,7 +147,7 @@ export class KnownServers {
   }
 
   /** Any list but that of the tools. Written down with `keep`. */
-  learnList(managed: ManagedServer, method: ListMethod, list: KnownList): void {
+  learnList(managed: CatalogServer, method: ListMethod, list: KnownList): void {
     const record = this.#recordOf(managed);
     const before = record.lists.get(method);
     if (before && sameList(before, list)) return;
@@ -158,7 +157,7 @@ export class KnownServers {
   }
 
   /** `offered`: lists beside the tools that it has now; others that it had once are forgotten. Written down with `keep`. */
-  learnFacts(managed: ManagedServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
+  learnFacts(managed: CatalogServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(managed);
     record.isOutdated = false;
     const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
@@ -173,13 +172,13 @@ export class KnownServers {
    * Writes down what is new: apart from learning it, so that the lists of a run are one write. That it cannot be written is
    * no fault of the server: it is known here all the same, and written when the tools are listed again.
    */
-  keep(managed: ManagedServer): void {
+  keep(managed: CatalogServer): void {
     const { definition, listsOrigin } = managed;
     const record = this.#records.get(managed);
     // Of one that was replaced meanwhile nothing is kept: its name is another's.
     if (!record?.isUnsaved || this.#parts.findServer(definition.name) !== managed) return;
     record.isUnsaved = false;
-    this.#parts.manifests?.save(definition.name, listsOrigin, record, (why) => {
+    this.#parts.store?.save(definition.name, listsOrigin, record, (why) => {
       // It may have been replaced meanwhile, and what it knew is the other's now.
       const now = this.#parts.findServer(definition.name);
       const heir = now?.listsOrigin === listsOrigin ? this.#records.get(now) : undefined;
@@ -191,16 +190,16 @@ export class KnownServers {
 
   // --- inside
 
-  #isKept({ definition, listsOrigin }: ManagedServer): boolean {
+  #isKept({ definition, listsOrigin }: CatalogServer): boolean {
     try {
-      return this.#parts.manifests?.isKept(definition.name, listsOrigin) ?? true;
+      return this.#parts.store?.isKept(definition.name, listsOrigin) ?? true;
     } catch (error) {
       this.#parts.onProblem(error);
       return true;
     }
   }
 
-  #recordOf(managed: ManagedServer): KnownRecord {
+  #recordOf(managed: CatalogServer): KnownRecord {
     let record = this.#records.get(managed);
     if (!record) {
       const revision = ++this.#revisions;
@@ -212,7 +211,7 @@ export class KnownServers {
 
   #shown(
     server: string,
-    managed: ManagedServer,
+    managed: CatalogServer,
     lists: ReadonlyMap<ListMethod, KnownList>,
   ): ReadonlyMap<ListMethod, KnownList> {
     const tools = lists.get('tools/list');
@@ -220,7 +219,7 @@ export class KnownServers {
     return new Map(lists).set('tools/list', { ...tools, items: this.#shownTools(server, managed, tools.items) });
   }
 
-  #shownTools(server: string, { definition }: ManagedServer, items: readonly ListedItem[]): readonly ListedItem[] {
+  #shownTools(server: string, { definition }: CatalogServer, items: readonly ListedItem[]): readonly ListedItem[] {
     const { pins } = this.#parts;
     const statusOf = pins.statusesOf(server);
     /** Those that are shown as they were approved. A name may be listed twice. */
@@ -242,13 +241,13 @@ export class KnownServers {
   }
 
   /** What is written down is another now. */
-  #bump(managed: ManagedServer, record: KnownRecord): void {
+  #bump(managed: CatalogServer, record: KnownRecord): void {
     record.isUnsaved = true;
     this.#told(managed, record);
   }
 
   /** What is shown is another now. */
-  #told({ definition }: ManagedServer, record: KnownRecord): void {
+  #told({ definition }: CatalogServer, record: KnownRecord): void {
     record.revision = ++this.#revisions;
     this.changed(definition.name);
   }
@@ -268,24 +267,24 @@ export class KnownServers {
     }
   }
 
-  #carried(managed: ManagedServer, before: ManagedServer | undefined): KnownRecord | undefined {
+  #carried(managed: CatalogServer, before: CatalogServer | undefined): KnownRecord | undefined {
     if (before?.origin !== managed.origin) return undefined;
     // Pins are on again: what was listed without them was compared with nothing, and is read anew.
     const isCompared = before.listsOrigin === before.origin || managed.listsOrigin !== managed.origin;
     return isCompared ? this.#records.get(before) : undefined;
   }
 
-  #load({ definition: { name }, origin, listsOrigin }: ManagedServer): Manifest {
-    const { manifests } = this.#parts;
+  #load({ definition: { name }, origin, listsOrigin }: CatalogServer): Listing {
+    const { store } = this.#parts;
     try {
-      const own = manifests?.load(name, listsOrigin) ?? noManifest;
+      const own = store?.load(name, listsOrigin) ?? emptyListing;
       const isEmpty = own.facts === undefined && own.lists.size === 0;
       // A list that was compared with pins is good enough for a server without them.
-      return isEmpty && listsOrigin !== origin ? (manifests?.load(name, origin) ?? noManifest) : own;
+      return isEmpty && listsOrigin !== origin ? (store?.load(name, origin) ?? emptyListing) : own;
     } catch (error) {
       // What is not known is read again.
       this.#parts.onProblem(error);
-      return noManifest;
+      return emptyListing;
     }
   }
 }

@@ -4,12 +4,12 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { eventually } from '../../test/eventually.js';
-import type { PinRecord } from '../policy/pin-store.js';
-import type { ListedItem } from '../session/lists.js';
+import { eventually } from '../../../test/eventually.js';
+import type { PinRecord } from '../../policy/pin-store.js';
+import type { ListedItem } from '../../session/lists.js';
+import { pinKey } from '../server-origin.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
-import { type Manifest, manifestBytesMax, manifestsMax } from './manifests-table.js';
-import { pinKey } from './pin-origin.js';
+import { type Listing, listingBytesMax, listingsMax } from './listings-table.js';
 import { StateFile } from './state-file.js';
 
 let folder: string;
@@ -72,19 +72,19 @@ const pinned = (name: string): PinRecord => ({
   isListed: true,
 });
 
-const listing = (items: readonly ListedItem[]): Manifest => ({
+const listing = (items: readonly ListedItem[]): Listing => ({
   facts: undefined,
   lists: new Map([['tools/list', { items, ttlMs: 0, isPublic: false }]]),
 });
-const toolsOf = ({ lists }: Manifest) => lists.get('tools/list')?.items ?? [];
+const toolsOf = ({ lists }: Listing) => lists.get('tools/list')?.items ?? [];
 
 describe('versions of the file', () => {
   test('one of version 1 is taken over with all that is in it', () => {
     writeVersion(1);
-    const { pins, manifests, histories } = open();
+    const { pins, listings, histories } = open();
     expect(problems).toEqual([]);
     expect(pins.load('files')).toEqual([]);
-    expect(toolsOf(manifests.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
+    expect(toolsOf(listings.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
     expect(versionOf()).toBe(4);
@@ -201,39 +201,39 @@ describe('what cannot be used for now', () => {
   });
 });
 
-describe('manifests', () => {
+describe('listings', () => {
   const fail = (error: unknown) => {
     throw error;
   };
   const tool = (key: string, raw = '{}') => ({ key, raw: Buffer.from(raw) });
 
-  test(`there are at most ${manifestsMax}: those that were written longest ago go first`, () => {
-    const { manifests } = open();
-    const rows = Array.from({ length: manifestsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
+  test(`there are at most ${listingsMax}: those that were written longest ago go first`, () => {
+    const { listings } = open();
+    const rows = Array.from({ length: listingsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
     elsewhere(`INSERT INTO manifests VALUES ${rows.join(', ')}`);
-    manifests.save('s0', 'f', listing([tool('t')]), fail);
-    manifests.save('new', 'f', listing([tool('t')]), fail);
-    const has = (server: string) => toolsOf(manifests.load(server, 'f')).length > 0;
+    listings.save('s0', 'f', listing([tool('t')]), fail);
+    listings.save('new', 'f', listing([tool('t')]), fail);
+    const has = (server: string) => toolsOf(listings.load(server, 'f')).length > 0;
     expect(['s0', 's1', 's2', 'new'].map(has)).toEqual([true, false, true, true]);
-    expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: manifestsMax }]);
+    expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: listingsMax }]);
   });
 
   test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
     const state = open();
-    const { manifests } = state;
-    manifests.save('a', 'f', listing([tool('t')]), fail);
+    const { listings } = state;
+    listings.save('a', 'f', listing([tool('t')]), fail);
     // Three bytes and one character each.
-    manifests.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(manifestBytesMax / 3)))]), fail);
+    listings.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(listingBytesMax / 3)))]), fail);
     state.flush();
     // The number only: a failed comparison of so much would never be shown.
-    expect(toolsOf(manifests.load('a', 'f')).length).toBe(0);
-    manifests.save('a', 'f', listing([tool('t', '9007199254740993')]), fail);
-    expect(toolsOf(manifests.load('a', 'f'))).toEqual([tool('t', '9007199254740993')]);
+    expect(toolsOf(listings.load('a', 'f')).length).toBe(0);
+    listings.save('a', 'f', listing([tool('t', '9007199254740993')]), fail);
+    expect(toolsOf(listings.load('a', 'f'))).toEqual([tool('t', '9007199254740993')]);
   });
 
   test('facts and lists come back to the byte; where not all fits, the tools do', () => {
     const state = open();
-    const { manifests } = state;
+    const { listings } = state;
     const facts = {
       era: 'modern' as const,
       version: '2026-07-28',
@@ -242,15 +242,15 @@ describe('manifests', () => {
       instructions: 'one\ntwo',
     };
     const prompts = { items: [tool('p', '{"name":"p"}')], ttlMs: 60_000, isPublic: true };
-    const all: Manifest = { facts, lists: new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]) };
-    manifests.save('a', 'f', all, fail);
-    expect(manifests.load('a', 'f')).toEqual(all);
-    expect(manifests.load('a', 'other').lists.size).toBe(0);
-    const huge = { ...prompts, items: [tool('p', 'x'.repeat(manifestBytesMax))] };
-    manifests.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) }, fail);
+    const all: Listing = { facts, lists: new Map([...listing([tool('t')]).lists, ['prompts/list', prompts]]) };
+    listings.save('a', 'f', all, fail);
+    expect(listings.load('a', 'f')).toEqual(all);
+    expect(listings.load('a', 'other').lists.size).toBe(0);
+    const huge = { ...prompts, items: [tool('p', 'x'.repeat(listingBytesMax))] };
+    listings.save('a', 'f', { facts, lists: new Map([...all.lists, ['prompts/list', huge]]) }, fail);
     state.flush();
-    expect([...manifests.load('a', 'f').lists.keys()]).toEqual(['tools/list']);
-    expect(manifests.load('a', 'f').facts).toEqual(facts);
+    expect([...listings.load('a', 'f').lists.keys()]).toEqual(['tools/list']);
+    expect(listings.load('a', 'f').facts).toEqual(facts);
   });
 });
 
@@ -265,15 +265,15 @@ describe('X18 rows that are large', () => {
   test('are there for whoever asks, and on disk some turns later, or when all is written', async () => {
     const state = open();
     const large = [pin('t', 300_000)];
-    const manifest = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
+    const longList = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
     state.pins.saveSoon?.('a', large, fail);
-    state.manifests.save('a', 'f', manifest, fail);
+    state.listings.save('a', 'f', longList, fail);
     expect([stored('pins'), stored('manifests')]).toEqual([0, 0]);
     expect(state.pins.load('a')).toBe(large);
-    expect([state.manifests.load('a', 'f'), state.manifests.load('a', 'g').lists.size]).toEqual([manifest, 0]);
+    expect([state.listings.load('a', 'f'), state.listings.load('a', 'g').lists.size]).toEqual([longList, 0]);
     await eventually('both are written', () => stored('pins') + stored('manifests') === 2);
     expect(state.pins.load('a')?.[0]?.approved?.raw?.length).toBe(300_000);
-    expect(toolsOf(state.manifests.load('a', 'f'))).toEqual(toolsOf(manifest));
+    expect(toolsOf(state.listings.load('a', 'f'))).toEqual(toolsOf(longList));
     state.pins.saveSoon?.('b', large, fail);
     state.flush();
     expect([stored('pins'), problems]).toEqual([2, []]);
@@ -286,10 +286,10 @@ describe('X18 rows that are large', () => {
     // Short texts in many records: the pins are large, the list is not.
     state.pins.saveSoon?.(key, large, fail);
     expect(stored('pins')).toBe(0);
-    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
+    state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
     // It waits with them: to write both would be much for one turn.
     const counts = [`${stored('pins')} ${stored('manifests')}`];
-    expect(toolsOf(state.manifests.load('a', 'f')).map(({ key: name }) => name)).toEqual(['t0']);
+    expect(toolsOf(state.listings.load('a', 'f')).map(({ key: name }) => name)).toEqual(['t0']);
     await eventually('both are written', () => {
       counts.push(`${stored('pins')} ${stored('manifests')}`);
       return counts.at(-1) === '1 1';
@@ -297,7 +297,7 @@ describe('X18 rows that are large', () => {
     expect(counts[0]).toBe('0 0');
     expect(counts).not.toContain('0 1');
     // A list that waits, and pins that came after it.
-    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
+    state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
     state.pins.saveSoon?.(key, [pin('other', 300_000)], fail);
     const seen: string[] = [];
     await eventually('the list is written', () => {
@@ -318,17 +318,17 @@ describe('X18 rows that are large', () => {
     const state = open();
     const key = pinKey('a', 'f');
     const records = Array.from({ length: count }, (_, i) => pin(`t${i}`, 10));
-    state.manifests.save('a', 'f', listing([{ key: 'old', raw: Buffer.from('{}') }]), fail);
+    state.listings.save('a', 'f', listing([{ key: 'old', raw: Buffer.from('{}') }]), fail);
     elsewhere("CREATE TRIGGER no_pins BEFORE INSERT ON pins BEGIN SELECT RAISE(FAIL, 'no room'); END");
     const failures: unknown[] = [];
     state.pins.saveSoon?.(key, records, (error) => failures.push(error));
     const unkept: unknown[] = [];
-    state.manifests.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), (why) => unkept.push(why));
+    state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), (why) => unkept.push(why));
     await eventually('it was tried', () => failures.length > 0 && stored('manifests') === 0);
     expect([failures, unkept]).toEqual([[expect.objectContaining({ message: 'no room' })], ['pins']]);
     elsewhere('DROP TRIGGER no_pins');
     state.pins.saveSoon?.(key, records, fail);
-    state.manifests.save('a', 'f', listing([{ key: 't1', raw: Buffer.from('{}') }]), fail);
+    state.listings.save('a', 'f', listing([{ key: 't1', raw: Buffer.from('{}') }]), fail);
     await eventually('with room again both are written', () => stored('pins') === 1 && stored('manifests') === 1);
   });
 
@@ -336,20 +336,20 @@ describe('X18 rows that are large', () => {
     const state = open();
     const key = pinKey('a', 'f');
     const list = listing([{ key: 't', raw: Buffer.from('{}') }]);
-    const kept = () => [stored('manifests'), state.manifests.isKept('a', 'f')];
+    const kept = () => [stored('manifests'), state.listings.isKept('a', 'f')];
     state.pins.saveSoon?.(key, [pin('t', 1)], fail);
-    state.manifests.save('a', 'f', list, fail);
-    state.manifests.save('b', 'f', list, fail);
+    state.listings.save('a', 'f', list, fail);
+    state.listings.save('b', 'f', list, fail);
     expect(kept()).toEqual([2, true]);
     state.pins.save(key, [pin('t', 2)]);
     expect(kept()).toEqual([2, true]);
     state.pins.saveSoon?.(key, [pin('t', 3)], fail);
     expect(kept()).toEqual([1, false]);
-    state.manifests.save('a', 'f', list, fail);
+    state.listings.save('a', 'f', list, fail);
     // These wait, and will take it along.
     state.pins.saveSoon?.(key, [pin('t', 300_000)], fail);
     expect(kept()).toEqual([2, false]);
-    state.manifests.save('a', 'f', list, fail);
+    state.listings.save('a', 'f', list, fail);
     state.flush();
     expect([...kept(), problems]).toEqual([2, true, []]);
     // An approval of what the list of now has, while that of before is on disk.
@@ -362,11 +362,11 @@ describe('X18 rows that are large', () => {
     const state = open();
     state.pins.saveSoon?.('a', [pin('t', 300_000)], fail);
     state.pins.save('a', [pin('u', 1)]);
-    state.manifests.save('a', 'f', listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]), fail);
-    state.manifests.save('a', 'f', listing([]), fail);
+    state.listings.save('a', 'f', listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]), fail);
+    state.listings.save('a', 'f', listing([]), fail);
     state.flush();
     expect(state.pins.load('a')?.map(({ name }) => name)).toEqual(['u']);
-    expect(toolsOf(state.manifests.load('a', 'f'))).toEqual([]);
+    expect(toolsOf(state.listings.load('a', 'f'))).toEqual([]);
   });
 });
 

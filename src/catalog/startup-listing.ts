@@ -1,0 +1,98 @@
+/**
+ * Lists servers once after the start, and lets early list requests wait a short time for them.
+ * Servers that were never listed are started once in the background: with `learnAtBoot`, or when a gateway or broker needs their tools.
+ * Not here: starting and listing one server (discovery.ts).
+ *
+ * Invariants: the wait ends at most `startupListingMsMax` after the first request, and no later request waits again. A request
+ * waits only for the servers that it names. Servers may be added in several batches.
+ */
+import type { Clock } from '../kernel/clock.js';
+import { type Deferred, deferred } from '../kernel/deferred.js';
+import type { Discovery, FirstListings } from './discovery.js';
+
+export const startupListingMsMax = 1_000;
+
+export class StartupListing {
+  readonly #clock: Clock;
+  readonly #discovery: Pick<Discovery, 'learnUnseen' | 'seeStarting'>;
+  readonly #learnAtBoot: boolean | undefined;
+  /** Servers whose first listing is not finished. The promises never reject. */
+  readonly #pending = new Map<string, Promise<void>>();
+  #allListed = deferred();
+  /** Set by the first `wait`. */
+  #limit: Deferred | undefined;
+  #cancel: (() => void) | undefined;
+  #isOver = false;
+  #isLearning: boolean;
+  #hasBegun = false;
+
+  constructor(
+    clock: Clock,
+    discovery: Pick<Discovery, 'learnUnseen' | 'seeStarting'>,
+    learnAtBoot: boolean | undefined,
+  ) {
+    this.#clock = clock;
+    this.#discovery = discovery;
+    this.#learnAtBoot = learnAtBoot;
+    this.#isLearning = learnAtBoot ?? false;
+  }
+
+  /** Call once, after the configured servers were declared. */
+  begin(): void {
+    this.#hasBegun = true;
+    this.track(this.#discovery.seeStarting(), this.learnUnseen());
+  }
+
+  /** Starts the background listing, unless `learnAtBoot` is false. */
+  turnOn(): void {
+    if (this.#isLearning || this.#learnAtBoot === false) return;
+    this.#isLearning = true;
+    if (this.#hasBegun) this.track(this.learnUnseen());
+  }
+
+  learnUnseen(): FirstListings {
+    return this.#isLearning ? this.#discovery.learnUnseen() : new Map();
+  }
+
+  track(...batches: readonly FirstListings[]): void {
+    for (const [server, listing] of batches.flatMap((batch) => [...batch])) {
+      const settled = () => {
+        if (this.#pending.get(server) === listed) this.#pending.delete(server);
+        if (this.#pending.size === 0) this.#over();
+      };
+      const listed: Promise<void> = listing.then(settled, settled);
+      this.#pending.set(server, listed);
+    }
+  }
+
+  /** Resolves when these servers were listed, or the time is over. Undefined: no need to wait. */
+  wait(servers: readonly string[] = [...this.#pending.keys()]): Promise<void> | undefined {
+    if (this.#isOver) return undefined;
+    const awaited = servers.flatMap((server) => this.#pending.get(server) ?? []);
+    if (awaited.length === 0) return undefined;
+    this.#limit ??= this.#arm();
+    return Promise.race([Promise.all(awaited).then(() => {}), this.#limit.promise]);
+  }
+
+  /** Resolves when all servers were listed, without a time limit and without starting one. Undefined: they were. */
+  whenAllListed(): Promise<void> | undefined {
+    return this.#pending.size === 0 ? undefined : this.#allListed.promise;
+  }
+
+  #arm(): Deferred {
+    const limit = deferred();
+    this.#cancel = this.#clock.at(this.#clock.nowMs() + startupListingMsMax, () => {
+      this.#isOver = true;
+      limit.resolve();
+    });
+    return limit;
+  }
+
+  #over(): void {
+    this.#cancel?.();
+    this.#limit?.resolve();
+    this.#limit = undefined;
+    this.#allListed.resolve();
+    this.#allListed = deferred();
+  }
+}
