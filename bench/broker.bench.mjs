@@ -15,7 +15,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { headBytes } from '../dist/broker/nats/nats-streams.js';
 import { messageBytesMax } from '../dist/broker/ports.js';
-import { newKey } from '../dist/config/key-text.js';
+import { newKey } from '../dist/config/keys.js';
 import { echoStdio } from './contestants.mjs';
 import { freePort } from './gateway-run.mjs';
 import { file, median, rounds, saveAs, say, seconds } from './report.mjs';

@@ -73,5 +73,5 @@ export type { ReapReport } from './transports/stdio/reaper.js';
 export type { CauseHandlers } from './wire/attribution.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';
 export type { JsonText } from './wire/frame.js';
-export type { InboundRequest } from './wire/inbound-request.js';
+export type { InboundRequest } from './wire/inbound-requests.js';
 export type { Answer, DeadlineExtension, InboundNotification, PeerHandlers } from './wire/peer-interface.js';

@@ -5,7 +5,7 @@
  * Invariant: a key that opens the gateway opens no broker.
  */
 import { isHostKey, type Keys } from '../config/keys.js';
-import { everyMailbox } from '../config/mailbox-name.js';
+import { everyMailbox } from '../config/values.js';
 import type { Credential } from './embedded/credentials.js';
 import type { NatsCredential } from './nats/nats-host-link.js';
 

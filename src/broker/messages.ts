@@ -11,11 +11,9 @@ import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { checkValue } from '../wire/json-check.js';
-import { isList, isObject, stringOf } from '../wire/json-members.js';
-import { joinedParts } from '../wire/json-parts.js';
+import { isList, isObject, stringOf, uniqueMembers } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
-import { uniqueMembers } from '../wire/unique-members.js';
+import { checkValue, joinedParts } from '../wire/json-text.js';
 import { idPattern, ttlMsMax } from './ports.js';
 import { readToldError } from './told-error.js';
 

@@ -11,10 +11,17 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { JsonText } from '../wire/frame.js';
-import { checkObject, checkValue } from '../wire/json-check.js';
-import { isList, isObject, memberBytes, memberString, memberText, stringOf } from '../wire/json-members.js';
+import {
+  isList,
+  isObject,
+  memberBytes,
+  memberString,
+  memberText,
+  stringOf,
+  uniqueMembers,
+} from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
-import { uniqueMembers } from '../wire/unique-members.js';
+import { checkObject, checkValue } from '../wire/json-text.js';
 import { type ManifestTool, nameCharsMax, type Reply } from './messages.js';
 
 /** Tools have no server there; where one is needed they are under this name. */

@@ -11,7 +11,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { JsonText } from '../wire/frame.js';
 
-export { hostMailbox, mailboxPattern } from '../config/mailbox-name.js';
+export { hostMailbox, mailboxPattern } from '../config/values.js';
 
 /** One message as an engine carries it, with what it puts around a body or without: a body a little smaller fits every engine. */
 export const messageBytesMax = 4 * 1024 * 1024;

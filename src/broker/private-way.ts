@@ -2,7 +2,7 @@
  * Whether what goes to a broker can be read on the way.
  * Invariant: one rule for every engine: to another machine only with TLS, unless somebody said in so many words that it may be without.
  */
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 
 /** A server may offer TLS at the others too; whoever is in between need not pass that on. */

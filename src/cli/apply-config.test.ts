@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { countFor } from '../../test/tier.js';
 import { parseServing } from '../config/host-config.js';
-import { digestOf } from '../config/key-text.js';
 import type { Keys } from '../config/keys.js';
+import { digestOf } from '../config/keys.js';
 import { listenEntry } from '../config/listen-settings.js';
 import { createGateway } from '../gateway/gateway.js';
 import { defaultParts } from '../gateway/gateway-parts.js';

@@ -2,7 +2,7 @@
  * `hostler call`: one call of a tool, its answer on stdout, and an exit code that says what became of it.
  * Invariant: the arguments given as JSON go to the server as they were written.
  */
-import { parseDuration } from '../config/duration.js';
+import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 import type { Words } from './command.js';
 import { EXIT } from './exit-codes.js';

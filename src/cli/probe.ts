@@ -3,9 +3,9 @@
  * Not here: how the report looks (probe-report.ts).
  */
 import path from 'node:path';
-import { parseDuration } from '../config/duration.js';
 import { stateFolder } from '../config/folders.js';
 import { type ConfiguredServerSpec, parseServerSpec } from '../config/server-spec.js';
+import { parseDuration } from '../config/values.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';

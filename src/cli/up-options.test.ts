@@ -3,7 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { listenEntry } from '../config/listen-settings.js';
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/values.js';
 import { isHostError } from '../kernel/errors.js';
 import { parseWords } from './command.js';
 import { commandSpecs } from './commands.js';

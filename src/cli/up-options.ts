@@ -4,7 +4,7 @@
  */
 import path from 'node:path';
 import type { ListenSettings } from '../config/listen-settings.js';
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 import type { Words } from './command.js';
 import { type ConfigPlace, findConfig } from './find-config.js';

@@ -3,7 +3,7 @@
  * Invariant: the key is never a word of the command line, where others of this machine can read it.
  */
 import { readKeyFile } from '../broker/key-file.js';
-import { parseDuration } from '../config/duration.js';
+import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 import type { Words } from './command.js';
 

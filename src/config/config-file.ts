@@ -10,9 +10,8 @@ import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { isEntryTable } from './entry-tables.js';
 import { type Filled, fillPlaceholders } from './placeholders.js';
-import { UnusableEntry } from './unusable-entry.js';
+import { isEntryTable, UnusableEntry } from './plain-data.js';
 
 const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;

@@ -11,13 +11,12 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry } from './broker-settings.js';
-import { parseDuration } from './duration.js';
-import { firstIssue } from './first-issue.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
-import { copyConfig } from './plain-copy.js';
+import { copyConfig, UnusableEntry } from './plain-data.js';
+import { firstIssue } from './schema-issues.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
-import { UnusableEntry } from './unusable-entry.js';
+import { parseDuration } from './values.js';
 
 /** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
 export interface RolePattern {
@@ -289,7 +288,7 @@ function list(
   isUsable: (field: string, text: string) => boolean,
 ): readonly string[] {
   const kept = new Set<string>();
-  // A longer list never comes here: it was refused when it was copied (plain-copy.ts).
+  // A longer list never comes here: it was refused when it was copied (plain-data.ts).
   for (const [i, written] of input.entries()) {
     const field = `${path}.${i}`;
     const text = typeof written === 'string' ? written.trim() : undefined;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { HostError } from '../kernel/errors.js';
-import { isClientKey, parseKeys } from './keys.js';
+import { digestOf, isClientKey, newKey, parseKeys } from './keys.js';
 
 const digest = (key: string, encoding: 'hex' | 'base64url') => createHash('sha256').update(key).digest(encoding);
 const hash = `sha256:${digest('k', 'hex')}`;
@@ -109,4 +109,21 @@ test('two keys of one mailbox let nobody in when they differ; otherwise a key is
   expect(read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } }).keys.size).toBe(2);
   const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm', role: 'x' } });
   expect([keys.size, problems.map(({ details }) => details.field)]).toEqual([0, ['keys.a.mailbox', 'keys.b.mailbox']]);
+});
+
+test('each new key is another, and too long to guess', () => {
+  const [one, other] = [newKey(), newKey()];
+  expect(one).toMatch(/^hk_[A-Za-z0-9_-]{43}$/);
+  expect(other).not.toBe(one);
+});
+
+test('the digest of a key is the one that its entry has, however the hash is written there', () => {
+  const digest = digestOf('hk_of-ann');
+  const hex = Buffer.from(digest, 'base64url').toString('hex');
+  for (const hash of [digest, hex]) {
+    const keys = parseKeys({ ann: { hash: `sha256:${hash}` } }, (problem) => {
+      throw problem;
+    });
+    expect(keys.get('ann')?.digest).toBe(digest);
+  }
 });

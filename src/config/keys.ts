@@ -5,14 +5,22 @@
  * Invariants: no text of an entry but names of members reaches an error, since a key may stand where its hash belongs; an
  * entry that cannot be read lets nobody in.
  */
+import { hash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { firstIssue } from './first-issue.js';
-import { everyMailbox, hostMailbox, mailboxPattern } from './mailbox-name.js';
-import { copyConfig } from './plain-copy.js';
-import { UnusableEntry } from './unusable-entry.js';
+import { copyConfig, UnusableEntry } from './plain-data.js';
+import { firstIssue } from './schema-issues.js';
+import { everyMailbox, hostMailbox, mailboxPattern } from './values.js';
+
+const keyPrefix = 'hk_';
+const keyBytes = 32;
+
+export const newKey = (): string => `${keyPrefix}${randomBytes(keyBytes).toString('base64url')}`;
+
+/** SHA-256 in base64url without padding, as `KeyEntry.digest` has it. */
+export const digestOf = (key: string): string => hash('sha256', key, 'base64url');
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
@@ -141,7 +149,7 @@ const mailOf = (
   nkey: string | undefined,
 ): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
 
-/** As digestOf of key-text.ts has it. */
+/** In the encoding of `digestOf`. */
 function digestIn(hash: string): string {
   const text = hash.slice('sha256:'.length);
   return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, digestChars);

@@ -2,7 +2,7 @@
  * `listen` and `log` of the configuration: where clients find us, and how much is told. Options of the command line win.
  */
 import { z } from 'zod';
-import { parseDuration } from './duration.js';
+import { parseDuration } from './values.js';
 
 /** One above 8382; nobody else has it. */
 export const portDefault = 8383;

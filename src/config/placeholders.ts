@@ -5,11 +5,11 @@
  * Invariants: what cannot be filled in takes the entry it stands in with it and no other, and never gives anybody more than
  * the entry would have; no value is quoted in an error; what was filled in is handed over as secret, unless it plainly is none.
  */
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type EntryTable, isEntryTable } from './entry-tables.js';
-import { PlaceholderFiles } from './placeholder-files.js';
-import { UnusableEntry } from './unusable-entry.js';
+import { type EntryTable, isEntryTable, UnusableEntry } from './plain-data.js';
 
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -117,3 +117,46 @@ export const filesNamedIn = (text: string): string[] =>
 
 const missing = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });
+
+type FileText = { readonly text: string } | { readonly why: string };
+
+const fileBytesMax = 64 * 1024;
+
+/** The files that one reading of a configuration names. Each is read once, so the confirmed text is the text that is filled in. */
+export class PlaceholderFiles {
+  readonly #folder: string;
+  readonly #texts = new Map<string, FileText>();
+
+  /** `folder`: where relative paths start. */
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  read(name: string): FileText {
+    const file = path.resolve(this.#folder, name);
+    const known = this.#texts.get(file);
+    if (known) return known;
+    const text = readText(file);
+    this.#texts.set(file, text);
+    return text;
+  }
+}
+
+function readText(file: string): FileText {
+  let descriptor: number | undefined;
+  try {
+    // Not blocking: the path may name a FIFO that no process writes to.
+    descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    const facts = fstatSync(descriptor);
+    if (!facts.isFile()) return { why: 'is not a file' };
+    if (facts.size > fileBytesMax) return { why: 'is larger than 64 KiB' };
+    const text = readFileSync(descriptor, 'utf8').slice(0, fileBytesMax);
+    // Cut at one newline: a file that was written by hand ends in one, and no secret does.
+    return { text: text.replace(/\r?\n$/, '') };
+  } catch (error) {
+    const { code = 'unreadable' } = error as NodeJS.ErrnoException;
+    return { why: `cannot be read (${code})` };
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}

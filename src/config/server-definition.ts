@@ -6,12 +6,11 @@ import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { parseDuration } from './duration.js';
-import { firstIssue } from './first-issue.js';
-import { copyEntry } from './plain-copy.js';
-import { refuseProto } from './refuse-proto.js';
+import { copyEntry } from './plain-data.js';
+import { firstIssue, refuseProto } from './schema-issues.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
+import { parseDuration } from './values.js';
 
 export type PinMode = 'block' | 'warn' | 'off';
 

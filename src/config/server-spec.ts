@@ -8,9 +8,8 @@ import { HostError } from '../kernel/errors.js';
 import { madeOnce } from '../kernel/made-once.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { firstIssue } from './first-issue.js';
-import { copyEntry } from './plain-copy.js';
-import { refuseProto } from './refuse-proto.js';
+import { copyEntry } from './plain-data.js';
+import { firstIssue, refuseProto } from './schema-issues.js';
 
 const name = z
   .string()

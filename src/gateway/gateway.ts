@@ -8,7 +8,7 @@
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ListenSettings } from '../config/listen-settings.js';
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/values.js';
 import type { Host } from '../host/host.js';
 import type { JointChange } from '../host/host-interface.js';
 import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';

@@ -12,7 +12,7 @@ import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import { MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { Audit } from './audit.js';

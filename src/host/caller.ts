@@ -37,7 +37,7 @@ import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
 import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/frame.js';
-import { checkObject } from '../wire/json-check.js';
+import { checkObject } from '../wire/json-text.js';
 import type { Audit, CallWatch } from './audit.js';
 import type { TargetOf } from './call-target.js';
 import { dispatch } from './dispatch.js';

@@ -11,7 +11,7 @@ import type { Principal } from '../policy/call.js';
 import type { AuthProvider } from '../session/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 import type { Era } from '../wire/channel.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { TelemetryConfig } from './tracing.js';
 
 /** As in `hostler.json`, already parsed. */

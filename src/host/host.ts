@@ -9,7 +9,7 @@ import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { parseHostConfig } from '../config/host-config.js';
-import { copyEntry } from '../config/plain-copy.js';
+import { copyEntry } from '../config/plain-data.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';

@@ -9,7 +9,7 @@ import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import type { CallOptions, Session } from '../session/session.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { Answer } from '../wire/peer-interface.js';
 import type { HostRequestOptions } from './host-interface.js';
 import { Requester } from './requester.js';

@@ -23,7 +23,7 @@ import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.
 import type { CallOptions } from '../session/session.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { checkParams } from '../wire/json-check.js';
+import { checkParams } from '../wire/json-text.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { listenMethod } from '../wire/rpc-codes.js';
 import { admitted } from './admission.js';

@@ -1,42 +1,80 @@
 /**
- * Bytes that arrive in pieces, in one buffer that grows by doubling: a single byte costs the same however many are
- * waiting, and no piece is kept as an object of its own. Not here: how much may be gathered (its users).
+ * A growable buffer for bytes that arrive in pieces: a body, a line, the data of an event.
+ * Bytes are copied into slabs that never move, so one more byte costs the same at any length. Not here: the maximum length.
+ * Invariants: unused room is at most the bytes added so far and at most 64 KiB; the slabs are counted in the budget, if there is one.
  */
+import type { ByteBudget } from './byte-budget.js';
+
 const EMPTY = Buffer.alloc(0);
-const firstBytes = 4096;
+const slabBytesMin = 256;
+const slabBytesMax = 64 * 1024;
 
 export class ByteBuffer {
-  #bytes: Buffer = EMPTY;
-  #length = 0;
+  readonly #budget: ByteBudget | undefined;
+  /** All but the last are full. */
+  #slabs: Buffer[] = [];
+  #last: Buffer = EMPTY;
+  #lastUsed = 0;
+  /** Bytes in all slabs, used or not. */
+  #capacity = 0;
+
+  constructor(budget?: ByteBudget) {
+    this.#budget = budget;
+  }
 
   get length(): number {
-    return this.#length;
+    return this.#capacity - this.#last.length + this.#lastUsed;
   }
 
-  add(source: Buffer, from = 0, to = source.length): void {
-    this.#reserve(to - from);
-    source.copy(this.#bytes, this.#length, from, to);
-    this.#length += to - from;
+  /** False when the budget has no room for all of it: the buffer then holds a part, and can only be cleared. */
+  add(source: Buffer, from = 0, to = source.length): boolean {
+    for (let at = from; at < to; ) {
+      if (this.#lastUsed === this.#last.length && !this.#grow(to - at)) return false;
+      const copied = source.copy(this.#last, this.#lastUsed, at, to);
+      this.#lastUsed += copied;
+      at += copied;
+    }
+    return true;
   }
 
-  addByte(byte: number): void {
-    this.#reserve(1);
-    this.#bytes[this.#length++] = byte;
+  addByte(byte: number): boolean {
+    if (this.#lastUsed === this.#last.length && !this.#grow(1)) return false;
+    this.#last[this.#lastUsed++] = byte;
+    return true;
   }
 
-  /** Hands the buffer over: the receiver may keep it. */
+  /** Returns the bytes as one buffer that the caller may keep, and empties this one. */
   take(): Buffer {
-    const taken = this.#bytes.subarray(0, this.#length);
-    this.#bytes = EMPTY;
-    this.#length = 0;
+    const isOne = this.#slabs.length <= 1 && this.#lastUsed * 2 >= this.#last.length;
+    const taken = isOne ? this.#last.subarray(0, this.#lastUsed) : Buffer.concat(this.#slabs, this.length);
+    this.clear();
     return taken;
   }
 
-  #reserve(more: number): void {
-    const needed = this.#length + more;
-    if (needed <= this.#bytes.length) return;
-    const grown = Buffer.allocUnsafeSlow(Math.max(firstBytes, this.#bytes.length * 2, needed));
-    this.#bytes.copy(grown, 0, 0, this.#length);
-    this.#bytes = grown;
+  clear(): void {
+    this.#budget?.release(this.#capacity);
+    this.#slabs = [];
+    this.#last = EMPTY;
+    this.#lastUsed = this.#capacity = 0;
   }
+
+  #grow(more: number): boolean {
+    const size = Math.min(Math.max(slabBytesMin, this.#capacity, more), slabBytesMax);
+    if (this.#budget?.take(size) === false) return false;
+    this.#last = Buffer.allocUnsafeSlow(size);
+    this.#slabs.push(this.#last);
+    this.#lastUsed = 0;
+    this.#capacity += size;
+    return true;
+  }
+}
+
+/**
+ * A copy of bytes that stay in memory for long. `Buffer.from` copies small ones into an 8 KiB block that Node shares between
+ * buffers, and a copy of two bytes would retain the whole block.
+ */
+export function unpooledCopy(bytes: Uint8Array): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  copy.set(bytes);
+  return copy;
 }

@@ -5,7 +5,7 @@
  * asked for last stays until the next.
  */
 import { setBounded } from './bounded-map.js';
-import { unpooledCopy } from './unpooled-copy.js';
+import { unpooledCopy } from './byte-buffer.js';
 
 const entriesMax = 64;
 const bytesMax = 1_024;

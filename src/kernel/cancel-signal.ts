@@ -1,6 +1,5 @@
 /**
- * The word that nobody waits any more, for whoever works on something. An `AbortSignal` is one; `Cancellation` is one that
- * costs a fraction of it, for what is made with every request of a client.
+ * Cancellation of work in progress. An `AbortSignal` is a CancelSignal; `Cancellation` is a cheap one, for every client request.
  */
 export interface CancelSignal {
   readonly aborted: boolean;
@@ -8,31 +7,24 @@ export interface CancelSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** The same in every copy of this file: the command line is bundled in parts, and one hands its signals to another. */
-const brand: unique symbol = Symbol.for('hostler.Cancellation') as never;
-
-/** Whether somebody without types handed in one. */
+/** For callers without types. By its members, because the bundles of the command line have their own copies of `Cancellation`. */
 export const isCancelSignal = (value: unknown): value is CancelSignal =>
   value instanceof Cancellation ||
   value instanceof AbortSignal ||
-  (typeof value === 'object' && value !== null && brand in value);
+  (typeof value === 'object' && value !== null && 'aborted' in value && 'removeEventListener' in value);
 
-/** Signal and controller in one. Listeners hear it once, in the order they came in; what one throws does not reach the next. */
+/** Signal and controller in one. Listeners are called once, in order; an error of one does not reach the next. */
 export class Cancellation implements CancelSignal {
   #aborted = false;
-  /** Nearly always there is one, or none. */
+  /** Most have one listener or none, which needs no Set. */
   #first: (() => void) | undefined;
   #others: Set<() => void> | undefined;
-
-  get [brand](): true {
-    return true;
-  }
 
   get aborted(): boolean {
     return this.#aborted;
   }
 
-  /** As with an AbortSignal, who comes after the word does not hear it. */
+  /** As with an AbortSignal, a listener that is added after the abort is not called. */
   addEventListener(_type: 'abort', listener: () => void): void {
     if (this.#aborted || this.#first === listener) return;
     if (this.#first === undefined && this.#others === undefined) this.#first = listener;
@@ -56,7 +48,7 @@ export class Cancellation implements CancelSignal {
       try {
         listener();
       } catch (error) {
-        // As an AbortSignal does: it is nobody's here, and must not keep the others from hearing.
+        // As an AbortSignal does: thrown outside, so that the other listeners are called.
         queueMicrotask(() => {
           throw error;
         });

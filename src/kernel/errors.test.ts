@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ERRORS, HostError, isHostError, toRemember } from './errors.js';
+import { ERRORS, HostError, isHostError, thrownText, withoutStack } from './errors.js';
 
 describe('the table of codes', () => {
   test('is closed: adding or renaming a code is a change of interface', () => {
@@ -91,7 +91,7 @@ describe('E18 an error that is kept', () => {
   test('has the causes of the original, by name, message and code, and no stack', () => {
     const root = Object.assign(new TypeError('no such host'), { code: 'ENOTFOUND' });
     const inner = new HostError('transport', 'inner', { server: 's', hint: 'wait', cause: root });
-    const kept = toRemember(new HostError('connect_failed', 'outer', { reason: 'unexpected', cause: inner }));
+    const kept = withoutStack(new HostError('connect_failed', 'outer', { reason: 'unexpected', cause: inner }));
     expect(kept.toJSON()).toEqual({ code: 'connect_failed', message: 'outer', retryable: false, reason: 'unexpected' });
     const cause = kept.cause as HostError;
     expect([isHostError(cause), cause.code, cause.message, cause.hint]).toEqual([true, 'transport', 'inner', 'wait']);
@@ -104,12 +104,12 @@ describe('E18 an error that is kept', () => {
     let error: unknown = { toString: () => 'x'.repeat(5_000) };
     for (let depth = 0; depth < 10; depth++) error = new Error(`${depth}`, { cause: error });
     let causes = 0;
-    for (let at: unknown = toRemember(new HostError('transport', 'm', { cause: error })); at; causes++)
+    for (let at: unknown = withoutStack(new HostError('transport', 'm', { cause: error })); at; causes++)
       at = (at as Error).cause;
     expect(causes).toBe(5);
-    const odd = toRemember(new HostError('transport', 'm', { cause: { toString: () => 'x'.repeat(5_000) } }));
+    const odd = withoutStack(new HostError('transport', 'm', { cause: { toString: () => 'x'.repeat(5_000) } }));
     expect((odd.cause as Error).message).toHaveLength(1_000);
-    expect(toRemember(new HostError('transport', 'm', { cause: Object.create(null) })).cause).toMatchObject({
+    expect(withoutStack(new HostError('transport', 'm', { cause: Object.create(null) })).cause).toMatchObject({
       message: 'object',
     });
   });
@@ -122,10 +122,27 @@ describe('E18 an error that is kept', () => {
     };
     const textless = Object.assign(new Error('x'), { message: Object.create(null), name: 7, code: {} });
     const hostile = Object.defineProperties(new TypeError('x'), { message: throws, cause: throws });
-    const keptOf = (cause: unknown) => toRemember(new HostError('transport', 'm', { cause })).cause;
+    const keptOf = (cause: unknown) => withoutStack(new HostError('transport', 'm', { cause })).cause;
     expect(keptOf(textless)).toMatchObject({ name: 'Error', message: 'object' });
     expect(keptOf(textless)).not.toHaveProperty('code');
     expect(keptOf(hostile)).toMatchObject({ message: 'object' });
     expect(Error.stackTraceLimit).toBeGreaterThan(0);
   });
+});
+
+const hostile = Object.defineProperty(new Error('x'), 'message', {
+  get: () => {
+    throw new Error('no');
+  },
+});
+
+test.each([
+  ['an error', new Error('boom'), 'boom'],
+  ['an error without a message', new TypeError(), 'TypeError'],
+  ['a text', 'boom', 'boom'],
+  ['nothing', undefined, 'undefined'],
+  ['an object without a text', Object.create(null), 'object'],
+  ['an error whose message throws', hostile, 'object'],
+])('%s has a text', (_name, thrown, text) => {
+  expect(thrownText(thrown)).toBe(text);
 });

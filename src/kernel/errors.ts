@@ -1,17 +1,16 @@
 /**
- * Every way Hostler can fail, in one closed table, and the one class that carries it.
- * Callers branch on `code`; the text is for people. What a peer said is quoted only after redaction (redact.ts).
- * Not here: deciding what to do about a failure (policy, supervisor).
+ * The closed table of error codes, and the one error class. Callers branch on `code`; the text is for people.
+ * Not here: reactions to a failure (policy, supervisor).
+ * Invariant: text of a peer is quoted only after redaction (redact.ts).
  */
-import { thrownText } from './thrown-text.js';
 
 /** May the same request be sent again as it is? `maybe` means: only when the error says `not_executed`. */
 export type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
 
 interface ErrorFacts {
-  /** HTTP status when the error ends a request of its own. */
+  /** HTTP status when the error is the whole response. */
   readonly http: number;
-  /** JSON-RPC code. Ours lie outside -32768..-32000, the range the protocol keeps for itself. */
+  /** JSON-RPC code. Ours are outside -32768..-32000, which the protocol reserves. */
   readonly rpc: number;
   readonly retry: RetryAdvice;
 }
@@ -51,15 +50,15 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * What is known about a request that failed: `not_executed` is a promise that no byte of it reached the server
- * (or that the server itself said it refused before doing anything); everything else is `uncertain`.
+ * `not_executed` guarantees that no byte of the failed request reached the server, or that the server refused it before doing
+ * anything. Everything else is `uncertain`.
  */
 export type Execution = 'not_executed' | 'uncertain';
 
 /** How far a request had come when it failed. */
 export type SendPhase = 'queued' | 'writing' | 'written' | 'answered';
 
-/** The machine-readable part of an error. Everything here may be shown to a caller: never put a secret in it. */
+/** The machine-readable part of an error. It is shown to callers: never put a secret in it. */
 export interface ErrorDetails {
   readonly server?: string;
   readonly tool?: string;
@@ -70,9 +69,9 @@ export interface ErrorDetails {
   readonly execution?: Execution;
   readonly retryAfterMs?: number;
   readonly field?: string;
-  /** Of a denied caller. */
+  /** Role of a denied caller. */
   readonly role?: string;
-  /** Of a tool's definition: the one that was agreed to, and the one that is listed. */
+  /** Hashes of a tool's definition: the approved one and the listed one. */
   readonly oldHash?: string;
   readonly newHash?: string;
   readonly limit?: number;
@@ -80,18 +79,15 @@ export interface ErrorDetails {
   readonly exitCode?: number;
   readonly signal?: string;
   readonly httpStatus?: number;
-  /** JSON-RPC code the server itself answered with. */
+  /** JSON-RPC code of the server's own answer. */
   readonly rpcCode?: number;
 }
 
 export interface HostErrorOptions extends ErrorDetails {
-  /** What the operator or caller does next. */
+  /** Next step of the operator or caller. */
   readonly hint?: string;
   readonly cause?: unknown;
 }
-
-/** The same in every copy of this file: the command line is bundled in parts, and what one throws another reports. */
-const brand: unique symbol = Symbol.for('hostler.HostError') as never;
 
 export class HostError extends Error {
   override readonly name = 'HostError';
@@ -107,10 +103,6 @@ export class HostError extends Error {
     this.details = details;
   }
 
-  get [brand](): true {
-    return true;
-  }
-
   /** True when sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
   get retryable(): boolean {
     const { retry } = ERRORS[this.code];
@@ -119,7 +111,7 @@ export class HostError extends Error {
     return retry !== 'maybe' || execution === 'not_executed';
   }
 
-  /** The same error with these facts instead, hint and cause included. Errors are shared, so a new one is made. */
+  /** A copy with these changes, hint and cause included. Errors are shared, so they are never modified. */
   with(changes: HostErrorOptions & { readonly code?: ErrorCode; readonly message?: string }): HostError {
     const { code = this.code, message = this.message, ...options } = changes;
     const { hint, cause, details } = this;
@@ -131,7 +123,7 @@ export class HostError extends Error {
     });
   }
 
-  /** The shape callers see. `cause` stays behind: it may quote what a server said. */
+  /** The shape that callers see, without `cause`: it may quote a server. */
   toJSON(): Record<string, unknown> {
     return {
       code: this.code,
@@ -143,46 +135,55 @@ export class HostError extends Error {
   }
 }
 
+/** By its members too: the command line is bundled in two parts, each with its own copy of the class. */
 export const isHostError = (error: unknown): error is HostError =>
-  error instanceof HostError || (error instanceof Error && brand in error);
+  error instanceof HostError || (error instanceof Error && 'details' in error && 'retryable' in error);
 
-/** How many causes of causes are kept, and how many characters of each message. */
+/** Causes of causes that are copied, and characters of each message. */
 const causesMax = 4;
 const causeChars = 1_000;
 
 /**
- * The same facts without stacks, for errors that are kept: a stack holds on to every function and object on it. The
- * name, message and code of each cause stay: they say what went wrong.
+ * A copy without stacks, for errors that stay in memory: a stack retains every function and object on it. The copy has the name,
+ * message and code of each cause.
  */
-export function toRemember(error: HostError): HostError {
+export function withoutStack(error: HostError): HostError {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {
-    return rememberedError(error, causesMax) as HostError;
+    return stacklessError(error, causesMax) as HostError;
   } finally {
     Error.stackTraceLimit = stackTraceLimit;
   }
 }
 
-function rememberedError(error: unknown, causesLeft: number): Error {
+function stacklessError(error: unknown, causesLeft: number): Error {
   try {
     if (error instanceof Error) return copyOf(error, causesLeft);
   } catch {
-    // Code of an embedder may throw an error whose members throw when they are read.
+    // An embedder's error may have members that throw when they are read.
   }
   return new Error(thrownText(error).slice(0, causeChars));
 }
 
 function copyOf(error: Error, causesLeft: number): Error {
-  const cause =
-    error.cause === undefined || causesLeft === 0 ? undefined : rememberedError(error.cause, causesLeft - 1);
+  const cause = error.cause === undefined || causesLeft === 0 ? undefined : stacklessError(error.cause, causesLeft - 1);
   const options = cause === undefined ? {} : { cause };
   if (isHostError(error)) {
     const { code, message, hint, details } = error;
     return new HostError(code, message, { ...details, ...(hint === undefined ? {} : { hint }), ...options });
   }
   const { name, code } = error as { name?: unknown; code?: unknown };
-  const remembered = new Error(thrownText(error).slice(0, causeChars), options);
-  if (typeof name === 'string') remembered.name = name;
-  return typeof code === 'string' || typeof code === 'number' ? Object.assign(remembered, { code }) : remembered;
+  const copy = new Error(thrownText(error).slice(0, causeChars), options);
+  if (typeof name === 'string') copy.name = name;
+  return typeof code === 'string' || typeof code === 'number' ? Object.assign(copy, { code }) : copy;
+}
+
+/** The text of a thrown value. Never throws, even for a value without text or with a getter that throws. */
+export function thrownText(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? String(thrown.message || thrown.name) : String(thrown);
+  } catch {
+    return typeof thrown;
+  }
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { Call, CallResult } from './call.js';
 import { SingleFlight } from './single-flight.js';
 

@@ -12,7 +12,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { isComplete } from './cache-hint.js';
 import { type Call, type CallRelay, CallResult, type Done, type Outcome, withChanges } from './call.js';

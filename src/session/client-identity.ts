@@ -1,7 +1,7 @@
 /**
  * Who we say we are, as JSON text made once, for both eras.
  */
-import type { MetaEdits } from '../wire/meta-splice.js';
+import type { MetaEdits } from '../wire/json-edit.js';
 import { META, MODERN_VERSION, NEWEST_LEGACY_VERSION } from './versions.js';
 
 export interface ClientIdentity {

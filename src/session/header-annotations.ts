@@ -8,9 +8,8 @@
  * out on the way to an annotation, once for each node on it.
  */
 import { LIMITS } from '../kernel/limits.js';
-import { readString } from '../wire/envelope.js';
 import { keyIs } from '../wire/json-members.js';
-import { skipSpace, skipString, skipValue } from '../wire/json-scan.js';
+import { readString, skipSpace, skipString, skipValue } from '../wire/json-scan.js';
 
 export const annotationKey = 'x-mcp-header';
 

@@ -8,8 +8,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { toBuffer } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
+import { toBuffer } from '../wire/json-text.js';
 import type { ListedItem, ServerList } from './lists.js';
 import { nameMember } from './named-by.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { spliceMeta } from '../wire/meta-splice.js';
+import { spliceMeta } from '../wire/json-edit.js';
 import { clientTexts } from './client-identity.js';
 import { callParams, metaEdits, metaMembers, withMembers } from './relayed-words.js';
 import { META } from './versions.js';

@@ -6,11 +6,10 @@
  * ours, and no member of a caller's replaces it.
  */
 
-import { readString } from '../wire/envelope.js';
 import type { JsonText } from '../wire/frame.js';
-import { toBuffer } from '../wire/json-check.js';
-import { eachMember } from '../wire/json-scan.js';
-import type { MetaEdits } from '../wire/meta-splice.js';
+import type { MetaEdits } from '../wire/json-edit.js';
+import { eachMember, readString } from '../wire/json-scan.js';
+import { toBuffer } from '../wire/json-text.js';
 import type { ClientTexts } from './client-identity.js';
 import { META } from './versions.js';
 

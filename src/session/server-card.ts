@@ -17,9 +17,9 @@ import type { Random } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyItems } from '../policy/list-cache.js';
 import { type DocumentRequest, fetchDocument } from '../transports/http/fetch-document.js';
-import { checkObject } from '../wire/json-check.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
+import { checkObject } from '../wire/json-text.js';
 import type { ListedItem } from './lists.js';
 
 export interface ServerCard {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { InboundRequest } from '../wire/inbound-request.js';
+import type { InboundRequest } from '../wire/inbound-requests.js';
 import { openSession } from './open-session.js';
 import type { SessionHandlers } from './session.js';
 

@@ -11,8 +11,8 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
 import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { checkObject, checkParams, toBuffer } from '../wire/json-check.js';
-import { spliceMeta } from '../wire/meta-splice.js';
+import { spliceMeta } from '../wire/json-edit.js';
+import { checkObject, checkParams, toBuffer } from '../wire/json-text.js';
 import type { Peer } from '../wire/peer.js';
 import type { Answer, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
@@ -121,7 +121,7 @@ export class Session {
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
       underway: () => this.#peer.owed - this.#probes,
       // While it waits for our answer it has nothing to say: some read nothing else until it comes.
-      lastHeardAtMs: () => (this.#peer.asks > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
+      lastHeardAtMs: () => (this.#peer.openServerRequests > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
       missed: () => parts.handlers?.missed?.(),
       answered: () => parts.handlers?.answered?.(),

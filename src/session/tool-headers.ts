@@ -5,8 +5,7 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { keyIs, memberBytes, stringOf } from '../wire/json-members.js';
-import { valuesAt } from '../wire/json-paths.js';
+import { keyIs, memberBytes, stringOf, valuesAt } from '../wire/json-members.js';
 import { eachMember } from '../wire/json-scan.js';
 import { type Annotation, annotationKey, eachAnnotation } from './header-annotations.js';
 

@@ -10,7 +10,7 @@
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
-import { type HostError, toRemember } from '../kernel/errors.js';
+import { type HostError, withoutStack } from '../kernel/errors.js';
 import type { Freeze } from './correlated-failures.js';
 import { HealthCheck } from './health-check.js';
 import { Narrator } from './narrator.js';
@@ -321,7 +321,7 @@ export class Supervisor<C extends Connection> {
     // What has ended is not kept: a server at rest costs as little as it can.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
     if (isAtRest(after.kind) && this.#lastError) {
-      this.#lastError = { error: toRemember(this.#lastError.error), atMs: this.#lastError.atMs };
+      this.#lastError = { error: withoutStack(this.#lastError.error), atMs: this.#lastError.atMs };
     }
     this.#tellGuard(after);
     this.#settle(after);

@@ -2,10 +2,9 @@
  * An error that is thrown while a server is opened and is no HostError, as a HostError that says what it was.
  * Invariant: the text of the cause is redacted and neutralised before it is part of a message; the cause itself is kept.
  */
-import { HostError } from '../kernel/errors.js';
+import { HostError, thrownText } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { thrownText } from '../kernel/thrown-text.js';
 
 const causeChars = 500;
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { InboundRequest } from './inbound-request.js';
+import type { InboundRequest } from './inbound-requests.js';
 import { Peer } from './peer.js';
 import type { PeerHandlers, RequestOptions } from './peer-interface.js';
 
@@ -120,7 +120,7 @@ describe('a question of the server', () => {
     expect([heard, whole.whom()]).toEqual([['elicitation/create', 'elicitation/create'], []]);
   });
 
-  test('on a connection of one client goes to its newest request, ghosts or not', () => {
+  test('on a connection of one client goes to its newest request, also with abandoned requests', () => {
     const { call, elicit, whom, answers } = setUp({}, false);
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -154,7 +154,7 @@ describe('a question that comes before anything was asked', () => {
     void peer.request('tools/list', undefined, { deadlineAtMs: 10 * minute }).catch(() => {});
     await settle();
     clock.advance(4_999);
-    expect([whom(), answers(), peer.asks]).toEqual([[], [], 2]);
+    expect([whom(), answers(), peer.openServerRequests]).toEqual([[], [], 2]);
     const stop = new AbortController();
     call('ann', { signal: stop.signal });
     await settle();
@@ -164,7 +164,7 @@ describe('a question that comes before anything was asked', () => {
     clock.advance(5_000);
     expect(answers()).toEqual([{ jsonrpc: '2.0', id: 'q1', result: {} }]);
     stop.abort();
-    expect([peer.asks, asked[1]?.[1].signal.aborted]).toEqual([0, true]);
+    expect([peer.openServerRequests, asked[1]?.[1].signal.aborted]).toEqual([0, true]);
   });
 
   test('is refused after five seconds, when its client cannot be asked, and when there are too many', async () => {
@@ -190,7 +190,7 @@ describe('a question that comes before anything was asked', () => {
     channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'q1' } });
     call('ann');
     await settle();
-    expect([whom(), peer.asks]).toEqual([[], 0]);
+    expect([whom(), peer.openServerRequests]).toEqual([[], 0]);
     const other = setUp({}, false);
     other.elicit();
     await other.peer.close();
@@ -410,10 +410,10 @@ describe('while a question is open', () => {
     call('ann', { signal: stop.signal });
     elicit();
     const [, request] = asked[0] as (typeof asked)[0];
-    expect([request.signal.aborted, peer.asks]).toEqual([false, 1]);
+    expect([request.signal.aborted, peer.openServerRequests]).toEqual([false, 1]);
     stop.abort();
     request.respond('{"action":"accept"}');
-    expect([request.signal.aborted, peer.asks, answers()]).toEqual([true, 0, []]);
+    expect([request.signal.aborted, peer.openServerRequests, answers()]).toEqual([true, 0, []]);
   });
 });
 

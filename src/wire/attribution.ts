@@ -1,22 +1,19 @@
 /**
- * What a server says on its own, brought to the request that caused it: its questions to a client (legacy era) and its notes.
- * Not here: who that is (cause.ts), bounds on what waits for an answer (inbound-requests.ts).
+ * Attributes what a server sends on its own to the request that caused it: its requests to a client (legacy era) and notifications.
+ * Not here: which request that is (cause.ts), bounds on open server requests (inbound-requests.ts).
  *
- * Invariants: a question or a log line reaches the one request that is surely behind it, or the handler of the connection as a
- * whole, or no client (where all requests are of one client, the newest of them, or the next that comes, will do); when a request
- * ends, its questions end; while one is open the server is not silent, it waits for us.
+ * Invariants: a server request or log line reaches the one request that certainly caused it, or the handler of the connection, or
+ * no client (with a single client, its newest or next request counts as the cause); when a request ends, the server requests
+ * attributed to it end; while one of those is open, the server waits for us and does not count as silent.
  */
 import type { Clock } from '../kernel/clock.js';
-import { type Cause, causeOf, isOfSession, mayCause, refusalFor } from './cause.js';
-import type { OutboundFrame } from './channel.js';
+import { AbandonedRequests, type CancelNotice } from './abandoned-requests.js';
+import { type Cause, causeOf, isOfSession, mayCause, RecentClients, refusalFor } from './cause.js';
+import { type MessageOrigin, type OutboundFrame, originId } from './channel.js';
 import type { Envelope } from './envelope.js';
-import { Ghosts, type Told } from './ghosts.js';
-import { HeldAsks, heldAsksMax } from './held-asks.js';
 import type { IdTable } from './id-table.js';
-import type { InboundRequest } from './inbound-request.js';
-import { InboundRequests, type Taker } from './inbound-requests.js';
-import { type MessageOrigin, originId } from './message-origin.js';
-import { RecentClients } from './recent-clients.js';
+import { type InboundRequest, InboundRequests, type Taker } from './inbound-requests.js';
+import { QueuedServerRequests, queuedRequestsMax } from './queued-server-requests.js';
 import { NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** Each progress moves the deadline to at least now + `byMs`, but never past `untilMs`. */
@@ -27,15 +24,15 @@ export interface DeadlineExtension {
   readonly allowedUntilMs?: number;
 }
 
-/** Who is told what a server says because of a request. */
+/** Receivers of what a server sends because of a request. */
 export interface CauseHandlers {
-  /** Takes what the server asks because of this request, and answers it. Without it the server is refused. */
+  /** Takes and answers a server request that this request caused. Without it the server request is refused. */
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
-  /** What else the server says because of this request. Progress goes to `onProgress`. */
+  /** Other notifications that this request caused. Progress goes to `onProgress`. */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
 }
 
-/** A request of ours that is under way, as far as this is concerned with it. */
+/** A request of ours in progress. */
 export interface Attributable {
   readonly frame: OutboundFrame;
   readonly options: CauseHandlers & {
@@ -44,75 +41,75 @@ export interface Attributable {
     readonly client?: string | undefined;
   };
   deadlineAtMs: number;
-  /** Questions of the server's that wait for an answer; undefined when there never was one. */
-  asks: Set<InboundRequest> | undefined;
-  /** When the last question was taken. */
+  /** Server requests that it caused and that wait for an answer; undefined when there never was one. */
+  serverRequests: Set<InboundRequest> | undefined;
+  /** When the last of them came. */
   askedAtMs: number;
-  /** The server has asked something, or may have, because of it. */
+  /** The server has sent a request because of it, or may have. */
   wasAsked: boolean;
 }
 
-export interface AttributionParts<T extends Attributable> {
+interface AttributionParts<T extends Attributable> {
   readonly clock: Clock;
   readonly underway: IdTable<T>;
   /** False: all requests are of one client. */
   readonly isShared: boolean;
-  /** Of the connection as a whole. */
+  /** Handlers of the connection as a whole. */
   readonly handlers: { request?(request: InboundRequest): void };
   readonly send: (frame: OutboundFrame) => void;
   readonly handlerError: (error: unknown) => void;
-  /** A question or a log line reached no client, because several requests could be behind it. */
+  /** A server request or log line reached no client, because several requests could have caused it. */
   readonly unattributed: (method: string) => void;
-  /** A deadline may have come closer. */
+  /** A deadline may be earlier now. */
   readonly deadlineMoved: (atMs: number) => void;
 }
 
-/** What one request asks at once comes within this time; who asked before it waits for the answer. */
+/** Server requests that one call causes together come within this time; later, the call waits for their answer. */
 export const askTogetherMs = 250;
 
 export class Attribution<T extends Attributable> {
-  /** Questions and log lines that reached no client, because several requests could be behind them. */
+  /** Server requests and log lines that reached no client, because several requests could have caused them. */
   unattributed = 0;
   readonly #parts: AttributionParts<T>;
   readonly #inbound: InboundRequests;
-  readonly #ghosts: Ghosts;
+  readonly #abandoned: AbandonedRequests;
   readonly #recent = new RecentClients();
-  /** Of one client's server only. */
-  readonly #held: HeldAsks<T>;
+  /** Only for servers with a single client. */
+  readonly #queued: QueuedServerRequests<T>;
 
   constructor(parts: AttributionParts<T>) {
     this.#parts = parts;
     this.#inbound = new InboundRequests(parts.send, parts.handlerError);
-    this.#ghosts = new Ghosts(parts.clock);
-    this.#held = new HeldAsks(parts.clock, (request) =>
+    this.#abandoned = new AbandonedRequests(parts.clock);
+    this.#queued = new QueuedServerRequests(parts.clock, (request) =>
       request.refuse(...refusalFor({ kind: 'none' }, request.method)),
     );
   }
 
-  /** Questions of the server's that wait for our answer. */
-  get asks(): number {
+  /** Server requests that wait for our answer. */
+  get openServerRequests(): number {
     return this.#inbound.size;
   }
 
-  asked(envelope: Envelope, origin: MessageOrigin | undefined): void {
+  receive(envelope: Envelope, origin: MessageOrigin | undefined): void {
     this.#inbound.receive(envelope, originId(origin), ({ method }) => this.#takerOf(method, origin));
   }
 
-  /** A request of ours is on its way: it is what the server waited for, if it asked before anybody had asked it anything. */
+  /** A request of ours was sent: queued server requests are attributed to it. */
   sent(owner: T): void {
-    if (this.#held.size === 0 || !mayCause(owner.frame.method)) return;
-    // In a tick of its own: whoever sends it may not be prepared to be asked yet.
+    if (this.#queued.size === 0 || !mayCause(owner.frame.method)) return;
+    // In a microtask: the sender may not be ready for server requests yet.
     queueMicrotask(() => {
-      if (this.#parts.underway.get(owner.frame.id as number) === owner) this.#held.giveAll(owner);
+      if (this.#parts.underway.get(owner.frame.id as number) === owner) this.#queued.assignAll(owner);
     });
   }
 
-  /** Who is told of it, if that is certain. */
+  /** The receiver of a notification, if its cause is certain. */
   listenerFor(method: string, origin: MessageOrigin | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#parts.isShared;
-    // That somebody is done elsewhere may be told long after the call that sent them there has ended.
+    // A URL elicitation may complete long after its call has ended.
     if (isOfSession(method) || (isLate && origin === undefined)) return undefined;
-    // A request that waits for an answer may still say something.
+    // A request whose server request is open may still cause notifications.
     const cause = this.#causeOf(origin, undefined);
     if (cause.kind === 'known') return cause.owner.options.onServerNotification;
     // A log line that comes while no request is in progress is not counted: no client waits for it.
@@ -120,7 +117,7 @@ export class Attribution<T extends Attributable> {
     return undefined;
   }
 
-  /** The server no longer wants an answer. False when there is no such question. */
+  /** The server cancelled its request. False when there is no such request. */
   cancel(idText: string): boolean {
     return this.#inbound.cancel(idText);
   }
@@ -129,23 +126,23 @@ export class Attribution<T extends Attributable> {
     this.#inbound.cancelAll();
   }
 
-  /** The request is over: nobody is asked any more because of it, and the server gets no answer. */
-  ended({ asks, frame, options }: T, nowMs: number): void {
-    if (asks) for (const request of [...asks]) this.#inbound.cancel(request.idText);
+  /** The request is over: the server requests that it caused end without an answer. */
+  ended({ serverRequests, frame, options }: T, nowMs: number): void {
+    if (serverRequests) for (const request of [...serverRequests]) this.#inbound.cancel(request.idText);
     if (this.#parts.isShared && frame.phase !== 'queued' && mayCause(frame.method))
       this.#recent.ended(options.client, nowMs);
   }
 
-  /** It was given up, and the server may not have heard of that yet. `told`: how it does. */
-  gaveUp({ frame, options }: T, told: Told): void {
+  /** The request was given up, and the server may not know that yet. */
+  gaveUp({ frame, options }: T, notice: CancelNotice): void {
     const { id, method, phase } = frame;
-    if (mayCause(method) && phase !== 'queued') this.#ghosts.add(id as number, told, options.client);
+    if (mayCause(method) && phase !== 'queued') this.#abandoned.add(id as number, notice, options.client);
   }
 
-  /** An answer came to what is no longer under way: only now has the server ended it. */
+  /** An answer came to a request that was given up: only now has the server ended it. */
   answeredLate(id: number): void {
-    const ghost = this.#ghosts.answered(id);
-    if (ghost && this.#parts.isShared) this.#recent.ended(ghost.client, this.#parts.clock.nowMs());
+    const abandoned = this.#abandoned.answered(id);
+    if (abandoned && this.#parts.isShared) this.#recent.ended(abandoned.client, this.#parts.clock.nowMs());
   }
 
   #takerOf(method: string, origin: MessageOrigin | undefined): Taker | readonly [number, string] {
@@ -158,7 +155,8 @@ export class Attribution<T extends Attributable> {
     } else if (isInDoubt(cause)) this.#suspectAll();
     const { handlers } = this.#parts;
     if (handlers.request) return { take: (request) => handlers.request?.(request) };
-    if (cause.kind === 'none' && !this.#parts.isShared && this.#held.size < heldAsksMax) return this.#takerLater();
+    if (cause.kind === 'none' && !this.#parts.isShared && this.#queued.size < queuedRequestsMax)
+      return this.#takerLater();
     if (isInDoubt(cause)) this.#noteUnattributed(method);
     return refusalFor(cause, method);
   }
@@ -166,25 +164,25 @@ export class Attribution<T extends Attributable> {
   #takerFor(owner: T, take: (request: InboundRequest) => void): Taker {
     return {
       take: (request) => {
-        owner.asks ??= new Set();
-        owner.asks.add(request);
+        owner.serverRequests ??= new Set();
+        owner.serverRequests.add(request);
         owner.askedAtMs = this.#parts.clock.nowMs();
         this.#suspend(owner);
         take(request);
       },
       over: (request) => {
-        owner.asks?.delete(request);
-        if (owner.asks?.size === 0) this.#resume(owner);
+        owner.serverRequests?.delete(request);
+        if (owner.serverRequests?.size === 0) this.#resume(owner);
       },
     };
   }
 
-  /** Nobody yet; once there is somebody, it is as if that one had been there from the start. */
+  /** Queues the server request until there is a request of ours to attribute it to. */
   #takerLater(): Taker {
     let taker: Taker | undefined;
     return {
       take: (request) =>
-        this.#held.hold(request, (owner) => {
+        this.#queued.add(request, (owner) => {
           owner.wasAsked = true;
           const { onServerRequest } = owner.options;
           if (!onServerRequest) return request.refuse(...refusalFor({ kind: 'known', owner }, request.method));
@@ -197,13 +195,13 @@ export class Attribution<T extends Attributable> {
           }
         }),
       over: (request) => {
-        this.#held.drop(request);
+        this.#queued.remove(request);
         taker?.over?.(request);
       },
     };
   }
 
-  /** A person may take minutes to answer: that is no silence of the server. What the caller itself allows stays. */
+  /** A person may take minutes to answer, while the server is not silent. The caller's own limit stays. */
   #suspend(owner: T): void {
     const { extend } = owner.options;
     if (extend) owner.deadlineAtMs = Math.max(owner.deadlineAtMs, extend.untilMs);
@@ -211,26 +209,33 @@ export class Attribution<T extends Attributable> {
 
   #resume(owner: T): void {
     const { extend } = owner.options;
-    const isUnderway = this.#parts.underway.get(owner.frame.id as number) === owner;
-    if (!extend || !isUnderway) return;
+    const isOpen = this.#parts.underway.get(owner.frame.id as number) === owner;
+    if (!extend || !isOpen) return;
     owner.deadlineAtMs = Math.min(this.#parts.clock.nowMs() + extend.byMs, extend.untilMs);
     this.#parts.deadlineMoved(owner.deadlineAtMs);
   }
 
-  /** Any of them may have been the one that was refused: its answer is not what it would be at another time. */
+  /** Any of them may have caused the refused server request, so none of their answers may be cached or shared. */
   #suspectAll(): void {
     this.#parts.underway.forEach((one) => {
       if (mayCause(one.frame.method)) one.wasAsked = true;
     });
   }
 
-  readonly #isWaiting = ({ asks, askedAtMs }: T): boolean =>
-    asks !== undefined && asks.size > 0 && this.#parts.clock.nowMs() - askedAtMs > askTogetherMs;
+  readonly #isWaiting = ({ serverRequests, askedAtMs }: T): boolean =>
+    serverRequests !== undefined && serverRequests.size > 0 && this.#parts.clock.nowMs() - askedAtMs > askTogetherMs;
 
   #causeOf(origin: MessageOrigin | undefined, isWaiting: ((one: T) => boolean) | undefined): Cause<T> {
     const { underway, isShared, clock } = this.#parts;
     const nowMs = clock.nowMs();
-    return causeOf(underway, { origin, ghosts: this.#ghosts.count, isShared, isWaiting, recent: this.#recent, nowMs });
+    return causeOf(underway, {
+      origin,
+      abandoned: this.#abandoned.count,
+      isShared,
+      isWaiting,
+      recent: this.#recent,
+      nowMs,
+    });
   }
 
   #noteUnattributed(method: string): void {
@@ -239,6 +244,6 @@ export class Attribution<T extends Attributable> {
   }
 }
 
-/** A request is behind it, and it is not known which one. */
+/** Some request caused it, and it is not known which one. */
 const isInDoubt = (cause: Cause<unknown>): cause is Extract<Cause<unknown>, { readonly count: number }> =>
   cause.kind === 'unclear' || cause.kind === 'ended';

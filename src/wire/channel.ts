@@ -9,7 +9,6 @@
  */
 import type { HostError, SendPhase } from '../kernel/errors.js';
 import type { Envelope } from './envelope.js';
-import type { MessageOrigin } from './message-origin.js';
 
 /** What HTTP carries beside the body (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore it. */
 export interface HttpFacts {
@@ -35,6 +34,16 @@ export interface OutboundFrame {
   batch: number;
   phase: SendPhase;
 }
+
+/**
+ * The request of ours that caused a message, as the channel knows it: the frame in whose response stream the message came (HTTP),
+ * or the id that was named with it (`relatedRequestId`). The request may have ended; ids are never used twice.
+ */
+export type MessageOrigin = Pick<OutboundFrame, 'id'> | number;
+
+/** Undefined: there is no origin, or the frame is no request. */
+export const originId = (origin: MessageOrigin | undefined): number | undefined =>
+  typeof origin === 'object' ? origin.id : origin;
 
 export type Era = 'legacy' | 'modern';
 
@@ -74,9 +83,9 @@ export interface ChannelListener {
 export type Withdrawal =
   /** It had not been written; the server will never see it. */
   | 'unsent'
-  /** Ending the exchange told the server (HTTP, modern era). */
-  | 'told'
-  /** The server must be told by `notifications/cancelled`. */
+  /** Ending the exchange notified the server (HTTP, modern era). */
+  | 'aborted'
+  /** The server needs `notifications/cancelled`. */
   | 'notify';
 
 /** Requests wait in the channel until exactly one of these is called. */

@@ -6,7 +6,8 @@
  * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or
  * escaped, or with both result and error, is refused as `ambiguous`. Members we do not know are not passed on.
  */
-import { eachMember, scanFacts, scanLimits, skipSpace } from './json-scan.js';
+import { recordParams, rememberParams } from './json-members.js';
+import { eachMember, type Member, readString, scanFacts, scanLimits, skipSpace } from './json-scan.js';
 
 export type MessageKind = 'request' | 'notification' | 'result' | 'error';
 
@@ -31,6 +32,7 @@ const KEYS = {
 const KEY_NAMES = new Set(Object.keys(KEYS));
 
 const QUOTE = 0x22;
+const OPEN_BRACE = 0x7b;
 const NONE = -1;
 
 /**
@@ -42,9 +44,11 @@ const disguiseBytesMax = 64;
 /** JSON-RPC knows six members; room for a vendor's own, none for a frame that is all keys. */
 const topLevelMembersMax = 64;
 
-/** One scanned message. Positions index `bytes`; the payload is params, result or error, by kind. */
+/** One scanned message. Positions are indexes of `bytes`; the payload is params, result or error, by kind. */
 export class Envelope {
   bytes: Buffer = Buffer.alloc(0);
+  /** Where the members of `params` are (json-members.ts). */
+  readonly paramPositions: number[] = [];
   kind: MessageKind = 'notification';
   idStart = NONE;
   idEnd = NONE;
@@ -58,6 +62,7 @@ export class Envelope {
   hasHighBytes = false;
   /** It nests too deep somewhere: only its id can be used, and nobody has looked whether the rest is JSON. */
   isTooDeep = false;
+  #payload: Buffer | undefined;
 
   /** The id as it stands in the text, quotes included; undefined when there is none or it is null. */
   idText(): string | undefined {
@@ -81,19 +86,26 @@ export class Envelope {
     return this.methodStart === NONE ? '' : readString(this.bytes, this.methodStart, this.methodEnd);
   }
 
-  /** A view of the payload, or undefined when the message has none. Copy it to keep it for long: it holds its whole chunk. */
+  /**
+   * A view of the payload, or undefined when the message has none. Copy it to keep it for long: it retains its whole chunk.
+   * The members of params are not scanned again when they are looked up in the same tick.
+   */
   payload(): Buffer | undefined {
-    return this.payloadStart === NONE ? undefined : this.bytes.subarray(this.payloadStart, this.payloadEnd);
+    if (this.payloadStart === NONE) return undefined;
+    if (this.#payload === undefined) {
+      this.#payload = this.bytes.subarray(this.payloadStart, this.payloadEnd);
+      const hasParams = this.methodStart !== NONE && this.#payload[0] === OPEN_BRACE;
+      if (hasParams) rememberParams(this.#payload, this.paramPositions, this.payloadStart);
+    }
+    return this.#payload;
   }
-}
 
-/** Decodes the string whose content (without quotes) lies in the given bounds. */
-export function readString(bytes: Buffer, start: number, end: number): string {
-  for (let i = start; i < end; i++) {
-    const byte = bytes[i] as number;
-    if (byte === 0x5c || byte > 0x7f) return JSON.parse(bytes.toString('utf8', start - 1, end + 1)) as string;
+  /** For a scan of another message into this one. */
+  reset(bytes: Buffer): void {
+    this.bytes = bytes;
+    this.idStart = this.methodStart = this.payloadStart = NONE;
+    this.#payload = undefined;
   }
-  return bytes.toString('latin1', start, end);
 }
 
 /** The bit of an exactly spelled known key, 0 for a foreign key, -1 for a known key in disguise. */
@@ -157,6 +169,13 @@ export function scanPassingDeep(bytes: Buffer, start: number, end: number, out: 
   return fault;
 }
 
+// Outside of `scanEnvelope`, because a closure there would be allocated for every message.
+let positions: number[] = [];
+const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, end: number): number | undefined =>
+  bytes[valueStart] === OPEN_BRACE && spells(bytes, keyStart, keyEnd, KEYS.params.bytes)
+    ? recordParams(bytes, valueStart, end, positions)
+    : undefined;
+
 /** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */
 export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
   let seen = 0;
@@ -164,49 +183,56 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   let idIsNull = false;
   let wrong = false;
   let members = 0;
-  out.bytes = bytes;
-  out.idStart = out.methodStart = out.payloadStart = NONE;
+  out.reset(bytes);
+  positions = out.paramPositions;
   scanFacts.sawHighByte = false;
   scanFacts.tooDeep = false;
   scanFacts.tooMany = false;
   scanFacts.values = 0;
   scanFacts.mayHold = 0;
 
-  const after = eachMember(bytes, start, end, 0, (member) => {
-    const { valueStart, valueEnd } = member;
-    if (++members > topLevelMembersMax) return false;
-    const key = knownKey(bytes, member.keyStart, member.keyEnd);
-    if (key === 0) return;
-    if (key < 0 || (seen & key) !== 0) {
-      ambiguous = true;
-      return;
-    }
-    seen |= key;
-    const first = bytes[valueStart] as number;
-    switch (key) {
-      case ID:
-        if (first === 0x6e) {
-          idIsNull = true;
-        } else if (first === QUOTE || first === 0x2d || (first >= 0x30 && first <= 0x39)) {
-          out.idStart = valueStart;
-          out.idEnd = valueEnd;
-        } else {
-          wrong = true;
-        }
+  const after = eachMember(
+    bytes,
+    start,
+    end,
+    0,
+    (member) => {
+      const { valueStart, valueEnd } = member;
+      if (++members > topLevelMembersMax) return false;
+      const key = knownKey(bytes, member.keyStart, member.keyEnd);
+      if (key === 0) return;
+      if (key < 0 || (seen & key) !== 0) {
+        ambiguous = true;
         return;
-      case METHOD:
-        if (first !== QUOTE) wrong = true;
-        out.methodStart = valueStart + 1;
-        out.methodEnd = valueEnd - 1;
-        return;
-      case JSONRPC:
-        if (!spells(bytes, valueStart, valueEnd, VERSION)) wrong = true;
-        return;
-      default:
-        out.payloadStart = valueStart;
-        out.payloadEnd = valueEnd;
-    }
-  });
+      }
+      seen |= key;
+      const first = bytes[valueStart] as number;
+      switch (key) {
+        case ID:
+          if (first === 0x6e) {
+            idIsNull = true;
+          } else if (first === QUOTE || first === 0x2d || (first >= 0x30 && first <= 0x39)) {
+            out.idStart = valueStart;
+            out.idEnd = valueEnd;
+          } else {
+            wrong = true;
+          }
+          return;
+        case METHOD:
+          if (first !== QUOTE) wrong = true;
+          out.methodStart = valueStart + 1;
+          out.methodEnd = valueEnd - 1;
+          return;
+        case JSONRPC:
+          if (!spells(bytes, valueStart, valueEnd, VERSION)) wrong = true;
+          return;
+        default:
+          out.payloadStart = valueStart;
+          out.payloadEnd = valueEnd;
+      }
+    },
+    enterParams,
+  );
   if (members > topLevelMembersMax) return 'not_rpc';
   if (after < 0) return scanFacts.tooDeep ? 'too_deep' : scanFacts.tooMany ? 'too_many' : 'not_json';
   if (skipSpace(bytes, after, end) !== end) return 'not_json';

@@ -1,17 +1,80 @@
 /**
- * The requests of a server's own that wait for our answer (legacy era), bounded by number and by bytes.
- * `ping` is answered here; a server that sends more of them than it reads answers to is not answered any more.
+ * Requests that a server sends to us (legacy era: elicitation, sampling, roots), bounded in number and bytes.
+ * `ping` is answered here; a server that does not read the answers gets no more of them.
+ * Invariant: each request is answered at most once; one that the server cancelled is not answered.
  */
+import { ByteBudget } from '../kernel/byte-budget.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
-import { InboundRequest } from './inbound-request.js';
+import { type JsonText, responseFrame } from './frame.js';
+import { checkValue } from './json-text.js';
 import { RPC } from './rpc-codes.js';
 
-/** Whoever answers a request. */
+export class InboundRequest {
+  readonly idText: string;
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  /** Id of our request that caused it, where the channel knows. */
+  readonly origin: number | undefined;
+  readonly #send: (frame: OutboundFrame) => void;
+  #abort: AbortController | undefined;
+  #state: 'open' | 'answered' | 'cancelled' = 'open';
+
+  constructor(
+    idText: string,
+    method: string,
+    params: Buffer | undefined,
+    origin: number | undefined,
+    send: (frame: OutboundFrame) => void,
+  ) {
+    this.idText = idText;
+    this.method = method;
+    this.params = params;
+    this.origin = origin;
+    this.#send = send;
+  }
+
+  /** Aborts when the server cancels the request, the call that caused it ends, or the connection does. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#state === 'cancelled') this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  /** Throws when the text is not one JSON value. */
+  respond(result: JsonText): void {
+    checkValue(result, 'result');
+    this.#answer('result', result);
+  }
+
+  /** Relays an error object as it is; throws when the text is not one JSON value. */
+  fail(error: JsonText): void {
+    checkValue(error, 'error');
+    this.#answer('error', error);
+  }
+
+  refuse(code: number, message: string): void {
+    this.fail(`{"code":${code},"message":${JSON.stringify(message)}}`);
+  }
+
+  cancel(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'cancelled';
+    this.#abort?.abort();
+  }
+
+  #answer(member: 'result' | 'error', payload: JsonText): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'answered';
+    this.#send(responseFrame(this.idText, member, payload));
+  }
+}
+
+/** Answers a request. */
 export interface Taker {
   take(request: InboundRequest): void;
-  /** It was answered, or nobody wants the answer any more. Told once for each that was taken. */
+  /** Called once for each request that was taken: it was answered or cancelled. */
   over?(request: InboundRequest): void;
 }
 
@@ -20,28 +83,28 @@ interface Open {
   readonly taker: Taker;
 }
 
-/** Answers to pings that may be on their way at once. */
+/** Answers to pings that may be unsent at once. */
 const pongsMax = 64;
 
 export class InboundRequests {
   readonly #send: (frame: OutboundFrame) => void;
   readonly #handlerError: (error: unknown) => void;
   readonly #open = new Map<string, Open>();
-  #openBytes = 0;
+  readonly #paramBytes = new ByteBudget(LIMITS.inboundRequestBytes);
   #pongs: OutboundFrame[] = [];
 
-  /** `handlerError`: whoever took a request threw. The connection goes on. */
+  /** `handlerError`: a taker threw. The connection stays open. */
   constructor(send: (frame: OutboundFrame) => void, handlerError: (error: unknown) => void) {
     this.#send = send;
     this.#handlerError = handlerError;
   }
 
-  /** Those that wait for our answer. */
+  /** Requests that wait for our answer. */
   get size(): number {
     return this.#open.size;
   }
 
-  /** `takerOf` says who answers it, or a refusal. */
+  /** `takerOf` returns the taker of the request, or a refusal. */
   receive(
     envelope: Envelope,
     origin: number | undefined,
@@ -57,15 +120,14 @@ export class InboundRequests {
     if (request.method === 'ping') return this.#pong(request);
     const taker = takerOf(request);
     if (!('take' in taker)) return request.refuse(...taker);
-    const bytes = this.#openBytes + (params?.length ?? 0);
-    if (this.#open.size >= LIMITS.inboundRequests || bytes > LIMITS.inboundRequestBytes || this.#open.has(idText)) {
+    const isFull = this.#open.size >= LIMITS.inboundRequests || this.#open.has(idText);
+    if (isFull || !this.#paramBytes.take(params?.length ?? 0)) {
       return request.refuse(
         RPC.internalError,
         `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`,
       );
     }
     this.#open.set(idText, { request, taker });
-    this.#openBytes = bytes;
     try {
       taker.take(request);
     } catch (error) {
@@ -97,7 +159,7 @@ export class InboundRequests {
     const open = this.#open.get(idText);
     if (open?.request !== request) return;
     this.#open.delete(idText);
-    this.#openBytes -= request.params?.length ?? 0;
+    this.#paramBytes.release(request.params?.length ?? 0);
     open.taker.over?.(request);
   }
 }

@@ -1,10 +1,9 @@
 /**
- * Walks JSON text as bytes without building values, so that a payload can be measured, cut and forwarded untouched.
- * Accepts exactly what `JSON.parse` accepts (json-scan.test.ts holds the two against each other), less what nests too deep; with
- * `scanLimits.passesDeep` that is passed by its brackets alone, and need not be JSON.
- * UTF-8 itself is not checked here: `sawHighByte` tells the caller whether there is anything to check.
+ * The JSON scanner: walks JSON text as bytes without building values, so that a payload can be measured, cut and forwarded
+ * untouched. Accepts exactly what `JSON.parse` accepts, except values that nest too deep.
+ * Not here: checking UTF-8 (`sawHighByte` says whether that is needed), finding members by name (json-members.ts).
  *
- * All functions return the index after what they read, or -1. They never throw.
+ * The functions that skip or visit return the index after the text they read, or -1 for malformed text. They never throw.
  */
 import { LIMITS } from '../kernel/limits.js';
 
@@ -17,17 +16,17 @@ const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 const COLON = 0x3a;
 
-/** Bytes inside a string: 1 plain ASCII, 0 needs a look (quote, escape, control, part of a multi-byte character). */
+/** Bytes inside a string: 1 for plain ASCII, 0 for a quote, an escape, a control, or part of a multi-byte character. */
 const STRING_BYTE = new Uint8Array(256);
 for (let byte = 0x20; byte < 0x80; byte++) STRING_BYTE[byte] = 1;
 STRING_BYTE[QUOTE] = 0;
 STRING_BYTE[BACKSLASH] = 0;
 
-/** What may follow a backslash and needs no look at what comes after it. */
+/** The escapes of one character. */
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
-/** What comes after a digit that is a number of its own. */
+/** Bytes that end a number of one digit. */
 const ENDS_NUMBER = new Uint8Array(256);
 for (const byte of Buffer.from(',]}')) ENDS_NUMBER[byte] = 1;
 
@@ -39,30 +38,30 @@ const IN_OBJECT = 1;
 const IN_ARRAY = 2;
 const containers = new Uint8Array(LIMITS.depth + 2);
 
-/** Facts about the last walk that its return value has no room for. Valid until the next call. */
+/** Facts about the last scan that its return value has no room for. Valid until the next scan. */
 export const scanFacts = {
   sawHighByte: false,
   tooDeep: false,
-  /** There were more values than `scanLimits` allows. */
+  /** A value had more values inside than `scanLimits` allows. */
   tooMany: false,
-  /** How many values were walked over, at any depth. Never reset here. */
+  /** Number of values read, at any depth. Never reset here. */
   values: 0,
-  /** Sum of the keys below that may have been among those walked over, at any depth. Never reset here. */
+  /** Sum of the flags below for keys that were read, at any depth. Never reset here. */
   mayHold: 0,
 };
 
 /**
- * `values`: how many one walk may meet before it gives up: whoever reads what strangers send sets it for the time of the walk.
- * A text of single digits costs many times what one of long strings costs, and is walked over more than once.
- * `passesDeep`: a value that nests too deep is stepped over by its brackets, for whoever needs what stands beside it.
+ * Limits of a scan; a caller that changes one sets it back afterwards.
+ * `values`: values inside one value before the scan gives up. Single digits cost many times what long strings cost.
+ * `passesDeep`: a value that nests too deep is skipped by its brackets alone and need not be JSON.
  */
 export const scanLimits = { values: Number.MAX_SAFE_INTEGER, passesDeep: false };
 
-/** The two members of a result that policy looks for. Nearly none has them, and the walk passes every key anyway. */
+/** The members of a result that policy reads, `isError` and `ttlMs`. Few results have them, and the scan passes every key anyway. */
 export const MAY_HOLD_ERROR = 1;
 export const MAY_HOLD_TTL = 2;
 
-/** By length and two letters, which is enough to be worth a look. A key in escapes is for its reader to find. */
+/** Compares the length and two letters: other keys may match, which only costs a lookup. Escaped keys do not match. */
 function noteKey(bytes: Uint8Array, start: number, length: number): void {
   if (length === 7) {
     if (bytes[start] === 0x69 && bytes[start + 2] === 0x45) scanFacts.mayHold |= MAY_HOLD_ERROR;
@@ -83,7 +82,6 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 export function skipString(bytes: Uint8Array, from: number, end: number): number {
   let i = from;
   for (;;) {
-    // Nearly every byte of nearly every string ends here.
     while (i < end && STRING_BYTE[bytes[i] as number] === 1) i++;
     if (i >= end) return -1;
     const byte = bytes[i] as number;
@@ -92,7 +90,7 @@ export function skipString(bytes: Uint8Array, from: number, end: number): number
       scanFacts.sawHighByte = true;
       i++;
     } else if (byte === BACKSLASH) {
-      // A text may be all escapes: those of one character are passed without a call.
+      // A text may consist of escapes only: those of one character cost no call.
       if (i + 1 < end && ESCAPED_BYTE[bytes[i + 1] as number] === 1) {
         i += 2;
         continue;
@@ -105,7 +103,7 @@ export function skipString(bytes: Uint8Array, from: number, end: number): number
   }
 }
 
-/** Those that name a character by its number. */
+/** Skips `uXXXX`. */
 function skipEscape(bytes: Uint8Array, at: number, end: number): number {
   if (at + 4 >= end || bytes[at] !== 0x75) return -1;
   for (let i = at + 1; i <= at + 4; i++) if (!isHex(bytes[i] as number)) return -1;
@@ -156,7 +154,7 @@ function skipScalar(bytes: Uint8Array, from: number, end: number): number {
   }
 }
 
-/** Reads `"key" :` and returns the index of whatever follows the colon. */
+/** Skips `"key" :`. */
 export function skipKey(bytes: Uint8Array, from: number, end: number): number {
   if (from >= end || bytes[from] !== QUOTE) return -1;
   const after = skipString(bytes, from + 1, end);
@@ -166,7 +164,7 @@ export function skipKey(bytes: Uint8Array, from: number, end: number): number {
   return colon < end && bytes[colon] === COLON ? colon + 1 : -1;
 }
 
-/** By its brackets alone, of any depth. Whether it is JSON in between nobody has looked. */
+/** Skips an object or array of any depth by its brackets. The text between them may not be JSON. */
 function skipContainer(bytes: Uint8Array, from: number, end: number): number {
   let depth = 0;
   for (let i = from; i < end; ) {
@@ -221,7 +219,7 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
         }
       }
     } else if (byte <= 0x39 && byte >= 0x30 && i + 1 < end && ENDS_NUMBER[bytes[i + 1] as number] === 1) {
-      // A text may be all single digits.
+      // A text may consist of single digits only.
       i++;
     } else {
       i = skipScalar(bytes, i, end);
@@ -253,7 +251,7 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
   }
 }
 
-/** Where one member of an object stands. Key positions exclude the quotes. Reused between calls of one walk. */
+/** Positions of one member of an object. Those of the key exclude the quotes. Reused between calls of one scan. */
 export interface Member {
   keyStart: number;
   keyEnd: number;
@@ -263,14 +261,16 @@ export interface Member {
 
 /**
  * Calls `visit` for each member of the object at `from`; stops early when it returns false.
+ * `enter` may scan a value itself, before `visit`: it returns the index after the value, -1, or undefined to leave it to the scanner.
  * Returns the index after the object, the index where it stopped, or -1 for malformed text.
  */
 export function eachMember(
-  bytes: Uint8Array,
+  bytes: Buffer,
   from: number,
   end: number,
   outerDepth: number,
   visit: (member: Member) => boolean | undefined,
+  enter?: (bytes: Buffer, member: Member, end: number) => number | undefined,
 ): number {
   let i = skipSpace(bytes, from, end);
   if (i >= end || bytes[i] !== OPEN_BRACE) return -1;
@@ -284,7 +284,7 @@ export function eachMember(
     if (afterKey < 0) return -1;
     member.keyEnd = keyEndBefore(bytes, afterKey);
     member.valueStart = skipSpace(bytes, afterKey, end);
-    i = skipValue(bytes, member.valueStart, end, outerDepth + 1);
+    i = enter?.(bytes, member, end) ?? skipValue(bytes, member.valueStart, end, outerDepth + 1);
     if (i < 0) return -1;
     member.valueEnd = i;
     if (visit(member) === false) return i;
@@ -296,7 +296,7 @@ export function eachMember(
   }
 }
 
-/** From the index after the colon back to the key's closing quote. */
+/** From the index after the colon back to the closing quote of the key. */
 export function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
   let i = afterColon - 2;
   while (bytes[i] !== QUOTE) i--;
@@ -329,4 +329,13 @@ export function eachElement(
     if (bytes[i] !== COMMA) return -1;
     i++;
   }
+}
+
+/** Decodes the string whose content, without quotes, lies in the given bounds. */
+export function readString(bytes: Buffer, start: number, end: number): string {
+  for (let i = start; i < end; i++) {
+    const byte = bytes[i] as number;
+    if (byte === BACKSLASH || byte > 0x7f) return JSON.parse(bytes.toString('utf8', start - 1, end + 1)) as string;
+  }
+  return bytes.toString('latin1', start, end);
 }

@@ -5,7 +5,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { CauseHandlers, DeadlineExtension } from './attribution.js';
 import type { HttpFacts } from './channel.js';
-import type { InboundRequest } from './inbound-request.js';
+import type { InboundRequest } from './inbound-requests.js';
 
 export type { DeadlineExtension };
 

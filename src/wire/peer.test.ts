@@ -3,7 +3,7 @@ import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { LIMITS } from '../kernel/limits.js';
-import type { InboundRequest } from './inbound-request.js';
+import type { InboundRequest } from './inbound-requests.js';
 import { Peer } from './peer.js';
 import type { InboundNotification, PeerHandlers } from './peer-interface.js';
 import { inboundTooLarge } from './wire-errors.js';

@@ -11,21 +11,26 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
+import type { CancelNotice } from './abandoned-requests.js';
 import { Attribution } from './attribution.js';
-import { BatchSize } from './batch-size.js';
-import type { Agreement, Channel, ChannelListener, OutboundFrame, Withdrawal } from './channel.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  type MessageOrigin,
+  type OutboundFrame,
+  originId,
+  type Withdrawal,
+} from './channel.js';
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
-import type { Told } from './ghosts.js';
-import type { InboundRequest } from './inbound-request.js';
+import type { InboundRequest } from './inbound-requests.js';
 import { memberText } from './json-members.js';
-import { type MessageOrigin, originId } from './message-origin.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
 import { PendingRequests } from './pending-requests.js';
-import { refusalOf } from './request-refusal.js';
 import { NOTIFICATION } from './rpc-codes.js';
-import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
+import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge } from './wire-errors.js';
 
 type Done = (outcome: Answer | HostError) => void;
 
@@ -35,7 +40,7 @@ interface Pending {
   readonly done: Done;
   readonly onAbort: (() => void) | undefined;
   deadlineAtMs: number;
-  asks: Set<InboundRequest> | undefined;
+  serverRequests: Set<InboundRequest> | undefined;
   askedAtMs: number;
   wasAsked: boolean;
 }
@@ -54,7 +59,6 @@ export class Peer implements ChannelListener {
   readonly #attribution: Attribution<Pending>;
   readonly #deadlines: Deadlines;
   #nextId = 1;
-  readonly #batch = new BatchSize();
   #era: Agreement['era'] | undefined;
   #closed: HostError | undefined;
   #lastMessageAtMs: number;
@@ -110,9 +114,9 @@ export class Peer implements ChannelListener {
     return this.#pending.isAtWork;
   }
 
-  /** Requests of the server's own that wait for our answer. */
-  get asks(): number {
-    return this.#attribution.asks;
+  /** Server requests that wait for our answer. */
+  get openServerRequests(): number {
+    return this.#attribution.openServerRequests;
   }
 
   /** When the server last said anything at all. */
@@ -164,12 +168,12 @@ export class Peer implements ChannelListener {
       done,
       onAbort,
       deadlineAtMs,
-      asks: undefined,
+      serverRequests: undefined,
       askedAtMs: 0,
       wasAsked: false,
     };
     this.#pending.add(pending);
-    frame.batch = this.#batch.next(this.owed);
+    frame.batch = this.#pending.nextBatch();
     const refusedNow = this.#send(frame);
     if (refusedNow) {
       this.#forget(pending);
@@ -324,7 +328,7 @@ export class Peer implements ChannelListener {
       this.#counters.forbidden++;
       return;
     }
-    this.#attribution.asked(envelope, origin);
+    this.#attribution.receive(envelope, origin);
   }
 
   // --- sending and giving up
@@ -353,8 +357,8 @@ export class Peer implements ChannelListener {
   }
 
   /** How the server learns of it. */
-  #tellCancelled({ frame, options }: Pending, withdrawal: Withdrawal, why: string): Told {
-    if (withdrawal === 'told') return 'ended';
+  #tellCancelled({ frame, options }: Pending, withdrawal: Withdrawal, why: string): CancelNotice {
+    if (withdrawal === 'aborted') return 'stream_ended';
     if (options.uncancellable || this.#closed) return undefined;
     const params = `{"requestId":${frame.id},"reason":${JSON.stringify(why)}}`;
     const notice = notificationFrame(NOTIFICATION.cancelled, params);

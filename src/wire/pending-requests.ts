@@ -6,7 +6,7 @@
  */
 import type { OutboundFrame } from './channel.js';
 import { IdTable } from './id-table.js';
-import { findMember, memberText } from './json-members.js';
+import { memberText } from './json-members.js';
 import { isSessionRequest } from './rpc-codes.js';
 
 export interface Pendable {
@@ -22,12 +22,19 @@ export interface DueRequests<T> {
   readonly nextAtMs: number;
 }
 
+/** Past this, a larger batch saves nothing. */
+const batchFramesMax = 16;
+/** Per request: a peak is forgotten after some hundred calls. */
+const peakDecay = 1 / 256;
+
 export class PendingRequests<T extends Pendable> {
   readonly byId = new IdTable<T>();
   /** By a progress token that is not the id of its request. */
   readonly #byToken = new Map<number, T>();
   /** Of them all, requests that are meant to stay open. */
   #standing = 0;
+  /** The most requests owed at once, decaying. */
+  #peakOwed = 0;
 
   get size(): number {
     return this.byId.size;
@@ -36,6 +43,16 @@ export class PendingRequests<T extends Pendable> {
   /** Those that the server owes an answer to. */
   get owed(): number {
     return this.byId.size - this.#standing;
+  }
+
+  /**
+   * How many frames may be written together when a request is sent: a quarter of the requests usually owed, so that the server works
+   * on one part while callers make the next. The peak counts, because callers that were all answered at once come back one by one.
+   */
+  nextBatch(): number {
+    const { owed } = this;
+    this.#peakOwed = owed >= this.#peakOwed ? owed : this.#peakOwed - this.#peakOwed * peakDecay;
+    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#peakOwed / 4)));
   }
 
   /** The frames that the server cannot have read as a whole. */
@@ -88,9 +105,10 @@ export class PendingRequests<T extends Pendable> {
 
   /** Whose progress it is. Our tokens are numbers: `"7"` is nobody's. */
   ofProgress(params: Buffer): T | undefined {
-    const span = findMember(params, 'progressToken');
-    const token = span && Number(params.toString('latin1', span.start, span.end));
-    return token === undefined ? undefined : written(this.#byToken.get(token) ?? this.byId.get(token));
+    const text = memberText(params, 'progressToken');
+    if (text === undefined) return undefined;
+    const token = Number(text);
+    return written(this.#byToken.get(token) ?? this.byId.get(token));
   }
 
   /** Which of ours the server says that it cancels. */

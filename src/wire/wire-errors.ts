@@ -2,25 +2,41 @@
  * What peer and channels say of messages that cannot be sent, answered or read. Each error names the server, how far the
  * request came, and therefore whether it can have run.
  */
+import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
+import type { RequestOptions } from './peer-interface.js';
 
 const mayHaveRun = 'it may have run: look at its effect before sending it again';
 
 const unsentFacts = (server: string) => ({ server, phase: 'queued', execution: 'not_executed' }) as const;
 
-/** The request was refused before it was looked at any further. */
 export const refused = (server: string, code: ErrorCode, message: string): HostError =>
   new HostError(code, message, unsentFacts(server));
 
-export const tooManyPending = (server: string): HostError =>
+const tooManyPending = (server: string): HostError =>
   new HostError('overloaded', `server '${server}' owes ${LIMITS.pendingRequests} answers already`, {
     ...unsentFacts(server),
     reason: 'pending_requests',
     limit: LIMITS.pendingRequests,
     hint: 'wait for calls to finish, or lower the concurrency of this server',
   });
+
+/** Why a request is not sent: cancelled, past its deadline, or one too many. `pending`: requests that wait for an answer already. */
+export function refusalOf(
+  server: string,
+  method: string,
+  { deadlineAtMs, signal, nowMs }: RequestOptions,
+  pending: number,
+  clock: Clock,
+): HostError | undefined {
+  if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
+  // In this order, a deadline of NaN has passed too.
+  if (!(deadlineAtMs > (nowMs ?? clock.nowMs())))
+    return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
+  return pending >= LIMITS.pendingRequests ? tooManyPending(server) : undefined;
+}
 
 export const tooLarge = (server: string, bytes: number): HostError =>
   new HostError(

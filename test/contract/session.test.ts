@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import type { CallOptions, Session } from '../../src/session/session.js';
-import type { InboundRequest } from '../../src/wire/inbound-request.js';
+import type { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer, InboundNotification } from '../../src/wire/peer-interface.js';
 import { eventually } from '../eventually.js';
 import { tools as fixtureTools } from '../fixtures/servers/behaviour.mjs';

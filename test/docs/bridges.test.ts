@@ -7,10 +7,10 @@ import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/bridge
 import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/bridge/parked-calls.js';
 import { stateLifeMs } from '../../src/gateway/bridge/sealed-state.js';
 import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
+import { notifiedMs, unnotifiedMs } from '../../src/wire/abandoned-requests.js';
 import { askTogetherMs } from '../../src/wire/attribution.js';
-import { toldGhostMs, untoldGhostMs } from '../../src/wire/ghosts.js';
-import { heldAskMs, heldAsksMax } from '../../src/wire/held-asks.js';
-import { recentEndMs } from '../../src/wire/recent-clients.js';
+import { recentEndMs } from '../../src/wire/cause.js';
+import { queuedRequestMs, queuedRequestsMax } from '../../src/wire/queued-server-requests.js';
 
 const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'utf8');
 const MiB = 1024 * 1024;
@@ -32,9 +32,9 @@ test.each([
   ['time of a modern client', `${parkedLifeMs / minuteMs} min, then the call is cancelled`],
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
   ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
-  ['doubt about', `${toldGhostMs / 1_000} s, or ${untoldGhostMs / minuteMs} min if the server was not told`],
+  ['doubt about', `${notifiedMs / 1_000} s, or ${unnotifiedMs / minuteMs} min if the server was not told`],
   ['doubt after a request of another client', `${recentEndMs / 1_000} s`],
-  ['questions that wait', `${heldAsksMax}, for ${heldAskMs / 1_000} s`],
+  ['questions that wait', `${queuedRequestsMax}, for ${queuedRequestMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],
   ['the same after', `${afterRefusalMs} ms`],
 ])('%s: %s', (start, words) => {

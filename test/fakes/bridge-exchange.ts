@@ -8,7 +8,7 @@ import { HostError } from '../../src/kernel/errors.js';
 import type { Era } from '../../src/wire/channel.js';
 import { frameText } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
-import { InboundRequest } from '../../src/wire/inbound-request.js';
+import { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 
 export const everything = '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}';

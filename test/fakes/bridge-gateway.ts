@@ -8,7 +8,7 @@ import { HostError } from '../../src/kernel/errors.js';
 import type { Session } from '../../src/session/session.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
-import type { InboundRequest } from '../../src/wire/inbound-request.js';
+import type { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { capabilitiesOf } from './bridge-exchange.js';
 

@@ -8,12 +8,12 @@ import {
   type Channel,
   type ChannelListener,
   frameText,
+  type MessageOrigin,
   newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../src/wire/channel.js';
 import { MessageDecoder } from '../../src/wire/message-decoder.js';
-import type { MessageOrigin } from '../../src/wire/message-origin.js';
 
 export class ScriptedChannel implements Channel {
   readonly kind = 'memory';
@@ -58,7 +58,7 @@ export class ScriptedChannel implements Channel {
 
   withdraw(frame: OutboundFrame): Withdrawal {
     this.withdrawn.push(frame);
-    if (frame.phase !== 'queued') return this.agreement?.era === 'modern' ? 'told' : 'notify';
+    if (frame.phase !== 'queued') return this.agreement?.era === 'modern' ? 'aborted' : 'notify';
     this.sent.splice(this.sent.indexOf(frame), 1);
     return 'unsent';
   }

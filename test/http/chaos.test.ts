@@ -189,7 +189,7 @@ test('F3 a server that accepts and says nothing: given up at the deadline, and s
     const frame = request('tools/call');
     channel.send(frame);
     await until(() => ledger.whole === 1);
-    expect(channel.withdraw(frame)).toBe('told');
+    expect(channel.withdraw(frame)).toBe('aborted');
     expect(frame.phase).not.toBe('queued');
     tally.cases++;
     tally.uncertain++;

@@ -379,7 +379,7 @@ describe('withdrawing', () => {
   });
 
   test.each([
-    [MODERN, 'told'],
+    [MODERN, 'aborted'],
     [LEGACY, 'notify'],
   ] as const)('one that is out: %o', async (agreement, withdrawal) => {
     const { channel, heard, server } = await connect(() => {});
@@ -439,7 +439,7 @@ describe('bounds', () => {
       channel.send(frame);
       await heard.settled(frame);
     }
-    expect(streams.map((stream) => channel.withdraw(stream))).toEqual(['told', 'told']);
+    expect(streams.map((stream) => channel.withdraw(stream))).toEqual(['aborted', 'aborted']);
     await server.until(() => server.cut === 2);
     const refused = rawRequest('subscriptions/listen', Buffer.from('{"refused":true}'));
     channel.send(refused);

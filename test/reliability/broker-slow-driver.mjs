@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { WebSocket } from 'ws';
 import { openHostLink } from '../../dist/broker/embedded/host-link.js';
 import { openWorkerLink } from '../../dist/broker/embedded/worker-link.js';
-import { digestOf } from '../../dist/config/key-text.js';
+import { digestOf } from '../../dist/config/keys.js';
 import { Cancellation } from '../../dist/kernel/cancel-signal.js';
 import { systemClock } from '../../dist/kernel/clock.js';
 

@@ -6,8 +6,7 @@
  * Invariant: what comes out was checked member by member; what nobody here knows is nothing, and ends nothing.
  */
 import type { HostError } from '../../kernel/errors.js';
-import { isObject } from '../../wire/json-members.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
+import { isObject, uniqueMembers } from '../../wire/json-members.js';
 import { joined } from '../messages.js';
 import type { Sender } from '../ports.js';
 import { readToldError } from '../told-error.js';

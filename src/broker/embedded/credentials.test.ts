@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { digestOf } from '../../config/key-text.js';
+import { digestOf } from '../../config/keys.js';
 import { type Credential, Credentials } from './credentials.js';
 
 const credential = (name: string, over: Partial<Credential> = {}): Credential => ({

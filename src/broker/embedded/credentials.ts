@@ -6,7 +6,7 @@
  * presents it can compute, and nothing of a key.
  * Invariants: a key is hashed where it comes in and kept nowhere; every reason to refuse one looks the same from outside.
  */
-import { digestOf } from '../../config/key-text.js';
+import { digestOf } from '../../config/keys.js';
 import { HostError } from '../../kernel/errors.js';
 import { hostMailbox, mailboxPattern, type Sender } from '../ports.js';
 import { keyCharsMax } from './limits.js';

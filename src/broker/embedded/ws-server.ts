@@ -12,7 +12,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createSecureContext } from 'node:tls';
 import { WebSocketServer } from 'ws';
-import { isLoopback } from '../../config/loopback.js';
+import { isLoopback } from '../../config/values.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';

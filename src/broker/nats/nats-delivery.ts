@@ -7,7 +7,7 @@
  */
 import { HostError, isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
-import { toBuffer } from '../../wire/json-check.js';
+import { toBuffer } from '../../wire/json-text.js';
 import { errorReply, joined } from '../messages.js';
 import { notOwed } from '../not-owed.js';
 import { type Delivery, messageBytesMax, type Sender, ttlMsMax } from '../ports.js';

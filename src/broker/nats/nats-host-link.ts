@@ -9,7 +9,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
-import { checkValue } from '../../wire/json-check.js';
+import { checkValue } from '../../wire/json-text.js';
 import { errorReply, joined } from '../messages.js';
 import { type HostHandlers, type HostLink, idPattern, type Sender } from '../ports.js';
 import type { NatsConnection } from './nats-connection.js';

@@ -9,7 +9,7 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { toBuffer } from '../../wire/json-check.js';
+import { toBuffer } from '../../wire/json-text.js';
 import { type Reply, requestDigest } from '../messages.js';
 import { type NewRequest, ttlMsMax, type WorkerLink } from '../ports.js';
 import { callBytesMax, callsMax } from './call-bounds.js';

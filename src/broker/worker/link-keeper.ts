@@ -9,7 +9,7 @@
  */
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { HostError, isHostError, toRemember } from '../../kernel/errors.js';
+import { HostError, isHostError, withoutStack } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { type Manifest, readNews } from '../messages.js';
 import type { OpenWorkerLink, Sender, WorkerHandlers, WorkerLink } from '../ports.js';
@@ -211,7 +211,7 @@ export class LinkKeeper {
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
     // Connected, but refused everything: the status says why there are no tools.
-    this.#lastError = manifest.denied && toRemember(manifest.denied);
+    this.#lastError = manifest.denied && withoutStack(manifest.denied);
     this.#swap({ link, manifest: isSame ? before : new ManifestIndex(manifest) });
     if (this.#state === 'ready' && before?.denied?.message !== manifest.denied?.message)
       this.#parts.changed('ready', this.#lastError);
@@ -227,7 +227,7 @@ export class LinkKeeper {
 
   #failed(error: HostError): void {
     if (this.#stop.aborted) return;
-    this.#lastError = toRemember(error);
+    this.#lastError = withoutStack(error);
     if (this.#state === 'connecting' || this.#state === 'reconnecting')
       this.#parts.changed(this.#state, this.#lastError);
   }
@@ -238,7 +238,7 @@ export class LinkKeeper {
     const { over } = this.#open;
     this.#open = undefined;
     over(error);
-    if (error) this.#lastError = toRemember(error);
+    if (error) this.#lastError = withoutStack(error);
     const { manifest } = this.#snapshot;
     if (this.#snapshot.link === link) this.#swap({ link: undefined, manifest });
     if (!this.#stop.aborted) this.#become(manifest ? 'reconnecting' : 'connecting', this.#lastError);

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { hostConfigKeys } from '../../config/host-config.js';
-import { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { PlaceholderFiles } from '../../config/placeholders.js';
 import { treatment } from '../../config/server-definition.js';
 import { digestOfKey, partsOf } from './config-parts.js';
 

@@ -7,7 +7,7 @@
  * unless it is listed here as one that starts nothing.
  */
 import { hash } from 'node:crypto';
-import type { PlaceholderFiles } from '../../config/placeholder-files.js';
+import type { PlaceholderFiles } from '../../config/placeholders.js';
 import { filesNamedIn } from '../../config/placeholders.js';
 
 export interface ConfigPart {

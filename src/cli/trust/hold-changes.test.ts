@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { PlaceholderFiles } from '../../config/placeholder-files.js';
-import { UnusableEntry } from '../../config/unusable-entry.js';
+import { PlaceholderFiles } from '../../config/placeholders.js';
+import { UnusableEntry } from '../../config/plain-data.js';
 import { partsOf } from './config-parts.js';
 import { type Configuration, holdChanges } from './hold-changes.js';
 

@@ -5,7 +5,7 @@
  * Invariants: a command, an address or a listener that was not confirmed is not used; servers that run go on as they were; a part
  * that is removed from the file ends at once; a key that waits is not accepted, neither its old nor its new version.
  */
-import { UnusableEntry } from '../../config/unusable-entry.js';
+import { UnusableEntry } from '../../config/plain-data.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { type ConfigPart, isTable, splitEntry } from './config-parts.js';

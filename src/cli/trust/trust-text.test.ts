@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { PlaceholderFiles } from '../../config/placeholders.js';
 import { partsOf } from './config-parts.js';
 import { trustText } from './trust-text.js';
 

@@ -3,7 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { PlaceholderFiles } from '../../config/placeholder-files.js';
+import { PlaceholderFiles } from '../../config/placeholders.js';
 import { askTrust } from './ask-trust.js';
 import { type AskTrust, TrustedSource } from './trusted-source.js';
 

@@ -5,7 +5,7 @@
 import { HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
-import type { InboundRequest } from '../../wire/inbound-request.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Relayed } from './bridge-ports.js';
 import { type Need, requiredCapabilities, wordsFor } from './client-needs.js';

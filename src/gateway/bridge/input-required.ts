@@ -5,9 +5,8 @@
  *
  * Invariants: a result that some reader could take for one of these is one, or is refused; an entry's bytes are the server's.
  */
-import { readString } from '../../wire/envelope.js';
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
-import { eachMember } from '../../wire/json-scan.js';
+import { eachMember, readString } from '../../wire/json-scan.js';
 import type { Relayed } from './bridge-ports.js';
 import { brokenServer, quoted } from './bridge-words.js';
 import { type Need, needOf } from './client-needs.js';

@@ -6,7 +6,7 @@
  * only by the same caller with the same request.
  */
 import type { Clock } from '../../kernel/clock.js';
-import type { InboundRequest } from '../../wire/inbound-request.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Client } from '../exchange.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from './bridge-ports.js';

@@ -12,7 +12,7 @@ import {
 import { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { seededRandom } from '../../kernel/random.js';
-import type { InboundRequest } from '../../wire/inbound-request.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { createBridge } from './bridge.js';
 import type { Bridge, BridgeOptions, Relayed } from './bridge-ports.js';
 import { ParkedCalls } from './parked-calls.js';

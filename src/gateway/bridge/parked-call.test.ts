@@ -11,7 +11,7 @@ import {
 import { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { seededRandom } from '../../kernel/random.js';
-import { InboundRequest } from '../../wire/inbound-request.js';
+import { InboundRequest } from '../../wire/inbound-requests.js';
 import { createBridge } from './bridge.js';
 import type { BridgeOptions, Relayed } from './bridge-ports.js';
 import { ParkedCalls } from './parked-calls.js';

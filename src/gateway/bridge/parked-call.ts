@@ -8,7 +8,7 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { ERRORS, HostError } from '../../kernel/errors.js';
-import type { InboundRequest } from '../../wire/inbound-request.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { memberBytes } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Exchange } from '../exchange.js';

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../../kernel/clock.js';
 import { ERRORS, isHostError } from '../../kernel/errors.js';
-import type { InboundRequest } from '../../wire/inbound-request.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Exchange } from '../exchange.js';
 import { refuseUndeclared, refuseUnknown } from './bridge-words.js';

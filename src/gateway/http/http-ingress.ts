@@ -10,6 +10,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { ByteBudget } from '../../kernel/byte-budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
@@ -33,7 +34,7 @@ import { OpenExchanges } from './open-exchanges.js';
 import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { refuse } from './reply.js';
-import { BodyBudget, type BodyFault, GatheredBody } from './request-body.js';
+import { type BodyFault, GatheredBody } from './request-body.js';
 import type { RequestHead } from './request-head.js';
 import { answerRoute, type Route, type Routes } from './routes.js';
 import { refuseSocket } from './socket-refusal.js';
@@ -104,7 +105,7 @@ class Ingress implements HttpIngress {
   #crossOrigin: CrossOrigin;
   readonly #routes: Routes;
   readonly #open: OpenExchanges;
-  readonly #bodies: BodyBudget;
+  readonly #bodies: ByteBudget;
   readonly #beat: StreamBeat;
   readonly #sessions: LegacySessions;
   readonly #legacy: LegacyIngress;
@@ -125,7 +126,7 @@ class Ingress implements HttpIngress {
     this.#guard = this.#guardOf(listen);
     this.#crossOrigin = new CrossOrigin(listen.origins ?? []);
     this.#routes = options.routes ?? new Map();
-    this.#bodies = new BodyBudget(this.#limits.bodiesBytes);
+    this.#bodies = new ByteBudget(this.#limits.bodiesBytes);
     this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
     this.#connections = new HttpConnections(this.#limits.connections);
     this.#lingering = new LingeringClose(clock, this.#limits);

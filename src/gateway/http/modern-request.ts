@@ -10,9 +10,7 @@ import { isSameNumber } from '../../policy/canonical-number.js';
 import { nameMember } from '../../session/named-by.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../session/versions.js';
 import { decodeHeaderValue } from '../../wire/header-value.js';
-import { isObject, memberBytes, stringOf } from '../../wire/json-members.js';
-import { type AtPath, valuesAt } from '../../wire/json-paths.js';
-import { singleMembers } from '../../wire/unique-members.js';
+import { type AtPath, isObject, memberBytes, membersBytes, stringOf, valuesAt } from '../../wire/json-members.js';
 import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../exchange.js';
 import { readEnvelope, unsupportedVersion } from '../messages/client-envelope.js';
 import type { RequestHead } from './request-head.js';
@@ -33,7 +31,7 @@ export type ModernCheck =
 
 export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
   const field = nameMember(method);
-  const [meta, name, args] = isObject(params) ? singleMembers(params, keysWith(field)) : [];
+  const [meta, name, args] = isObject(params) ? membersBytes(params, keysWith(field)) : [];
   const envelope = readEnvelope(meta);
   if (isFailure(envelope)) return wrong(envelope);
   const { version, capabilities } = envelope;

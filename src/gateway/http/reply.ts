@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { JsonText } from '../../wire/frame.js';
-import { joinedParts, latin1, partsBytes } from '../../wire/json-parts.js';
+import { joinedParts, latin1, partsBytes } from '../../wire/json-text.js';
 import type { RpcFailure } from '../exchange.js';
 import { failureText } from '../messages/rpc-text.js';
 

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
-import { BodyBudget, GatheredBody } from './request-body.js';
+import { ByteBudget } from '../../kernel/byte-budget.js';
+import { GatheredBody } from './request-body.js';
 
-function read(pieces: readonly string[], bytesMax: number, budget = new BodyBudget(10_000_000)): string[] {
+function read(pieces: readonly string[], bytesMax: number, budget = new ByteBudget(10_000_000)): string[] {
   const told: string[] = [];
   const body = new GatheredBody(bytesMax, budget, (all) => told.push(all.toString()));
   for (const piece of pieces) body.piece(Buffer.from(piece));
@@ -29,7 +30,7 @@ test('too many pieces are too much', () => {
 });
 
 test('a sender that leaves is told nothing', () => {
-  const body = new GatheredBody(5, new BodyBudget(10_000), () => expect.unreachable());
+  const body = new GatheredBody(5, new ByteBudget(10_000), () => expect.unreachable());
   body.piece(Buffer.from('a'));
   body.left();
   body.piece(Buffer.from('more than there may be'));
@@ -37,7 +38,7 @@ test('a sender that leaves is told nothing', () => {
 });
 
 test('X19 of all bodies that are being read no more is held than the budget, and what ends gives its part back', () => {
-  const budget = new BodyBudget(6_000);
+  const budget = new ByteBudget(6_000);
   const halves = ['x'.repeat(2_000), 'x'.repeat(2_000)];
   const told: string[] = [];
   const bodies = [1, 2].map(() => new GatheredBody(1_000_000, budget, (body) => told.push(body.toString())));
@@ -52,7 +53,7 @@ test('X19 of all bodies that are being read no more is held than the budget, and
 });
 
 test('a body in many pieces comes out as it came in, and holds little more than that meanwhile', () => {
-  const budget = new BodyBudget(10_000_000);
+  const budget = new ByteBudget(10_000_000);
   const told: (Buffer | string)[] = [];
   const body = new GatheredBody(1_000_000, budget, (each) => told.push(each));
   const whole = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));

@@ -5,7 +5,7 @@
 import { STATUS_CODES } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { joinedParts, partsBytes } from '../../wire/json-parts.js';
+import { joinedParts, partsBytes } from '../../wire/json-text.js';
 import { failureText } from '../messages/rpc-text.js';
 import type { LingeringClose } from './lingering-close.js';
 import { REFUSALS } from './refusals.js';

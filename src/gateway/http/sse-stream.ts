@@ -6,7 +6,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { JsonText } from '../../wire/frame.js';
-import { joinedParts } from '../../wire/json-parts.js';
+import { joinedParts } from '../../wire/json-text.js';
 import type { HttpLimits } from './http-limits.js';
 import { cutWhenStalled, type HeaderList } from './reply.js';
 

@@ -9,8 +9,7 @@
  * Invariants: a key never leaves here, in no error and no log; the same key is the same Principal object until what is said of
  * it changes; the local key is the embedder itself.
  */
-import { digestOf } from '../../config/key-text.js';
-import { isClientKey, type Keys } from '../../config/keys.js';
+import { digestOf, isClientKey, type Keys } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/call.js';

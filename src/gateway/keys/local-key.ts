@@ -20,7 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import path from 'node:path';
-import { newKey } from '../../config/key-text.js';
+import { newKey } from '../../config/keys.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';

@@ -6,11 +6,10 @@
  * it holds is given back at its end.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { memberString, stringOf } from '../../wire/json-members.js';
+import { spliceMeta } from '../../wire/json-edit.js';
+import { memberString, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { spliceMeta } from '../../wire/meta-splice.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
 import type { Exchange } from '../exchange.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import type { ServerFacts } from '../routing/server-facts.js';

@@ -7,10 +7,9 @@
  * streams and subscriptions are bounded, all together and for each principal.
  */
 import { ERRORS } from '../../kernel/errors.js';
-import { stringOf } from '../../wire/json-members.js';
-import { spliceMeta } from '../../wire/meta-splice.js';
+import { spliceMeta } from '../../wire/json-edit.js';
+import { stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
 import type { ClientSession, Exchange } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';

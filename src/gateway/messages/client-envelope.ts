@@ -6,8 +6,9 @@
  * Invariants: a member that stands twice is nobody's, as in wire/json-members.ts; nothing a client wrote is quoted back
  * but the version it asked for, cut short.
  */
+
+import { unpooledCopy } from '../../kernel/byte-buffer.js';
 import { BytesMemo } from '../../kernel/bytes-memo.js';
-import { unpooledCopy } from '../../kernel/unpooled-copy.js';
 import {
   isLegacyVersion,
   LEGACY_VERSIONS,
@@ -108,11 +109,10 @@ export const missing = (key: string): RpcFailure =>
 
 /** The `_meta` that makes params modern. */
 function claimOf(params: Buffer | undefined): Buffer | undefined {
-  // Nearly no legacy request holds such a key anywhere, and looking for it costs less than walking the members. Its letters
-  // may be escaped, but then so is a backslash there.
-  if (!params?.includes(keyPrefix) && !params?.includes('\\')) return undefined;
-  const meta = memberBytes(params, '_meta');
+  const meta = params && memberBytes(params, '_meta');
   if (!isObject(meta)) return undefined;
+  // Legacy requests rarely have such a key, and a search costs less than a scan. An escaped key has a backslash.
+  if (!meta.includes(keyPrefix) && !meta.includes('\\')) return undefined;
   const [version, capabilities] = membersBytes(meta, envelopeKeys);
   return version || capabilities ? meta : undefined;
 }

@@ -4,9 +4,8 @@
  */
 import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { META } from '../../session/versions.js';
-import { readString } from '../../wire/envelope.js';
 import { stringOf } from '../../wire/json-members.js';
-import { eachMember } from '../../wire/json-scan.js';
+import { eachMember, readString } from '../../wire/json-scan.js';
 import { isLogLevel, type LogLevel } from './log-level.js';
 
 export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';

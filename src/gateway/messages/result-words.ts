@@ -7,12 +7,11 @@
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
+import { editMembers, type MemberEdits, spliceMeta } from '../../wire/json-edit.js';
 import { isObject, memberString } from '../../wire/json-members.js';
 import { skipSpace } from '../../wire/json-scan.js';
-import { spliceMeta } from '../../wire/meta-splice.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
-import { editMembers, type MemberEdits } from './object-splice.js';
 
 /** The parts of one result object, or why there is none in those words. */
 export type Worded = readonly JsonText[] | RpcFailure;

@@ -7,9 +7,8 @@
 import type { ToolResult } from '../../host/host-interface.js';
 import { isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
-import { isObject, stringOf } from '../../wire/json-members.js';
+import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
 import type { Bridge, BridgedRequest, Relayed } from '../bridge/bridge-ports.js';
 import { type Exchange, isFailure, type RpcFailure } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';

@@ -6,8 +6,8 @@
  * Invariant: nothing is offered that could not be carried: tasks are not.
  */
 import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
-import { findMember, memberBytes } from '../../wire/json-members.js';
-import { editMembers, type MemberEdits } from '../messages/object-splice.js';
+import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
+import { memberBytes } from '../../wire/json-members.js';
 import type { View } from '../views/view.js';
 import type { ServerFacts } from './server-facts.js';
 
@@ -43,7 +43,7 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
     if (changed) edits.push([key, changed]);
   }
   const extensions = memberBytes(capabilities, 'extensions');
-  if (extensions && findMember(extensions, tasksExtension)) {
+  if (extensions && memberBytes(extensions, tasksExtension)) {
     edits.push(['extensions', editMembers(extensions, [[tasksExtension, undefined]])]);
   }
   return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? fallbackCapabilities;

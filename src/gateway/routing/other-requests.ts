@@ -5,12 +5,11 @@
  */
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
-import { memberString, stringOf } from '../../wire/json-members.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
+import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
+import { memberString, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import type { BridgedRequest } from '../bridge/bridge-ports.js';
 import type { Exchange, RpcFailure } from '../exchange.js';
 import { ambiguousUri, requestFailure, unknownUri } from '../messages/failures.js';
-import { editMembers, type MemberEdits } from '../messages/object-splice.js';
 import { readMeta } from '../messages/request-meta.js';
 import { type AmbiguousResource, isAmbiguous } from '../views/shared-uris.js';
 import { uriCharsMax } from '../views/uri-templates.js';

@@ -3,13 +3,13 @@
  * Not here: what the bridge adds (bridge/).
  */
 import type { HostRequestOptions } from '../../host/host-interface.js';
+import { editMembers } from '../../wire/json-edit.js';
+import { uniqueMembers } from '../../wire/json-members.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import { uniqueMembers } from '../../wire/unique-members.js';
 import type { BridgeOptions } from '../bridge/bridge-ports.js';
 import type { Exchange } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
 import { isWanted, type LogLevel } from '../messages/log-level.js';
-import { editMembers } from '../messages/object-splice.js';
 import { LOG_LEVEL, noMeta, type RequestMeta, readMeta } from '../messages/request-meta.js';
 import type { Speaker } from './server-facts.js';
 

@@ -7,7 +7,7 @@
  */
 import type { Writable } from 'node:stream';
 import type { JsonText } from '../../wire/frame.js';
-import { toBuffer } from '../../wire/json-check.js';
+import { toBuffer } from '../../wire/json-text.js';
 
 /** What the stream is handed at once. */
 const batchBytesMax = 64 * 1024;

@@ -9,10 +9,10 @@
 import type { ListMethod } from '../../session/lists.js';
 import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
+import { spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
-import { latin1 } from '../../wire/json-parts.js';
 import { eachMember } from '../../wire/json-scan.js';
-import { spliceMeta } from '../../wire/meta-splice.js';
+import { latin1 } from '../../wire/json-text.js';
 import type { Entry, Table } from './table.js';
 import type { View } from './view.js';
 

@@ -6,8 +6,9 @@
  * server expects.
  * Invariant: what is within, in results and links, is the server's own and is left as it is.
  */
+
+import { editMembers } from '../../wire/json-edit.js';
 import { memberString } from '../../wire/json-members.js';
-import { editMembers } from '../messages/object-splice.js';
 
 const scheme = 'hostler://';
 

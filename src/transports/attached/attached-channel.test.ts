@@ -195,7 +195,7 @@ describe('to the server', () => {
     };
     expect([options.headers, channel.mirrorsHeaders]).toEqual([{ 'Mcp-Param-Region': expect.any(String) }, true]);
     channel.adopt({ era: 'modern', version: '2026-07-28' });
-    expect([channel.withdraw(frame), options.requestSignal.aborted]).toEqual(['told', true]);
+    expect([channel.withdraw(frame), options.requestSignal.aborted]).toEqual(['aborted', true]);
     const other = await sent(channel);
     (transport.options[1] as typeof options).onRequestStreamEnd();
     expect(heard.failureOf(other)).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });

@@ -17,13 +17,13 @@ import {
   type ChannelListener,
   type Era,
   frameText,
+  type MessageOrigin,
   newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
 import { encodeHeaderValue } from '../../wire/header-value.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import type { MessageOrigin } from '../../wire/message-origin.js';
 import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 import { checkFacts } from '../http/headers.js';
 import { type Attachable, type AttachableTransport, isServerObject } from './attachable.js';
@@ -112,7 +112,7 @@ export class AttachedChannel implements Channel {
     this.#settled(frame);
     if (!sent?.abort || this.#era !== 'modern') return 'notify';
     sent.abort.abort();
-    return 'told';
+    return 'aborted';
   }
 
   adopt({ era, version }: Agreement): void {

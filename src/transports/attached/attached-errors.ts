@@ -2,9 +2,8 @@
  * What went wrong with an attached object, as a HostError. What a transport of an SDK throws is read by shape: an HTTP status in
  * `code` (SDK 1) or `status` (SDK 2), and `UnauthorizedError` by its name.
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, thrownText } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import { thrownText } from '../../kernel/thrown-text.js';
 import { statusError } from '../http/status-error.js';
 
 /** What every error about one attached server needs. */

@@ -181,7 +181,7 @@ export class StreamableHttpChannel implements Channel {
       call.giveUp();
     }
     if (frame.phase === 'queued') return 'unsent';
-    return era === 'modern' ? 'told' : 'notify';
+    return era === 'modern' ? 'aborted' : 'notify';
   }
 
   /** Legacy: opens the stream on which the server speaks of its own accord. Servers without one are left in peace. */

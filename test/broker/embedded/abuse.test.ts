@@ -1,6 +1,6 @@
 /** What somebody with a good key can take from others. */
 import { expect, test } from 'vitest';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { coreBench, type Frame, hostCredential, keyOf, worker } from './core-bench.js';
 
 const ids = (frames: readonly Frame[]) => frames.map(({ id }) => id);

@@ -4,7 +4,7 @@ import type { Credential } from '../../../src/broker/embedded/credentials.js';
 import type { BrokerEvent } from '../../../src/broker/embedded/events.js';
 import type { BrokerLimits } from '../../../src/broker/embedded/limits.js';
 import type { CloseReason, Wire, WireReader } from '../../../src/broker/embedded/wire.js';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 

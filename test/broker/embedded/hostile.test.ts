@@ -1,6 +1,6 @@
 /** Thousands of frames that nobody should send, over real sockets, while others are served. */
 import { expect, test } from 'vitest';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { eventually } from '../../eventually.js';
 import { countFor } from '../../tier.js';

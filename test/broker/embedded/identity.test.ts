@@ -1,6 +1,6 @@
 /** Who somebody is, and what it may do, comes from its key and from nothing it says. */
 import { expect, test } from 'vitest';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { coreBench, hostCredential, keyOf, worker } from './core-bench.js';
 
 const refusal = { kind: 'error', error: { code: 'unauthenticated' } };

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { type Broker, openBroker } from '../../../src/broker/embedded/broker.js';
 import type { Credential } from '../../../src/broker/embedded/credentials.js';
 import { localHostLink } from '../../../src/broker/embedded/host-link.js';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { MemoryMailStore } from '../../fakes/memory-mail-store.js';
 import { ScriptedHost, type ScriptedHostOptions } from '../../fakes/scripted-host.js';

@@ -16,7 +16,7 @@ import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js
 import { newUserPair } from '../../../src/broker/nats/user-pair.js';
 import type { CallJournal, OpenHostLink, OpenWorkerLink } from '../../../src/broker/ports.js';
 import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
-import { digestOf } from '../../../src/config/key-text.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
-import { copyConfig, copyEntry } from './plain-copy.js';
-import { UnusableEntry } from './unusable-entry.js';
+import { copyConfig, copyEntry, UnusableEntry } from './plain-data.js';
 
 const throwing = {
   get command(): string {

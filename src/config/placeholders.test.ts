@@ -2,8 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { PlaceholderFiles } from './placeholder-files.js';
-import { filesNamedIn, fillPlaceholders } from './placeholders.js';
+import { filesNamedIn, fillPlaceholders, PlaceholderFiles } from './placeholders.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

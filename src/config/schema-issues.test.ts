@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { firstIssue } from './first-issue.js';
+import { firstIssue } from './schema-issues.js';
 
 const schema = z.strictObject({ a: z.strictObject({ b: z.number('must be a number') }), c: z.string().optional() });
 

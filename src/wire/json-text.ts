@@ -1,18 +1,41 @@
 /**
- * Checks JSON text that a caller hands us before it is pasted into a message. Without it, text that closes our bracket
- * could rename the tool or the method behind the back of whoever allowed the call.
- * Text that came through the scanner already needs no second look.
+ * JSON text as a string or as bytes: conversion, joining, and the checks before text of a caller is pasted into a message.
+ * Without the checks, text that closes our bracket could rename the tool after the call was allowed.
+ * Text that came through the scanner needs no second check.
  */
 import { isUtf8 } from 'node:buffer';
 import { HostError } from '../kernel/errors.js';
-import { readString } from './envelope.js';
 import type { JsonText } from './frame.js';
-import { eachMember, scanFacts, skipSpace, skipValue } from './json-scan.js';
+import { eachMember, readString, scanFacts, skipSpace, skipValue } from './json-scan.js';
 
 export function toBuffer(text: JsonText): Buffer {
   if (typeof text === 'string') return Buffer.from(text);
   return text instanceof Buffer ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength);
 }
+
+export function partsBytes(parts: readonly JsonText[]): number {
+  let bytes = 0;
+  for (const part of parts) bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.byteLength;
+  return bytes;
+}
+
+/** Joins the parts of one text, in a buffer of exactly `bytes`. */
+export function joinedParts(parts: readonly JsonText[], bytes = partsBytes(parts)): Buffer {
+  const text = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (const part of parts) {
+    if (typeof part === 'string') at += text.write(part, at);
+    else {
+      text.set(part, at);
+      at += part.byteLength;
+    }
+  }
+  return text;
+}
+
+/** A string with one character for each byte of the UTF-8 text. ASCII text stays as it is. */
+export const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
+const isAscii = /^[\x00-\x7f]*$/;
 
 /** Throws unless the text is exactly one JSON value. */
 export function checkValue(text: JsonText, field: string): void {
@@ -31,21 +54,21 @@ export function checkObject(text: JsonText, field: string): void {
   checkValue(bytes, field);
 }
 
-/** Throws unless the text is one JSON object in which no key stands twice: what decides about a request must be one thing. */
+/** Throws unless the text is one JSON object in which no key stands twice. */
 export function checkParams(text: JsonText): void {
   checkObject(text, 'params');
   const bytes = toBuffer(text);
   const seen = new Set<string>();
   eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd }) => {
     const key = readString(bytes, keyStart, keyEnd);
-    if (seen.has(key)) throw refused('params', 'has a key twice');
+    if (seen.has(key)) throw refused('params', 'has a duplicate key');
     if (seen.size >= paramsKeysMax) throw refused('params', `has more than ${paramsKeysMax} members`);
     seen.add(key);
     return undefined;
   });
 }
 
-/** The protocol knows a handful; arguments of a tool are not among them but below one of them. */
+/** The protocol defines a handful; arguments of a tool are one of them. */
 const paramsKeysMax = 256;
 
 const refused = (field: string, what: string) =>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseDuration } from './duration.js';
+import { parseDuration } from './values.js';
 
 test.each([
   [250, 250],

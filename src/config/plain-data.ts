@@ -1,16 +1,32 @@
 /**
- * A configuration that an embedder handed over → a copy of its data that is safe to read: own enumerable members only, in objects
- * without a prototype. Getters and proxies run once, here; the parsers read a value that can neither throw nor change.
- * Not here: what the data means (host-config.ts).
+ * Copies the configuration of an embedder into plain data: own enumerable members only, in objects without a prototype. Getters and
+ * proxies run once, here; the parsers read values that neither throw nor change. Not here: what the data means (host-config.ts).
  *
  * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied; anything else
- * that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that is met again is not copied
- * again, and long lists, deep nesting and cycles are refused.
+ * that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that occurs twice is copied once,
+ * and long lists, deep nesting and cycles are refused.
  */
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { isEntryTable } from './entry-tables.js';
-import { UnusableEntry } from './unusable-entry.js';
+
+/** A mistake in one entry of these tables disables that entry alone. A mistake anywhere else concerns the whole configuration. */
+export const entryTables = [
+  ...(['mcpServers', 'groups', 'keys', 'roles'] as const),
+  ...(['budgets.principals', 'budgets.roles'] as const),
+] as const;
+
+export type EntryTable = (typeof entryTables)[number];
+
+export const isEntryTable = (path: string): path is EntryTable => (entryTables as readonly string[]).includes(path);
+
+/** Replaces an entry that cannot be used, and says why. The name of the entry stays taken. */
+export class UnusableEntry {
+  readonly error: HostError;
+
+  constructor(error: HostError) {
+    this.error = error;
+  }
+}
 
 const depthMax = 64;
 /** Members of one object or list. */
@@ -18,15 +34,15 @@ const membersMax = 10_000;
 const valuesMax = 1_000_000;
 const nameCharsShown = 64;
 
-/** The whole configuration: its tables are known. */
+/** Copies a whole configuration, with its tables. */
 export const copyConfig = (config: unknown): unknown => new Copy(isEntryTable).of(config, '', 0);
 
-/** One entry, or anything else without tables. `at`: how errors name it. */
+/** Copies one entry, or anything else without tables. `at`: its path in errors. */
 export const copyEntry = (entry: unknown, at = ''): unknown => new Copy(() => false).of(entry, at, 0);
 
 class Copy {
   readonly #isTable: (path: string) => boolean;
-  /** Copies by their originals; undefined while an original is being copied. */
+  /** Original → copy; undefined while the original is being copied. */
   readonly #copies = new Map<object, unknown>();
   #values = 0;
 
@@ -48,7 +64,7 @@ class Copy {
       this.#copies.set(value, copy);
       return copy;
     } catch (error) {
-      // Another entry may hold the same object: copying it again gives the same error there.
+      // Another entry may contain the same object: a second try gives the same error there.
       this.#copies.delete(value);
       throw error;
     }
@@ -86,7 +102,7 @@ function orUnusable(make: () => unknown): unknown {
   }
 }
 
-/** Refused by its length: a sparse list of billions costs nothing to make. */
+/** Checks the length first: a sparse list may have billions of indexes. */
 function indexes(list: readonly unknown[], at: string): string[] {
   const length = read(at, () => list.length);
   if (!(length <= membersMax)) throw unreadable(at, `has more than ${membersMax} entries`);

@@ -1,0 +1,43 @@
+/**
+ * The first mistake in a parsed value, as a field and a short text; zod's other issues often follow from the first.
+ * Not here: the error and its hint (the parsers).
+ * Invariant: apart from names of members, no text of the value is quoted.
+ */
+import type { z } from 'zod';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+
+const nameCharsShown = 100;
+
+export interface FirstIssue {
+  readonly field: string;
+  readonly what: string;
+  /** The field is an unknown member. */
+  readonly isUnknownKey: boolean;
+}
+
+/** `at`: the path of the parsed value. */
+export function firstIssue({ issues: [issue] }: z.ZodError, at = ''): FirstIssue {
+  const path = [...(at === '' ? [] : [at]), ...(issue?.path.map(String) ?? [])];
+  if (issue?.code === 'unrecognized_keys') {
+    const field = [...path, neutraliseLine(String(issue.keys[0]), nameCharsShown)].join('.');
+    return { field, what: 'is not known', isUnknownKey: true };
+  }
+  const text = issue?.message ?? 'is not valid';
+  return { field: path.join('.'), what: text.charAt(0).toLowerCase() + text.slice(1), isUnknownKey: false };
+}
+
+/**
+ * Refuses a member called `__proto__` in the tables at these paths. zod drops such a member of a record without an error, so a
+ * variable, header or renamed tool of that name would have no effect.
+ */
+export function refuseProto(entry: unknown, paths: readonly string[], refuse: (field: string) => Error): void {
+  for (const path of paths) {
+    const table = path.split('.').reduce(memberOf, entry);
+    if (isObject(table) && Object.hasOwn(table, '__proto__')) throw refuse(`${path}.__proto__`);
+  }
+}
+
+const memberOf = (value: unknown, name: string): unknown =>
+  isObject(value) && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;

@@ -1,0 +1,35 @@
+/**
+ * Values of the configuration that need no schema: durations, loopback addresses, mailbox names. A program that only connects to a
+ * broker loads these without the schemas.
+ */
+import { HostError } from '../kernel/errors.js';
+
+const unitsMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** Longer than any sensible wait, and far below where timers overflow. */
+const durationMaxMs = 24 * 3_600_000;
+
+/** Parses a number of milliseconds, or a text like `250ms`, `30s`, `5m`, `2h`. */
+export function parseDuration(input: unknown, field: string): number {
+  const text = typeof input === 'number' ? String(input) : input;
+  const match = typeof text === 'string' ? /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h)?$/.exec(text.trim()) : null;
+  const durationMs = match ? Number(match[1]) * (unitsMs[match[2] ?? 'ms'] as number) : Number.NaN;
+  if (!(durationMs > 0 && durationMs <= durationMaxMs)) {
+    throw new HostError('invalid_spec', `${field}: '${String(input)}' is not a duration between 1ms and 24h`, {
+      field,
+      hint: 'write a number of milliseconds, or a text like 250ms, 30s, 5m, 2h',
+    });
+  }
+  return durationMs;
+}
+
+/** Addresses that only this machine reaches. A name other than `localhost` may resolve to anything. */
+export const isLoopback = (host: string): boolean =>
+  /^(?:127(?:\.\d{1,3}){3}|::1|\[::1\]|localhost)$/i.test(host) || /^(?:::ffff:127(?:\.\d{1,3}){3})$/i.test(host);
+
+/** A mailbox name is also a path, a NATS subject and a database key. */
+export const mailboxPattern = /^[a-z0-9][a-z0-9_.-]{0,127}$/;
+/** The mailbox that requests go to. */
+export const hostMailbox = 'host';
+/** In the destinations of a key: all mailboxes. Such a key belongs to a host. */
+export const everyMailbox = '*';

@@ -1,0 +1,27 @@
+/**
+ * Counts bytes in use against a maximum: queued frames, open requests, buffered bodies. Several users may share one budget.
+ * Not here: the error that a refusal becomes (the callers).
+ */
+export class ByteBudget {
+  readonly max: number;
+  #used = 0;
+
+  constructor(max: number) {
+    this.max = max;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  /** False, and nothing is counted, when the bytes would exceed the maximum. */
+  take(bytes: number): boolean {
+    if (this.#used + bytes > this.max) return false;
+    this.#used += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#used -= bytes;
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * Edits members of a JSON object in its bytes and leaves every other member as it came, to the digit: `_meta` of relayed params
+ * and results, and single members of results and references.
+ * Invariant: each edited key stands at most once in the edited object; an object in which it stands twice is refused.
+ */
+import { HostError } from '../kernel/errors.js';
+import type { JsonText } from './frame.js';
+import { keyIs } from './json-members.js';
+import { eachMember, readString, skipSpace } from './json-scan.js';
+import { toBuffer } from './json-text.js';
+
+const comma = Buffer.from(',');
+
+/** An ASCII key → its value as JSON text, or undefined to remove the member. */
+export type MemberEdits = ReadonlyArray<readonly [key: string, json: JsonText | undefined]>;
+
+/** Replaces members in place and adds new ones in front. Undefined: not one object, or a key to be replaced stands twice. */
+export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefined {
+  const chunks: Uint8Array[] = [];
+  const done = new Set<number>();
+  let isDoubled = false;
+  let runStart = -1;
+  let lastEnd = -1;
+  let kept = 0;
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    const at = edits.findIndex(([key]) => keyIs(bytes, keyStart, keyEnd, key));
+    const json = edits[at]?.[1];
+    if (at >= 0 && json === undefined) {
+      if (runStart >= 0) chunks.push(bytes.subarray(runStart, lastEnd));
+      runStart = -1;
+      return undefined;
+    }
+    if (runStart < 0) {
+      if (kept > 0) chunks.push(comma);
+      runStart = keyStart - 1;
+    }
+    kept++;
+    lastEnd = valueEnd;
+    if (json === undefined) return undefined;
+    isDoubled ||= done.has(at);
+    done.add(at);
+    chunks.push(bytes.subarray(runStart, valueStart), toBuffer(json));
+    runStart = valueEnd;
+    return !isDoubled;
+  });
+  if (after < 0 || isDoubled) return undefined;
+  if (runStart >= 0) chunks.push(bytes.subarray(runStart, lastEnd));
+  const front: Uint8Array[] = [];
+  for (const [at, [key, json]] of edits.entries()) {
+    if (json === undefined || done.has(at)) continue;
+    front.push(Buffer.from(`${front.length === 0 ? '' : ','}${JSON.stringify(key)}:`), toBuffer(json));
+  }
+  if (front.length > 0 && kept > 0) front.push(comma);
+  return Buffer.concat([Buffer.from('{'), ...front, ...chunks, Buffer.from('}')]);
+}
+
+/** Member name → its value as JSON text, or undefined to remove the member. */
+export type MetaEdits = ReadonlyArray<readonly [name: string, json: string | undefined]>;
+
+/** `params` must be one JSON object; without params, the result has only `_meta`. */
+export function spliceMeta(params: Uint8Array | undefined, edits: MetaEdits): Buffer {
+  if (!params) return Buffer.from(`{"_meta":{${render(edits)}}}`);
+  const bytes = toBuffer(params);
+  let metaStart = -1;
+  let metaEnd = -1;
+  let members = 0;
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    members++;
+    if (readString(bytes, keyStart, keyEnd) !== '_meta') return;
+    if (metaStart >= 0) throw ambiguous('params has two _meta members');
+    metaStart = valueStart;
+    metaEnd = valueEnd;
+  });
+  if (after < 0 || skipSpace(bytes, after, bytes.length) !== bytes.length)
+    throw ambiguous('params is not one JSON object');
+  const added = render(edits);
+  if (metaStart < 0) {
+    const open = bytes.indexOf(0x7b) + 1;
+    return Buffer.concat([
+      bytes.subarray(0, open),
+      Buffer.from(`"_meta":{${added}}${members > 0 ? ',' : ''}`),
+      bytes.subarray(open),
+    ]);
+  }
+  const kept = keptMembers(bytes, metaStart, metaEnd, new Set(edits.map(([name]) => name)));
+  const glue = kept.length > 0 && added !== '' ? ',' : '';
+  return Buffer.concat([
+    bytes.subarray(0, metaStart),
+    Buffer.from(`{${added}${glue}`),
+    ...kept,
+    Buffer.from('}'),
+    bytes.subarray(metaEnd),
+  ]);
+}
+
+/** The members of the old `_meta` that are not replaced, as slices with commas between them. */
+function keptMembers(bytes: Buffer, start: number, end: number, replaced: ReadonlySet<string>): Buffer[] {
+  const kept: Buffer[] = [];
+  const after = eachMember(bytes, start, end, 1, ({ keyStart, keyEnd, valueEnd }) => {
+    if (replaced.has(readString(bytes, keyStart, keyEnd))) return;
+    if (kept.length > 0) kept.push(comma);
+    kept.push(bytes.subarray(keyStart - 1, valueEnd));
+  });
+  if (after !== end) throw ambiguous('params._meta is not an object');
+  return kept;
+}
+
+const render = (edits: MetaEdits): string =>
+  edits
+    .filter(([, json]) => json !== undefined)
+    .map(([name, json]) => `${JSON.stringify(name)}:${json}`)
+    .join(',');
+
+const ambiguous = (what: string) =>
+  new HostError('invalid_arguments', what, {
+    field: 'params._meta',
+    execution: 'not_executed',
+    hint: 'send params as a JSON object with at most one _meta object',
+  });

@@ -1,0 +1,65 @@
+/**
+ * Requests that a server sends before its client has sent one, for example right after the handshake: queued for the client's
+ * first request. Not here: servers that several clients share (cause.ts), where such a request is refused at once.
+ *
+ * Invariant: at most `queuedRequestsMax` are queued, none for longer than `queuedRequestMs`; then each is refused.
+ */
+import type { Cancel, Clock } from '../kernel/clock.js';
+import type { InboundRequest } from './inbound-requests.js';
+
+export const queuedRequestsMax = 16;
+export const queuedRequestMs = 5_000;
+
+interface Queued<Owner> {
+  readonly request: InboundRequest;
+  readonly assign: (owner: Owner) => void;
+  readonly cancelTimer: Cancel;
+}
+
+export class QueuedServerRequests<Owner> {
+  readonly #clock: Clock;
+  readonly #refuse: (request: InboundRequest) => void;
+  readonly #queue = new Set<Queued<Owner>>();
+
+  constructor(clock: Clock, refuse: (request: InboundRequest) => void) {
+    this.#clock = clock;
+    this.#refuse = refuse;
+  }
+
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  /** `assign` is called at most once, with the request of ours that it is attributed to. */
+  add(request: InboundRequest, assign: (owner: Owner) => void): void {
+    const queued: Queued<Owner> = {
+      request,
+      assign,
+      cancelTimer: this.#clock.at(this.#clock.nowMs() + queuedRequestMs, () => {
+        this.#queue.delete(queued);
+        this.#refuse(request);
+      }),
+    };
+    this.#queue.add(queued);
+  }
+
+  /** The request was answered or cancelled. */
+  remove(request: InboundRequest): void {
+    for (const queued of this.#queue) if (queued.request === request) this.#take(queued);
+  }
+
+  /** Assigns all of them, in order. */
+  assignAll(owner: Owner): void {
+    for (const queued of [...this.#queue]) {
+      // Answering one may end another.
+      if (!this.#queue.has(queued)) continue;
+      this.#take(queued);
+      queued.assign(owner);
+    }
+  }
+
+  #take(queued: Queued<Owner>): void {
+    queued.cancelTimer();
+    this.#queue.delete(queued);
+  }
+}
