@@ -70,6 +70,10 @@ export class RemoteUpstreams implements Upstreams {
     return true;
   }
 
+  accessKey(): string {
+    return '';
+  }
+
   /** Everything that is known was seen. */
   startupListing(): undefined {
     return undefined;

@@ -16,6 +16,8 @@ export interface Upstreams {
   known(server: string): KnownServer | undefined;
   /** Whether a principal may see the server at all (`tool` undefined), or call this tool of it. Nothing is charged or told. */
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
+  /** Principals with the same key are allowed the same, as long as `rulesRevision` stays. */
+  accessKey(principal: Principal): string;
   /** Counts up when guards or roles change: whatever was filtered before is to be filtered anew. */
   readonly rulesRevision: number;
   /** Resolves when these servers were seen once since boot, or 1 s has passed; undefined: there is nothing to wait for. */

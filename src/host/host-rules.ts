@@ -10,7 +10,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
 import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
-import { embedder } from '../policy/call.js';
+import { embedder, type Principal } from '../policy/call.js';
 import type { CallCeilings } from '../policy/call-budget.js';
 import { toolRulesGuard } from '../policy/tool-rules-guard.js';
 
@@ -39,6 +39,8 @@ export class HostRules {
   /** Servers that are out of date under these rules. */
   readonly #closed = new Set<string>();
   #settings: HostSettings | undefined;
+  /** Role → the first role that has the same rules. */
+  #sameRules: ReadonlyMap<string, string> = new Map();
   #revision = 0;
 
   /** Counts up with every change. */
@@ -69,6 +71,19 @@ export class HostRules {
     return this.#guards;
   }
 
+  /**
+   * Principals with the same key are allowed the same, until `revision` changes. Configured roles look at the role alone; guards of
+   * the embedder may look at everything about a principal.
+   */
+  accessKey(principal: Principal): string {
+    const { id, role, scopes } = principal;
+    if (principal === embedder) return 'embedder';
+    if (this.#own.length > 0 || id === embedder.id) return `p${JSON.stringify([id, role, scopes])}`;
+    if (role === undefined) return 'none';
+    const first = this.#sameRules.get(role);
+    return first === undefined ? 'unlisted' : `r${first}`;
+  }
+
   /** A caller in this role may use nothing, because the configuration does not list the role. */
   isUnlisted(role: string): boolean {
     return this.#settings?.unlistedRole !== 'allow' && !this.#settings?.roles?.has(role);
@@ -82,6 +97,7 @@ export class HostRules {
     const closed = this.#close(outdated, settings);
     this.#settings = settings;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
+    this.#sameRules = unlistedRole === undefined ? new Map() : sameRules(roles ?? new Map());
     this.#ceilings = budgets;
     this.#groups = groups;
     this.setOwn(this.#own);
@@ -115,6 +131,19 @@ export class HostRules {
     if (this.#changing.has(server)) return isChanging;
     return this.#closed.has(server) && principal !== embedder ? isOutdated : allowed;
   };
+}
+
+/** Role → the first role that has the same rules. */
+function sameRules(roles: NonNullable<HostSettings['roles']>): Map<string, string> {
+  const firsts = new Map<string, string>();
+  return new Map(
+    [...roles].map(([role, patterns]) => {
+      const rules = JSON.stringify(patterns.map(({ server, tool }) => JSON.stringify([server, tool])).sort());
+      const first = firsts.get(rules) ?? role;
+      firsts.set(rules, first);
+      return [role, first];
+    }),
+  );
 }
 
 const allowed = { allow: true } as const;

@@ -265,6 +265,11 @@ export class Host {
     return denial(() => this.#parts.rules.guards, { principal, server, tool, action }) === undefined;
   }
 
+  /** Principals with the same key are allowed the same, as long as `rulesRevision` stays: lists are shared by it. */
+  accessKey(principal: Principal): string {
+    return this.#parts.rules.accessKey(principal);
+  }
+
   /** Whether a call of this tool may be repeated when nobody knows how it ended: its server says so, and is trusted to. */
   mayRunTwice(server: string, tool: string): boolean {
     const managed = this.#parts.servers.find(server);

@@ -43,6 +43,7 @@ test('the methods of a host', () => {
   const methods = Object.getOwnPropertyNames(Host.prototype).filter((name) => name !== 'constructor');
   expect(methods.sort()).toEqual([
     ...[
+      'accessKey',
       'approve',
       'attach',
       'cacheStats',

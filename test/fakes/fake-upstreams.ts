@@ -130,6 +130,12 @@ export class FakeUpstreams implements Upstreams {
     return this.#isAllowed(principal, server, tool);
   }
 
+  /** Whatever the rules of a test look at. */
+  accessKeyOf: (principal: Principal) => string = ({ id, role, scopes }) => JSON.stringify([id, role, scopes]);
+  accessKey(principal: Principal): string {
+    return this.accessKeyOf(principal);
+  }
+
   /** `server/tool` that may be run again when nobody knows how it ended. */
   readonly repeatable = new Set<string>();
   mayRunTwice(server: string, tool: string): boolean {

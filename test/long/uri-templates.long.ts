@@ -1,7 +1,6 @@
 /** E9 by the clock: the longest URI against as many templates as one endpoint routes, each as costly as can be. */
 import { expect, test } from 'vitest';
-import type { Entry } from '../../src/gateway/views/table.js';
-import { routedTemplatesMax, TemplateRoutes } from '../../src/gateway/views/template-routes.js';
+import { routedTemplatesMax, type TemplateEntry, TemplateRoutes } from '../../src/gateway/views/template-routes.js';
 import { UriText } from '../../src/gateway/views/uri-templates.js';
 
 const limitMs = 50;
@@ -23,9 +22,9 @@ const cases: readonly (readonly [title: string, template: string, uri: string])[
 ];
 
 test.each(cases)('E9 8,000 characters against 1,000 templates: %s', (title, template, uri) => {
-  const entries = Array.from({ length: routedTemplatesMax }, (_, i): Entry => {
+  const entries = Array.from({ length: routedTemplatesMax }, (_, i): TemplateEntry => {
     const key = template.replaceAll('a}', `a${i}}`);
-    return { server: 'a', key, name: key, item: { key, raw: Buffer.from('{}') } };
+    return { server: 'a', key, item: { key, raw: Buffer.from('{}') } };
   });
   const routes = new TemplateRoutes(entries);
   expect(routes.unrouted).toEqual([]);

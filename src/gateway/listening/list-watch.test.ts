@@ -1,6 +1,10 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
+import { type FakeSession, fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeGateway } from '../../../test/fakes/fake-router.js';
+import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import { Views } from '../views/views.js';
+import { ListWatch } from './list-watch.js';
 
 const servers = { fs: { tools: ['read'], prompts: ['p'] }, web: { tools: ['fetch'] } };
 const open = (gateway: FakeGateway, id: string, path = '/mcp', principal = principalOf('somebody')) =>
@@ -104,4 +108,57 @@ test('another role is told what it changes, and hears from then on what that one
   bob.end();
   gateway.upstreams.set('fs', { tools: [] });
   expect(gateway.clock.pendingTimers).toBe(0);
+});
+
+test('a thousand keys of one role are compared once, and each is notified', () => {
+  const gateway = new FakeGateway(servers);
+  gateway.upstreams.accessKeyOf = ({ role }) => `${role}`;
+  const asked: string[] = [];
+  gateway.upstreams.allow((_principal, server, tool) => asked.push(`${server} ${tool}`) > 0);
+  const sessions = Array.from({ length: 1_000 }, (_, i) => open(gateway, `${i}`, '/mcp', principalOf(`p${i}`, 'some')));
+  asked.length = 0;
+  gateway.upstreams.set('web', { tools: ['fetch', 'search'] });
+  gateway.clock.advance(25);
+  expect(asked).toEqual(['web fetch', 'web search']);
+  expect(sessions.filter((session) => methods(session).length === 1)).toHaveLength(1_000);
+});
+
+test('a change of rules splits keys that shared a view, and notifies those that see another list', async () => {
+  const gateway = new FakeGateway(servers);
+  gateway.upstreams.accessKeyOf = () => 'all';
+  const [ann, bob] = ['ann', 'bob'].map((id) => open(gateway, id, '/mcp', principalOf(id)));
+  gateway.upstreams.accessKeyOf = ({ id }) => id;
+  gateway.upstreams.allow(({ id }, server) => id === 'ann' || server === 'web');
+  await gateway.ask(fakeClient(), 'ping');
+  gateway.clock.advance(25);
+  expect(methods(ann as FakeSession)).toEqual([]);
+  expect(methods(bob as FakeSession)).toEqual([
+    'notifications/tools/list_changed',
+    'notifications/prompts/list_changed',
+  ]);
+});
+
+test('other events get their turn while many clients are notified', async () => {
+  let nowMs = 0;
+  let isDue = () => {};
+  const clock = { nowMs: () => nowMs, date: () => new Date(0), at: (_atMs: number, run: () => void) => (isDue = run) };
+  const upstreams = new FakeUpstreams(servers);
+  const views = new Views(upstreams);
+  const watch = new ListWatch(views, clock);
+  let notified = 0;
+  for (let i = 0; i < 10; i++)
+    watch.watch(fakeClient(), () => {
+      notified++;
+      nowMs++;
+    });
+  upstreams.set('web', { tools: ['search'] });
+  views.changed('web');
+  watch.changed();
+  isDue();
+  const counts = [notified];
+  for (let turn = 0; turn < 2; turn++) {
+    await nextTurn();
+    counts.push(notified);
+  }
+  expect(counts).toEqual([4, 8, 10]);
 });

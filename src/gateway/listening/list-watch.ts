@@ -1,153 +1,168 @@
 /**
- * Tells clients that a list of theirs changed. Whatever happens at a server, only those are told whose own view became
- * another one, and not before the new list can be asked for.
+ * Notifies clients that one of their lists changed: only clients whose own view shows another list, once for changes that come
+ * together, and not before the new list can be read.
  * Not here: subscriptions to single resources (subscriptions.ts).
  *
- * Invariants: changes that come together are told once; a server that starts or stops changes no list; whoever was given a list
- * that counts no more is told, also when it is the same again as before.
+ * Invariants: a server that starts or stops changes no list; a client that was given a list that is outdated is notified, also when
+ * the list is back to what it was before; no run of the loop takes much longer than `sliceMs`, however many clients there are.
  */
 import type { Clock } from '../../kernel/clock.js';
+import type { Principal } from '../../policy/call.js';
 import type { ListMethod } from '../../session/lists.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { Client, PrincipalNow } from '../exchange.js';
-import type { View } from '../views/view.js';
-import { type Views, viewKey } from '../views/views.js';
+import { showSame, type View } from '../views/view.js';
+import type { Views } from '../views/views.js';
 
 export type ListKind = 'tools' | 'prompts' | 'resources';
 
-/** Which notification tells of it, and the lists that are meant. */
+/** The notification of a change, and the lists that it covers. */
 export const LIST_KINDS: Readonly<
-  Record<ListKind, { readonly told: string; readonly methods: readonly ListMethod[] }>
+  Record<ListKind, { readonly notification: string; readonly methods: readonly ListMethod[] }>
 > = {
-  tools: { told: NOTIFICATION.toolsChanged, methods: ['tools/list'] },
-  prompts: { told: NOTIFICATION.promptsChanged, methods: ['prompts/list'] },
-  resources: { told: NOTIFICATION.resourcesChanged, methods: ['resources/list', 'resources/templates/list'] },
+  tools: { notification: NOTIFICATION.toolsChanged, methods: ['tools/list'] },
+  prompts: { notification: NOTIFICATION.promptsChanged, methods: ['prompts/list'] },
+  resources: { notification: NOTIFICATION.resourcesChanged, methods: ['resources/list', 'resources/templates/list'] },
 };
 const kinds = Object.keys(LIST_KINDS) as ListKind[];
 
-/** A server that starts says several things at once. */
+/** A server that starts reports several changes at once. */
 const gatherMs = 25;
+/** After this much work other events get their turn. */
+const sliceMs = 4;
+
+type Place = Pick<Client, 'endpoint' | 'principal'>;
 
 interface Watcher {
-  readonly tell: (kind: ListKind) => void;
-  /** Another one once its principal has another role. */
-  group: Group;
+  readonly endpoint: EndpointId;
+  principal: Principal;
+  /** The view that the client was last notified of. */
+  seen: View;
+  readonly notify: (kind: ListKind) => void;
 }
 
-/** All who see the same. */
-interface Group {
-  readonly client: Pick<Client, 'endpoint' | 'principal'>;
-  readonly watchers: Set<Watcher>;
-  digests: Digests;
-  /** Lists that were given out while a change was gathered, and that nobody was told of. */
-  readonly given: Map<ListKind, string>;
+interface GivenList {
+  readonly view: View;
+  readonly kind: ListKind;
 }
-
-type Digests = Readonly<Record<ListKind, string>>;
 
 export class ListWatch {
   readonly #views: Views;
   readonly #clock: Clock;
-  readonly #groups = new Map<string, Group>();
+  readonly #watchers = new Set<Watcher>();
+  /** Those that are still to be compared. */
+  readonly #pending = new Set<Watcher>();
+  /** Lists that were given out while changes were gathered, by client. */
+  readonly #given = new Map<string, GivenList[]>();
   #cancel: (() => void) | undefined;
+  #immediate: NodeJS.Immediate | undefined;
+  /** By the view before: many clients have the same two views. */
+  readonly #compared = new Map<View, { readonly now: View; readonly changed: readonly ListKind[] }>();
 
   constructor(views: Views, clock: Clock) {
     this.#views = views;
     this.#clock = clock;
   }
 
-  /** Told from now on; returns what ends it. Bounded by who may open sessions and streams. */
-  watch(client: Pick<Client, 'endpoint' | 'principal'>, changed: (kind: ListKind) => void): () => void {
-    const watcher: Watcher = { tell: changed, group: this.#groupOf(client) };
-    watcher.group.watchers.add(watcher);
-    return () => this.#leave(watcher);
+  /** Returns the function that ends it. The limits on sessions and streams bound the number of watchers. */
+  watch({ endpoint, principal }: Place, notify: (kind: ListKind) => void): () => void {
+    const watcher: Watcher = { endpoint, principal, seen: this.#viewOf({ endpoint, principal }), notify };
+    this.#watchers.add(watcher);
+    return () => {
+      this.#watchers.delete(watcher);
+      this.#pending.delete(watcher);
+    };
   }
 
-  /** Whoever has another role from now on is told of what is different for it. */
+  /** Notifies clients whose principal has another role now of the lists that the role changes. */
   rekeyed(now: PrincipalNow): void {
-    for (const { client, watchers, digests } of [...this.#groups.values()]) {
-      const principal = now(client.principal);
-      // Who has no key any more is ended by whoever let it in.
-      if (!principal || principal === client.principal) continue;
-      const group = this.#groupOf({ endpoint: client.endpoint, principal });
-      const moved = [...watchers];
-      for (const watcher of moved) {
-        this.#leave(watcher);
-        watcher.group = group;
-        group.watchers.add(watcher);
-      }
-      tellChanges(digests, group.digests, moved);
+    for (const watcher of this.#watchers) {
+      const principal = now(watcher.principal);
+      // The ingress ends the sessions and streams of a key that is gone.
+      if (!principal || principal === watcher.principal) continue;
+      watcher.principal = principal;
+      this.#pending.add(watcher);
     }
+    this.#compare();
   }
 
-  #groupOf({ endpoint, principal }: Group['client']): Group {
-    const key = viewKey(endpoint, principal);
-    let group = this.#groups.get(key);
-    if (!group) {
-      const client = { endpoint, principal };
-      group = { client, watchers: new Set(), digests: this.#digests(client), given: new Map() };
-      this.#groups.set(key, group);
-    }
-    return group;
-  }
-
-  #leave(watcher: Watcher): void {
-    const { client, watchers } = watcher.group;
-    watchers.delete(watcher);
-    const key = viewKey(client.endpoint, client.principal);
-    if (watchers.size === 0 && this.#groups.get(key)?.watchers === watchers) this.#groups.delete(key);
-  }
-
-  /** Something may be different. */
+  /** A list may have changed. */
   changed(): void {
-    if (this.#groups.size === 0) return;
+    if (this.#watchers.size === 0) return;
     this.#cancel ??= this.#clock.at(this.#clock.nowMs() + gatherMs, () => {
       this.#cancel = undefined;
+      for (const watcher of this.#watchers) this.#pending.add(watcher);
       this.#compare();
     });
   }
 
-  /** A list is given out: while a change is gathered it may be one that is gone again when the change is looked at. */
-  given({ endpoint, principal }: Group['client'], method: ListMethod): void {
-    if (this.#cancel === undefined) return;
-    const group = this.#groups.get(viewKey(endpoint, principal));
-    const kind = kinds.find((each) => LIST_KINDS[each].methods.includes(method));
-    if (!group || kind === undefined) return;
-    const digest = digestOf(this.#views.of(endpoint, principal), kind);
-    if (digest !== group.digests[kind]) group.given.set(kind, digest);
+  /** A list is given out. While changes are gathered, it may be outdated again by the time views are compared. */
+  given(place: Place, method: ListMethod): void {
+    if (this.#cancel === undefined && this.#pending.size === 0) return;
+    const kind = kinds.find((each) => LIST_KINDS[each].methods.includes(method)) as ListKind;
+    const view = this.#viewOf(place);
+    const key = clientKey(place);
+    const given = this.#given.get(key) ?? [];
+    if (given.some((each) => each.view === view && each.kind === kind)) return;
+    given.push({ view, kind });
+    this.#given.set(key, given);
   }
 
   close(): void {
     this.#cancel?.();
     this.#cancel = undefined;
-    this.#groups.clear();
+    clearImmediate(this.#immediate);
+    this.#watchers.clear();
+    this.#pending.clear();
+    this.#compared.clear();
+    this.#given.clear();
   }
 
   #compare(): void {
-    for (const group of [...this.#groups.values()]) {
-      const now = this.#digests(group.client);
-      // What was given out on the way counts as what was last known.
-      const before = { ...group.digests };
-      for (const [kind, digest] of group.given) if (before[kind] === now[kind]) before[kind] = digest;
-      group.given.clear();
-      group.digests = now;
-      tellChanges(before, now, [...group.watchers]);
+    clearImmediate(this.#immediate);
+    const untilMs = this.#clock.nowMs() + sliceMs;
+    for (const watcher of this.#pending) {
+      this.#pending.delete(watcher);
+      this.#compareOne(watcher);
+      if (this.#clock.nowMs() < untilMs || this.#pending.size === 0) continue;
+      this.#immediate = setImmediate(() => this.#compare());
+      return;
     }
+    this.#compared.clear();
+    if (this.#cancel === undefined) this.#given.clear();
   }
 
-  #digests({ endpoint, principal }: Group['client']): Digests {
+  #compareOne(watcher: Watcher): void {
+    const before = watcher.seen;
+    const now = this.#viewOf(watcher, before);
+    watcher.seen = now;
+    const given = this.#given.size === 0 ? [] : (this.#given.get(clientKey(watcher)) ?? []);
+    const isOutdated = (kind: ListKind) => given.some((each) => each.kind === kind && !isSame(before, each.view, kind));
+    const changed = this.#changedKinds(before, now);
+    for (const kind of kinds) if (changed.includes(kind) || isOutdated(kind)) watcher.notify(kind);
+  }
+
+  #changedKinds(before: View, now: View): readonly ListKind[] {
+    if (before === now) return [];
+    const compared = this.#compared.get(before);
+    if (compared?.now === now) return compared.changed;
+    const changed = kinds.filter((kind) => !isSame(before, now, kind));
+    this.#compared.set(before, { now, changed });
+    return changed;
+  }
+
+  /** With its parts made: they could not be made any more once the rules have changed. */
+  #viewOf({ endpoint, principal }: Place, before?: View): View {
     const view = this.#views.of(endpoint, principal);
-    const of = (kind: ListKind) => digestOf(view, kind);
-    return { tools: of('tools'), prompts: of('prompts'), resources: of('resources') };
+    if (view === before) return view;
+    for (const kind of kinds) for (const method of LIST_KINDS[kind].methods) view.parts(method, before);
+    return view;
   }
 }
 
-const digestOf = (view: View, kind: ListKind): string =>
-  LIST_KINDS[kind].methods.map((method) => view.table(method).digest).join(' ');
+/** Its role may change while changes are gathered. */
+const clientKey = ({ endpoint, principal }: Place): string => `${endpointKey(endpoint)}\0${principal.id}`;
 
-function tellChanges(before: Digests, now: Digests, watchers: readonly Watcher[]): void {
-  for (const kind of kinds) {
-    if (before[kind] === now[kind]) continue;
-    for (const { tell } of watchers) tell(kind);
-  }
-}
+const isSame = (a: View, b: View, kind: ListKind): boolean =>
+  LIST_KINDS[kind].methods.every((method) => showSame(a, b, method));

@@ -84,7 +84,7 @@ export class ListenStream {
     if (kinds.length > 0) {
       this.#releases.push(
         this.#parts.lists.watch(this.#exchange.client, (kind) => {
-          if (kinds.includes(kind)) this.#tell(LIST_KINDS[kind].told, kind, () => `{"_meta":{${this.#id()}}}`);
+          if (kinds.includes(kind)) this.#tell(LIST_KINDS[kind].notification, kind, () => `{"_meta":{${this.#id()}}}`);
         }),
       );
     }

@@ -48,7 +48,9 @@ export class Subscriptions {
     if (session.signal.aborted) return;
     const entry: SessionEntry = { session, uris: undefined };
     this.#sessions.set(session.id, entry);
-    const unwatch = this.#parts.lists.watch(session, (kind) => session.notify(LIST_KINDS[kind].told, undefined));
+    const unwatch = this.#parts.lists.watch(session, (kind) =>
+      session.notify(LIST_KINDS[kind].notification, undefined),
+    );
     const end = () => {
       unwatch();
       this.#sessions.delete(session.id);

@@ -22,8 +22,8 @@ import { LogLevels } from '../listening/log-levels.js';
 import { Subscriptions } from '../listening/subscriptions.js';
 import { isLogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
-import { PreparedLists, pageOfCursor } from '../views/prepared-list.js';
-import type { Table } from '../views/table.js';
+import { ListPages, readCursor } from '../views/list-pages.js';
+import type { Position } from '../views/table.js';
 import { UnroutedNotes } from '../views/unrouted-notes.js';
 import { UriTurns } from '../views/uri-turns.js';
 import { Views } from '../views/views.js';
@@ -52,7 +52,7 @@ export interface RouterOptions {
 export class GatewayRouter implements Router {
   readonly #upstreams: Upstreams;
   readonly #views: Views;
-  readonly #lists = new PreparedLists();
+  readonly #lists = new ListPages();
   readonly #facts: ServerFacts;
   readonly #levels: LogLevels;
   readonly #watch: ListWatch;
@@ -80,7 +80,7 @@ export class GatewayRouter implements Router {
     this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch, turns: this.#turns });
     this.#relay = { ...shared, bridge, levels: this.#levels, mayBePublic, onProblem };
     this.#unlisten = upstreams.onKnownChanged((server) => {
-      this.#views.changed();
+      this.#views.changed(server);
       this.#facts.changed(server);
       this.#levels.changed(server);
       this.#watch.changed();
@@ -184,13 +184,13 @@ export class GatewayRouter implements Router {
   #list(exchange: Exchange, method: ListMethod): void {
     const { client, params } = exchange;
     const view = this.#viewOf(client);
-    const page = params ? pageAsked(params, view.table(method)) : 0;
-    if (page === undefined) return exchange.fail(invalidParams('invalid cursor'));
+    const after = params && pageAfter(params, method);
+    if (after === 'invalid') return exchange.fail(invalidParams('invalid cursor'));
     const states = this.#views.statesOf(client.endpoint, client.principal);
     const serverInfo = infoOf(view, this.#facts);
     const mayBePublic = this.#relay.mayBePublic();
     this.#watch.given(client, method);
-    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, page }));
+    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, after }));
   }
 
   #setLevel(exchange: Exchange): void {
@@ -265,12 +265,12 @@ const sharedUri = (server: string, uri: string, first: string): HostError =>
 
 export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
 
-/** The first page without a cursor; undefined when there is one that means nothing. */
-function pageAsked(params: Buffer, table: Table): number | undefined {
+/** Undefined without a cursor: the first page. */
+function pageAfter(params: Buffer, method: ListMethod): Position | undefined | 'invalid' {
   const members = uniqueMembers(params, ['cursor']);
-  if (!members) return undefined;
+  if (!members) return 'invalid';
   const [value] = members;
-  if (!value) return 0;
+  if (!value) return undefined;
   const cursor = stringOf(value);
-  return cursor === undefined ? undefined : pageOfCursor(table, cursor);
+  return (cursor !== undefined && readCursor(method, cursor)) || 'invalid';
 }

@@ -1,35 +1,57 @@
 import { expect, test } from 'vitest';
-import { type Entry, Tables } from './table.js';
+import { type Entry, ListPart } from './server-lists.js';
+import { Tables } from './table.js';
 
-const item = (key: string, text = `{"name":"${key}"}`) => ({ key, raw: Buffer.from(text) });
-const entry = (of: Entry['item'], name = of.key, server = 's'): Entry => ({ server, key: of.key, name, item: of });
+let contents = 0;
+const entry = (key: string, server = 's', name = key): Entry => ({
+  ...{ server, key, name, wanted: name, content: ++contents },
+  item: { key, raw: Buffer.from(`{"name":"${key}"}`) },
+});
+const part = (...entries: Entry[]) => new ListPart(entries, false);
+const make = () => new Tables(() => {});
 
-test('the same items under the same names are one table, whoever shows them', () => {
-  const tables = new Tables();
-  const [a, b] = [item('a'), item('b')];
-  const table = tables.intern([entry(a), entry(b)], 0, true);
-  expect(tables.intern([entry(a), entry(b)], 0, true)).toBe(table);
+test('the same parts are one table, whichever view shows them', () => {
+  const tables = make();
+  const [a, b] = [part(entry('a')), part(entry('b', 't'))];
+  const table = tables.of('names', [a, b], false, 0, true);
+  expect(tables.of('names', [a, b], false, 0, true)).toBe(table);
   for (const other of [
-    tables.intern([entry(b), entry(a)], 0, true),
-    tables.intern([entry(a)], 0, true),
-    tables.intern([entry(a), entry(b, 'c')], 0, true),
-    tables.intern([entry(a), entry(b, 'b', 't')], 0, true),
-    tables.intern([entry(a), entry(b)], 1, true),
-    tables.intern([entry(a), entry(b)], 0, false),
+    tables.of('names', [b, a], false, 0, true),
+    tables.of('names', [a], false, 0, true),
+    tables.of('names', [a, part(entry('b', 't'))], false, 0, true),
+    tables.of('uris', [a, b], false, 0, true),
+    tables.of('names', [a, b], true, 0, true),
+    tables.of('names', [a, b], false, 1, true),
+    tables.of('names', [a, b], false, 0, false),
   ])
     expect(other).not.toBe(table);
 });
 
-test('a name that is written like several entries is none of them', () => {
-  const tables = new Tables();
-  const [a, b] = [item('a'), item('b')];
-  const two = tables.intern([entry(a, 'a'), entry(b, 'b')], 0, true);
-  for (const name of ['a\n2 s b', 'a\n2 s 1 b']) expect(tables.intern([entry(a, name)], 0, true)).not.toBe(two);
+test('many parts are told apart, though only the hash of their ids is stored', () => {
+  const tables = make();
+  const parts = Array.from({ length: 200 }, (_, i) => part(entry(`t${i}`)));
+  const table = tables.of('names', parts, false, 0, true);
+  expect(tables.of('names', [...parts], false, 0, true)).toBe(table);
+  expect(tables.of('names', parts.slice(1), false, 0, true)).not.toBe(table);
 });
 
-test('the digest is of what the items hold, not of which they are', () => {
-  const digestOf = (...entries: Entry[]) => new Tables().intern(entries, 0, true).digest;
-  expect(digestOf(entry(item('a')))).toBe(digestOf(entry(item('a'))));
-  expect(digestOf(entry(item('a')))).not.toBe(digestOf(entry(item('a', '{"name":"a","x":1}'))));
-  expect(digestOf(entry(item('a')))).not.toBe(digestOf(entry(item('a'), 'b')));
+test('a list that needs pages is in the order of servers and keys, whatever the order of its parts', () => {
+  const parts = [part(entry('b', 'y'), entry('a', 'y')), part(), part(entry('d', 'x'), entry('c', 'x'))];
+  const sorted = (table: { sorted: readonly Entry[] }) => table.sorted.map(({ server, key }) => `${server} ${key}`);
+  expect(sorted(make().of('names', parts, false, 0, true))).toEqual(['x c', 'x d', 'y a', 'y b']);
+  const shared = [part(entry('u', 'y'), entry('t', 'y')), part(entry('u', 'x'))];
+  const table = make().of('uris', shared, false, 0, true);
+  expect(sorted(table)).toEqual(['x u', 'y t', 'y u']);
+  expect(table.sorted.map(({ name }) => name)).toEqual(['hostler://x/u', 't', 'hostler://y/u']);
+});
+
+test('an order of equal length is told apart by what the entries show, not by which they are', () => {
+  const [a, b] = [entry('a'), entry('b')];
+  expect(part(a, b).shows(part({ ...a, content: 0 }, b))).toBe(true);
+  expect(part(a, b).shows(part(b, a))).toBe(false);
+  expect(part(a).shows(part({ ...a, content: 0, name: 'z' }))).toBe(false);
+  expect(part(a).shows(part({ ...a, content: 0, server: 't' }))).toBe(false);
+  expect(part(a).shows(part({ ...a, content: 0, item: { key: 'a', raw: Buffer.from('{"name":"a","x":1}') } }))).toBe(
+    false,
+  );
 });

@@ -1,123 +1,164 @@
 /**
- * One list as some view shows it. Views that show the same share one: a thousand principals of one role cost as much as one.
- * Not here: what is in it (view.ts), its bytes (prepared-list.ts).
- * Invariant: two tables with the same digest hold the same items of the same servers under the same names. It is made when it is
- * first asked for, by a cursor or by somebody who listens: a start does not wait for the hashes of all items.
+ * One list as an endpoint shows it: the parts of its servers, joined under unique names. Views that show the same parts share one.
+ * Not here: what is in a part (server-lists.ts), the bytes of a page (list-pages.ts).
+ *
+ * Invariants: a name stands for one entry. A list that fits one page is in the order of the servers and of their own lists. A longer
+ * one is paged by server and key, an order that no change of a list affects: a page that goes on after the last item of the
+ * page before skips and repeats nothing.
  */
-import { createHash, hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
-import type { ListedItem } from '../../session/lists.js';
+import type { Entry, ListPart } from './server-lists.js';
+import { type ResourceTarget, wrapUri } from './shared-uris.js';
+import { uniqueNames } from './tool-names.js';
 
-/** One item of a list, as it is shown. */
-export interface Entry {
+/** `names`: tools and prompts. `uris`: resources and templates. */
+export type TableKind = 'names' | 'uris';
+
+/** Reports a URI that another server lists too. */
+export type OnClash = (target: ResourceTarget, first: string) => void;
+
+/** Where a page begins: after this item, which may be gone. */
+export interface Position {
   readonly server: string;
-  /** What its server calls it: a name, a URI or a template. */
   readonly key: string;
-  /** What it is called here. For resources the same, unless another server has it too. */
-  readonly name: string;
-  readonly item: ListedItem;
-}
-
-export class Table {
-  readonly entries: readonly Entry[];
-  readonly byName: ReadonlyMap<string, Entry>;
-  /** As many of the entries as may stand in one page begin here; the first is 0. */
-  readonly pageStarts: readonly number[];
-  readonly ttlMs: number;
-  readonly isPublic: boolean;
-  readonly #digestOf: (entries: readonly Entry[]) => string;
-  #digest: string | undefined;
-
-  constructor(
-    entries: readonly Entry[],
-    ttlMs: number,
-    isPublic: boolean,
-    digestOf: (entries: readonly Entry[]) => string,
-  ) {
-    const byName = new Map<string, Entry>();
-    for (const entry of entries) byName.set(entry.name, entry);
-    this.entries = entries;
-    this.byName = byName;
-    this.pageStarts = pagesOf(entries);
-    this.ttlMs = ttlMs;
-    this.isPublic = isPublic;
-    this.#digestOf = digestOf;
-  }
-
-  /** Whether servers run makes no difference. */
-  get digest(): string {
-    this.#digest ??= this.#digestOf(this.entries);
-    return this.#digest;
-  }
 }
 
 const pageItemsMax = 2_000;
 const pageBytesMax = 2 * 1024 * 1024;
 
-function pagesOf(entries: readonly Entry[]): number[] {
-  const starts = [0];
-  let first = 0;
-  let bytes = 0;
-  for (let i = 0; i < entries.length; i++) {
-    const { length } = (entries[i] as Entry).item.raw;
-    bytes += length;
-    if (i === first || (i - first < pageItemsMax && bytes <= pageBytesMax)) continue;
-    starts.push(i);
-    first = i;
-    bytes = length;
+export class Table {
+  readonly entries: readonly Entry[];
+  readonly byName: ReadonlyMap<string, Entry>;
+  readonly ttlMs: number;
+  readonly isPublic: boolean;
+  /** URIs and templates that several servers list, with these servers. */
+  readonly shared: ReadonlyMap<string, readonly string[]>;
+  readonly #parts: readonly ListPart[];
+  #sorted: readonly Entry[] | undefined;
+  #isOnePage: boolean | undefined;
+
+  constructor(
+    parts: readonly ListPart[],
+    entries: readonly Entry[],
+    byName: ReadonlyMap<string, Entry>,
+    shared: ReadonlyMap<string, readonly string[]>,
+    ttlMs: number,
+    isPublic: boolean,
+  ) {
+    this.#parts = parts;
+    this.entries = entries;
+    this.byName = byName;
+    this.shared = shared;
+    this.ttlMs = ttlMs;
+    this.isPublic = isPublic;
   }
-  return starts;
+
+  get isOnePage(): boolean {
+    this.#isOnePage ??= pageEnd(this.entries, 0) === this.entries.length;
+    return this.#isOnePage;
+  }
+
+  /** In the order of paging. */
+  get sorted(): readonly Entry[] {
+    this.#sorted ??= this.#sort();
+    return this.#sorted;
+  }
+
+  /** The first entry in the order of paging that comes after `position`. */
+  indexAfter(position: Position): number {
+    let low = 0;
+    let high = this.sorted.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (compare(this.sorted[middle] as Entry, position) <= 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** A part is sorted once, however many tables it is in; renamed entries are in no part. */
+  #sort(): readonly Entry[] {
+    const runs = this.#parts.map(({ sorted }) => sorted).filter((run) => run.length > 0);
+    const sorted = runs.sort(([a], [b]) => compare(a as Entry, b as Entry)).flat();
+    const isRenamed = sorted.some((entry) => this.byName.get(entry.name) !== entry);
+    return isRenamed ? [...this.entries].sort(compare) : sorted;
+  }
 }
 
-/** Entries of tables that may be gone already. */
+/** By UTF-16 code units. */
+function compare(a: Position, b: Position): number {
+  if (a.server !== b.server) return a.server < b.server ? -1 : 1;
+  return a.key === b.key ? 0 : a.key < b.key ? -1 : 1;
+}
+
+/** Where the page ends that begins at `start`. It holds at least one entry. */
+export function pageEnd(entries: readonly Entry[], start: number): number {
+  let bytes = 0;
+  let end = start;
+  for (; end < entries.length && end - start < pageItemsMax; end++) {
+    bytes += (entries[end] as Entry).item.raw.length;
+    if (bytes > pageBytesMax && end > start) break;
+  }
+  return end;
+}
+
+/** Tables that may be gone already. */
 const internedMax = 1_024;
-const digestChars = 22;
 const keyCharsMax = 256;
 
 export class Tables {
-  readonly #kept = new Map<string, WeakRef<Table>>();
-  /** What an item holds is hashed once, however many views show it. */
-  readonly #itemDigests = new WeakMap<ListedItem, Buffer>();
-  /** Items are told apart by what they are, not by what they hold: nothing is hashed to find a table that others have. */
-  readonly #itemNumbers = new WeakMap<ListedItem, number>();
-  #lastNumber = 0;
+  readonly #tables = new Map<string, WeakRef<Table>>();
+  readonly #onClash: OnClash;
 
-  /** The table with these entries, which may be one that others have already. */
-  intern(entries: readonly Entry[], ttlMs: number, isPublic: boolean): Table {
-    const key = this.#keyOf(entries, ttlMs, isPublic);
-    const kept = this.#kept.get(key)?.deref();
-    if (kept) return kept;
-    const table = new Table(entries, ttlMs, isPublic, this.#digestOf);
-    setBounded(this.#kept, key, new WeakRef(table), internedMax);
+  constructor(onClash: OnClash) {
+    this.#onClash = onClash;
+  }
+
+  /** The table of these parts, which another view may have built. `isAlone`: they are of an endpoint of one server. */
+  of(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean): Table {
+    const text = `${kind} ${isAlone} ${ttlMs} ${isPublic} ${parts.map(({ id }) => id).join(' ')}`;
+    // A key outlives its table: only its hash is stored when it is long.
+    const key = text.length <= keyCharsMax ? text : hash('sha256', text, 'base64url');
+    const known = this.#tables.get(key)?.deref();
+    if (known) return known;
+    const table = this.#build(kind, parts, isAlone, ttlMs, isPublic);
+    setBounded(this.#tables, key, new WeakRef(table), internedMax);
     return table;
   }
 
-  /** Every item is a server's own; its shown name is what a view may add. */
-  #keyOf(entries: readonly Entry[], ttlMs: number, isPublic: boolean): string {
-    let text = `${ttlMs} ${isPublic}`;
-    for (const { server, name, item } of entries) {
-      let number = this.#itemNumbers.get(item);
-      if (number === undefined) {
-        number = ++this.#lastNumber;
-        this.#itemNumbers.set(item, number);
-      }
-      // Names of resources are any text: with its length one cannot be read as several.
-      text += `\n${number} ${server} ${name.length} ${name}`;
+  #build(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean): Table {
+    let entries = parts.flatMap((part) => part.entries);
+    let byName = new Map<string, Entry>();
+    const shared = new Map<string, string[]>();
+    for (const entry of entries) byName.set(entry.name, entry);
+    // Rare: all other tables use the entries of their parts as they are.
+    if (byName.size < entries.length) {
+      const names = kind === 'names' ? toolNames(entries, isAlone) : this.#uris(entries, shared);
+      entries = entries.map((entry, i) => (entry.name === names[i] ? entry : { ...entry, name: names[i] as string }));
+      byName = new Map(entries.map((entry) => [entry.name, entry]));
     }
-    // Keys outlive their tables: a long one would be kept for nothing.
-    return text.length <= keyCharsMax ? text : hash('sha256', text, 'base64url');
+    return new Table(parts, entries, byName, shared, ttlMs, isPublic);
   }
 
-  readonly #digestOf = (entries: readonly Entry[]): string => {
-    const whole = createHash('sha256');
-    for (const { server, key, name, item } of entries) {
-      let own = this.#itemDigests.get(item);
-      if (!own) {
-        own = hash('sha256', item.raw, 'buffer');
-        this.#itemDigests.set(item, own);
+  /** A URI that two servers list is shown behind ours for both, and reported for the second and each further one. */
+  #uris(entries: readonly Entry[], shared: Map<string, string[]>): string[] {
+    const owners = new Map<string, string[]>();
+    for (const { server, key: uri } of entries) {
+      const servers = owners.get(uri);
+      if (servers === undefined) owners.set(uri, [server]);
+      else {
+        this.#onClash({ server, uri }, servers[0] as string);
+        servers.push(server);
+        shared.set(uri, servers);
       }
-      whole.update(JSON.stringify([server, key, name])).update(own);
     }
-    return whole.digest('base64url').slice(0, digestChars);
-  };
+    return entries.map(({ server, key: uri, name }) => (shared.has(uri) ? wrapUri({ server, uri }) : name));
+  }
 }
+
+const toolNames = (entries: readonly Entry[], isAlone: boolean): string[] =>
+  uniqueNames(
+    entries.map(({ server, key, wanted }) => ({ server, tool: key, name: wanted })),
+    isAlone,
+  );

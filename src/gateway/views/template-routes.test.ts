@@ -1,12 +1,10 @@
 import { expect, test } from 'vitest';
-import type { Entry } from './table.js';
-import { fairShares, routedTemplatesMax, TemplateRoutes } from './template-routes.js';
+import { fairShares, routedTemplatesMax, type TemplateEntry, TemplateRoutes } from './template-routes.js';
 import { expressionsMax, UriText } from './uri-templates.js';
 
-const entry = (server: string, key: string): Entry => ({
+const entry = (server: string, key: string): TemplateEntry => ({
   server,
   key,
-  name: key,
   item: { key, raw: Buffer.from('{}') },
 });
 const serversOf = (routes: TemplateRoutes, uri: string): string[] => routes.serversOf(new UriText(uri));
@@ -45,7 +43,7 @@ test('E9 at most 1,000 templates are routed, and one server cannot push out thos
 
 test('E9 of a server that lists more than can be routed, no more than twice as many are parsed', () => {
   const unreadable = Array.from({ length: 5 }, (_, i) => entry('a', `x://${i}/{`));
-  const reasonsOf = (entries: Entry[]) => new TemplateRoutes(entries, 2).unrouted.map(({ reason }) => reason);
+  const reasonsOf = (entries: TemplateEntry[]) => new TemplateRoutes(entries, 2).unrouted.map(({ reason }) => reason);
   expect(reasonsOf([...unreadable, entry('a', 'x://{id}')])).toEqual([
     ...['unreadable', 'unreadable', 'unreadable', 'unreadable', 'too_many', 'too_many'],
   ]);

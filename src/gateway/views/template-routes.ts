@@ -6,7 +6,7 @@
  * push out the templates of another; every template that is left out is named with the reason.
  */
 import type { ListedItem } from '../../session/lists.js';
-import type { Entry } from './table.js';
+import type { Entry } from './server-lists.js';
 import { UriTemplate, type UriText } from './uri-templates.js';
 
 export const routedTemplatesMax = 1_000;
@@ -22,6 +22,8 @@ export interface UnroutedTemplate {
   readonly template: string;
   readonly reason: UnroutedReason;
 }
+
+export type TemplateEntry = Pick<Entry, 'server' | 'key' | 'item'>;
 
 interface Route {
   readonly server: string;
@@ -42,7 +44,7 @@ export class TemplateRoutes {
   readonly #routes: readonly Route[];
 
   /** `entries` in the order of their servers. */
-  constructor(entries: readonly Entry[], max = routedTemplatesMax) {
+  constructor(entries: readonly TemplateEntry[], max = routedTemplatesMax) {
     const unrouted: UnroutedTemplate[] = [];
     const byServer = new Map<string, Read>();
     for (const { server, key, item } of entries) {

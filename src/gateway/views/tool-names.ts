@@ -27,9 +27,14 @@ const lastLevel = hashChars.length - 1;
 
 export const prefixed = (server: string, tool: string): string => `${server}${separator}${tool}`;
 
-/** In the order of `wanted`, whose pairs are all different. `isPlain`: names are kept as they are where they can be. */
+const startLevel = ({ name }: Wanted): number => (name.length <= nameCharsMax && name.search(foreign) < 0 ? 0 : 1);
+
+/** The name it has as long as no other wants the same. */
+export const startName = (wanted: Wanted): string => nameAt(wanted, startLevel(wanted));
+
+/** In the order of `wanted`, whose pairs are all different. `isPlain`: names stay as they are where they are unique. */
 export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[] {
-  const levels: number[] = wanted.map(({ name }) => (isPlain || isUsable(name) ? 0 : 1));
+  const levels: number[] = wanted.map((each) => (isPlain ? 0 : startLevel(each)));
   const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
   for (;;) {
     const rivals = doubled(names).filter((i) => (levels[i] as number) < lastLevel);
@@ -40,8 +45,6 @@ export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[
     }
   }
 }
-
-const isUsable = (name: string): boolean => name.length <= nameCharsMax && name.search(foreign) < 0;
 
 function nameAt(wanted: Wanted, level: number): string {
   if (level === 0) return wanted.name;

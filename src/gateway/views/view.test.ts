@@ -9,7 +9,7 @@ const { endpoint, principal } = fakeClient();
 const make = (servers: ConstructorParameters<typeof FakeUpstreams>[0]) => {
   const upstreams = new FakeUpstreams(servers);
   const views = new Views(upstreams);
-  upstreams.onKnownChanged(() => views.changed());
+  upstreams.onKnownChanged((server) => views.changed(server));
   return { upstreams, views, now: () => views.of(endpoint, principal) };
 };
 
@@ -63,15 +63,45 @@ describe('a view', () => {
     expect(upstreams.sightsAsked).toEqual([['c'], ['a', 'c']]);
   });
 
-  test('of another principal, role or scope is its own', () => {
-    const { views } = make({ a: { tools: ['t'] } });
-    const others = [
-      principalOf('x'),
-      principalOf('x', 'r'),
-      principalOf('x', ''),
-      { id: 'x', role: undefined, scopes: ['s'] },
-    ].map((each) => views.of(endpoint, each));
-    expect(new Set(others).size).toBe(4);
+  test('is shared by principals with the same rights, and by no others', () => {
+    const { upstreams, views } = make({ a: { tools: ['t', 'u'] } });
+    upstreams.accessKeyOf = ({ role }) => `${role}`;
+    upstreams.allow(({ role }, _server, tool) => role === 'all' || tool !== 'u');
+    const of = (id: string, role: string) => views.of(endpoint, principalOf(id, role));
+    expect(of('x', 'all')).toBe(of('y', 'all'));
+    expect(of('x', 'all')).not.toBe(of('x', 'some'));
+    expect(of('x', 'all').findTool('a__u')).toBeDefined();
+    expect(of('x', 'some').findTool('a__u')).toBeUndefined();
+    expect(views.of({ kind: 'server', server: 'a' }, principalOf('x', 'all'))).not.toBe(of('x', 'all'));
+  });
+
+  test('is built once for a thousand principals at each of fifty endpoints', () => {
+    const servers = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`s${i}`, { tools: ['t'] }]));
+    const { upstreams, views } = make(servers);
+    upstreams.accessKeyOf = ({ role }) => `${role}`;
+    let asked = 0;
+    upstreams.allow(() => ++asked > 0);
+    const principals = Array.from({ length: 1_000 }, (_, i) => principalOf(`p${i}`, `role${i % 10}`));
+    const endpoints = Object.keys(servers).map((server) => ({ kind: 'server', server }) as const);
+    const built = new Set();
+    for (let round = 0; round < 3; round++)
+      for (const each of principals)
+        for (const at of endpoints) {
+          const view = views.of(at, each);
+          if (view.findTool('t')) built.add(view);
+        }
+    expect([built.size, asked]).toEqual([500, 1_000]);
+  });
+
+  test('follows a change of one server alone: the tools of the others are not judged again', () => {
+    const { upstreams, now } = make({ a: { tools: ['t'] }, b: { tools: ['u', 'v'] } });
+    const asked: (string | undefined)[] = [];
+    upstreams.allow((_principal, _server, tool) => asked.push(tool) > 0);
+    now().table('tools/list');
+    asked.length = 0;
+    upstreams.set('a', { tools: ['t', 'x'] });
+    expect(now().findTool('a__x')).toEqual({ server: 'a', tool: 'x' });
+    expect(asked).toEqual(['t', 'x']);
   });
 
   test('asks the rules by the names that servers use', () => {

@@ -1,23 +1,20 @@
 /**
- * What one principal sees at one endpoint: the servers, and by their shown names the tools, prompts and resources.
- * Not here: the bytes of the lists (prepared-list.ts), when a view is made anew (views.ts).
+ * What principals with the same rights see at one endpoint: the servers, and by their shown names the tools, prompts and resources.
+ * Not here: the bytes of the lists (list-pages.ts), when a view is replaced (views.ts).
  *
- * Invariants: what is not shown cannot be found; a name stands for one item of one server; the order is that of the servers, and
- * within one its own.
+ * Invariants: an item that is not shown cannot be found; a view never changes, except for the states of its servers.
  */
-
 import type { KnownServer } from '../../catalog/catalog-server.js';
-import { renamed } from '../../config/tool-rules.js';
-import type { Principal } from '../../policy/call.js';
 import { ruleAgainst } from '../../policy/tool-rules-guard.js';
-import type { ListedItem, ListMethod } from '../../session/lists.js';
+import type { ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
-import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri, wrapUri } from './shared-uris.js';
-import type { Entry, Table, Tables } from './table.js';
+import type { Access, Entry, ListPart, ServerLists } from './server-lists.js';
+import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri } from './shared-uris.js';
+import type { Table, Tables } from './table.js';
 import { TemplateRoutes, type UnroutedTemplate } from './template-routes.js';
-import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
+import { prefixed } from './tool-names.js';
 import { UriText } from './uri-templates.js';
 
 /** Where a tool call goes. */
@@ -26,45 +23,42 @@ export interface ToolTarget {
   readonly tool: string;
 }
 
-/** Another server has this one already. */
-export type OnClash = (target: ResourceTarget, first: string) => void;
-
 export class View {
   readonly endpoint: EndpointId;
-  readonly principal: Principal;
-  /** Those that are seen, in their order. */
+  readonly access: Access;
+  /** In their order. */
   readonly servers: readonly string[];
-  /** There are servers here that this principal does not see. */
-  readonly #isFiltered: boolean;
+  readonly lists: readonly ServerLists[];
+  /** The endpoint has servers that these principals do not see. */
+  readonly isFiltered: boolean;
   readonly #upstreams: Upstreams;
-  readonly #interned: Tables;
-  readonly #onClash: OnClash;
+  readonly #allTables: Tables;
   readonly #tables = new Map<ListMethod, Table>();
-  /** Each of its servers was: one that is defined anew, and so unseen again, is in another view. */
+  readonly #parts = new Map<ListMethod, readonly ListPart[]>();
+  /** Each server was ready once; a redefined server comes with a new view. */
   #isSeen = false;
   #routes: TemplateRoutes | undefined;
-  /** URIs and templates that several servers list, with these servers. */
-  readonly #shared = new Map<string, string[]>();
+  /** Null: not looked for yet. */
+  #onlyWithResources: string | undefined | null = null;
 
   constructor(
     upstreams: Upstreams,
     endpoint: EndpointId,
-    principal: Principal,
-    servers: readonly string[],
+    access: Access,
+    lists: readonly ServerLists[],
     isFiltered: boolean,
     tables: Tables,
-    onClash: OnClash = noClash,
   ) {
-    this.#onClash = onClash;
-    this.#interned = tables;
+    this.#allTables = tables;
     this.#upstreams = upstreams;
-    this.#isFiltered = isFiltered;
+    this.isFiltered = isFiltered;
     this.endpoint = endpoint;
-    this.principal = principal;
-    this.servers = servers;
+    this.access = access;
+    this.lists = lists;
+    this.servers = lists.map(({ server }) => server);
   }
 
-  /** The one server whose own words are spoken here. */
+  /** The server of an endpoint of one server, which shows the server's own names. */
   get only(): string | undefined {
     return this.endpoint.kind === 'server' ? this.endpoint.server : undefined;
   }
@@ -78,13 +72,27 @@ export class View {
     return this.#upstreams.known(server);
   }
 
-  /** What to wait for before anything is said of all that is here; undefined when each server was seen once. */
+  /** Resolves when every server was ready once, or the host stops waiting; undefined when there is nothing to wait for. */
   sight(): Promise<void> | undefined {
     if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
     if (unseen.length > 0) return this.#upstreams.startupListing(unseen);
     this.#isSeen = true;
     return undefined;
+  }
+
+  /** The parts of a list, by server. Parts of servers that did not change are the same objects in the view before. */
+  parts(method: ListMethod, before?: View): readonly ListPart[] {
+    let parts = this.#parts.get(method);
+    if (!parts) {
+      const isAlone = this.only !== undefined;
+      const old = before?.access === this.access ? before.#parts.get(method) : undefined;
+      parts = this.lists.map((lists, i) =>
+        old && before?.lists[i] === lists ? (old[i] as ListPart) : this.access.part(lists, method, isAlone),
+      );
+      this.#parts.set(method, parts);
+    }
+    return parts;
   }
 
   table(method: ListMethod): Table {
@@ -106,16 +114,19 @@ export class View {
     return this.table('prompts/list').byName.get(name);
   }
 
-  /** The server that a URI, or the text of a template, belongs to, and what it is called there. */
+  /** The server that a URI, or the text of a template, belongs to, and its name there. */
   findResource(uri: string): ResourceTarget | AmbiguousResource | undefined {
-    const listed =
-      this.table('resources/list').byName.get(uri) ?? this.table('resources/templates/list').byName.get(uri);
+    const resources = this.table('resources/list');
+    const templates = this.table('resources/templates/list');
+    const listed = resources.byName.get(uri) ?? templates.byName.get(uri);
     if (listed) return { server: listed.server, uri: listed.key };
-    const only = this.#onlyWithResources();
+    const only = this.#onlyServerWithResources();
     if (this.only === undefined) {
       if (hasOurScheme(uri)) return this.#unwrapped(uri);
       const servers =
-        this.#shared.get(uri) ?? (only === undefined ? this.#routesNow().serversOf(new UriText(uri)) : []);
+        templates.shared.get(uri) ??
+        resources.shared.get(uri) ??
+        (only === undefined ? this.#templateRoutes().serversOf(new UriText(uri)) : []);
       if (servers.length > 1) return { servers };
       const [server] = servers;
       if (server !== undefined) return { server, uri, isByTemplate: true };
@@ -123,12 +134,12 @@ export class View {
     return only === undefined ? undefined : { server: only, uri, isByTemplate: this.only === undefined };
   }
 
-  /** Templates of its servers that no URI is matched against here; at the endpoint of one server every URI is that server's. */
+  /** Templates that no URI is matched against here. At the endpoint of one server every URI goes to that server. */
   unroutedTemplates(): readonly UnroutedTemplate[] {
-    return this.#onlyWithResources() === undefined ? this.#routesNow().unrouted : [];
+    return this.#onlyServerWithResources() === undefined ? this.#templateRoutes().unrouted : [];
   }
 
-  #routesNow(): TemplateRoutes {
+  #templateRoutes(): TemplateRoutes {
     this.#routes ??= new TemplateRoutes(this.table('resources/templates/list').entries);
     return this.#routes;
   }
@@ -138,90 +149,59 @@ export class View {
     return wrapped && this.servers.includes(wrapped.server) ? wrapped : undefined;
   }
 
-  #onlyWithResources(): string | undefined {
+  #onlyServerWithResources(): string | undefined {
     if (this.only !== undefined) return this.only;
-    const offering = this.servers.filter((server) => offers(this.known(server), 'resources'));
-    return offering.length === 1 ? offering[0] : undefined;
+    if (this.#onlyWithResources === null) {
+      const offering = this.lists.filter(({ known }) => offers(known, 'resources'));
+      this.#onlyWithResources = offering.length === 1 ? offering[0]?.server : undefined;
+    }
+    return this.#onlyWithResources;
   }
 
-  /** Of a server whose tools were never read nobody can say that it has no such tool; it will say so itself. */
+  /** A server whose tools were never read may have any tool: the server itself refuses a call of an unknown one. */
   #unlistedTool(name: string): ToolTarget | undefined {
-    for (const server of this.servers) {
-      const known = this.known(server);
+    for (const { server, known } of this.lists) {
       if (!known || known.lists.has('tools/list')) continue;
       if (known.facts && !offers(known, 'tools')) continue;
       const start = this.only === undefined ? prefixed(server, '') : '';
       if (!name.startsWith(start) || name.length === start.length) continue;
       const tool = name.slice(start.length);
       const isOffered = ruleAgainst(known.definition.tools, tool) === undefined;
-      if (isOffered && this.#upstreams.isAllowed(this.principal, server, tool)) return { server, tool };
+      if (isOffered && this.access.allows(server, tool)) return { server, tool };
     }
     return undefined;
   }
 
-  /** A URI that two servers list is shown behind ours for both. `onClash` is called for the second and each further one. */
-  #shownUris(found: readonly Wanted[]): string[] {
-    if (this.only !== undefined) return found.map(({ name }) => name);
-    const owners = new Map<string, string[]>();
-    for (const { server, tool: uri } of found) {
-      const servers = owners.get(uri);
-      if (servers === undefined) owners.set(uri, [server]);
-      else {
-        this.#onClash({ server, uri }, servers[0] as string);
-        servers.push(server);
-        this.#shared.set(uri, servers);
-      }
-    }
-    return found.map(({ server, tool: uri }) =>
-      hasOurScheme(uri) || (owners.get(uri)?.length ?? 0) > 1 ? wrapUri({ server, uri }) : uri,
-    );
-  }
-
   #build(method: ListMethod): Table {
-    const found: (Wanted & { readonly item: ListedItem })[] = [];
-    const isNamed = method === 'tools/list' || method === 'prompts/list';
+    const parts = this.parts(method);
     let ttlMs = Number.POSITIVE_INFINITY;
-    // What depends on who asks must not be kept for others.
-    let isPublic = this.principal.role === undefined && !this.#isFiltered;
-    for (const server of this.servers) {
-      const known = this.known(server);
+    // A list that depends on the caller must not be cached for others.
+    let isPublic = this.access.principal.role === undefined && !this.isFiltered;
+    let count = 0;
+    this.lists.forEach(({ known }, i) => {
       const list = known?.lists.get(method);
-      if (!known || !list) {
-        if (!known?.facts) ttlMs = 0;
-        continue;
-      }
-      ttlMs = Math.min(ttlMs, list.ttlMs);
-      isPublic &&= list.isPublic;
-      const rules = method === 'tools/list' ? known.definition.tools : undefined;
-      const own = new Set<string>();
-      for (const item of list.items) {
-        const { key } = item;
-        // Nobody could ask for what has no name, nor for the second of one name.
-        if (key === '' || own.has(key)) continue;
-        if (rules) {
-          if (ruleAgainst(rules, key) !== undefined) continue;
-          if (!this.#upstreams.isAllowed(this.principal, server, key)) {
-            isPublic = false;
-            continue;
-          }
-        }
-        own.add(key);
-        const name = rules ? renamed(rules, key) : key;
-        found.push({
-          server,
-          tool: key,
-          name: isNamed && this.only === undefined ? prefixed(server, name) : name,
-          item,
-        });
-      }
-    }
-    const names = isNamed ? uniqueNames(found, this.only !== undefined) : this.#shownUris(found);
-    const entries = found.map(({ server, tool, item }, i) => ({ server, key: tool, name: names[i] as string, item }));
-    return this.#interned.intern(entries, Number.isFinite(ttlMs) ? ttlMs : 0, isPublic && entries.length > 0);
+      const { entries, isFiltered } = parts[i] as ListPart;
+      count += entries.length;
+      if (list) {
+        ttlMs = Math.min(ttlMs, list.ttlMs);
+        isPublic &&= list.isPublic && !isFiltered;
+      } else if (!known?.facts) ttlMs = 0;
+    });
+    const kind = method === 'tools/list' || method === 'prompts/list' ? 'names' : 'uris';
+    const shownTtlMs = Number.isFinite(ttlMs) ? ttlMs : 0;
+    return this.#allTables.of(kind, parts, this.only !== undefined, shownTtlMs, isPublic && count > 0);
   }
 }
 
-const noClash: OnClash = () => {};
+/** Whether two views of one endpoint show the same list. */
+export function showSame(a: View, b: View, method: ListMethod): boolean {
+  if (a === b) return true;
+  const [one, other] = [a.parts(method), b.parts(method, a)];
+  if (one.length === other.length && one.every((part, i) => part === other[i])) return true;
+  // A server with nothing to show makes no difference.
+  const [shown, others] = [one, other].map((parts) => parts.filter(({ entries }) => entries.length > 0));
+  return shown?.length === others?.length && !!shown?.every((part, i) => part.shows(others?.[i] as ListPart));
+}
 
 type Offer = 'tools' | 'prompts' | 'resources' | 'completions' | 'logging';
 const listsOf: Partial<Record<Offer, readonly ListMethod[]>> = {
@@ -230,7 +210,7 @@ const listsOf: Partial<Record<Offer, readonly ListMethod[]>> = {
   resources: ['resources/list', 'resources/templates/list'],
 };
 
-/** By what the server says of itself; before it ever did, by what it is known to have listed. */
+/** By the server's capabilities; before it ever reported them, by the lists that are known. */
 export function offers(known: KnownServer | undefined, offer: Offer): boolean {
   if (known?.facts) return memberBytes(known.facts.capabilities, offer) !== undefined;
   return listsOf[offer]?.some((method) => (known?.lists.get(method)?.items.length ?? 0) > 0) ?? false;

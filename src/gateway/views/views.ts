@@ -1,163 +1,201 @@
 /**
- * Every view there is: found by endpoint and principal, made when first asked for, made anew when something changed in it.
- * Invariant: a view that is handed out is the one that a list asked for now would show.
+ * Every view, found by endpoint and by the rights of a principal: principals with the same rights share one.
+ * A view is built on first use, and replaced when one of its servers, its set of servers or the rules changed.
+ * Invariants: a view that is handed out shows what a list would show now; a change costs as much as the server that changed.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/call.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
-import { Tables } from './table.js';
-import { type OnClash, View } from './view.js';
+import { Access, ServerLists } from './server-lists.js';
+import { type OnClash, Tables } from './table.js';
+import { View } from './view.js';
 
-interface Kept {
-  readonly view: View;
-  /** What its tables were made of. */
-  readonly madeOf: string;
-  /** Whether its servers run: lists of tools say so. */
+interface Slot {
+  view: View;
+  /** The servers that are not ready: lists of tools show it. */
   states: string;
-  /** The change up to which it was looked at. */
+  /** The change that the view was last compared with. */
   checkedAt: number;
 }
 
-/** One for each endpoint and principal that was seen lately. */
-const viewsMax = 256;
-/** Pairs of servers that were told of. */
+const viewsMax = 4_096;
+/** Tools in all views together, past which the oldest views go, down to `viewsMin`. */
+const viewToolsMax = 1_000_000;
+const viewsMin = 256;
+const accessMax = 1_024;
+/** Pairs of servers that were reported. */
 const clashesMax = 1_000;
 
 export class Views {
   readonly #upstreams: Upstreams;
-  readonly #kept = new Map<string, Kept>();
-  readonly #tables = new Tables();
-  readonly #definitions = new WeakMap<object, number>();
-  #lastDefinition = 0;
+  readonly #slots = new Map<string, Slot>();
+  readonly #access = new Map<string, Access>();
+  readonly #tables: Tables;
+  readonly #changedServers = new Set<string>();
+  /** In the order of the upstreams. */
+  #servers = new Map<string, ServerLists>();
+  /** The states of servers that are not ready. */
+  readonly #states = new Map<string, string>();
   #changes = 0;
+  /** When a server was last added or removed. */
+  #namesChangedAt = 0;
   #rulesRevision: number;
-  /** Whose view was found last: one request asks three times, and the next is likely of the same client. */
-  #last: { readonly endpoint: EndpointId; readonly principal: Principal; readonly kept: Kept } | undefined;
-  readonly #onClash: OnClash;
-  readonly #clashes = new Set<string>();
+  #viewTools = 0;
+  /** The slot found last: one request looks three times, and the next is likely of the same client. */
+  #last: { readonly endpoint: EndpointId; readonly principal: Principal; readonly slot: Slot } | undefined;
 
-  /** `onClash` is told once of each two servers. */
+  /** `onClash` is called once for each two servers. */
   constructor(upstreams: Upstreams, onClash: OnClash = () => {}) {
     this.#upstreams = upstreams;
-    this.#onClash = onClash;
     this.#rulesRevision = upstreams.rulesRevision;
+    const reported = new Set<string>();
+    this.#tables = new Tables((target, first) => {
+      const clash = `${first} ${target.server}`;
+      if (reported.has(clash) || reported.size >= clashesMax) return;
+      reported.add(clash);
+      onClash(target, first);
+    });
+    this.#readNames();
   }
 
-  /** Something is different at some server. */
-  changed(): void {
+  /** The lists, the facts or the state of a server changed, or there is no such server any more. */
+  changed(server: string): void {
     this.#changes++;
+    this.#changedServers.add(server);
   }
 
   has(endpoint: EndpointId, principal: Principal): boolean {
     if (endpoint.kind === 'all') return true;
-    const last = this.#lastOf(endpoint, principal);
-    if (last) return last.view.servers.length > 0;
-    // Asked with every request: what was seen lately is at hand, and a name that is none makes no view.
-    const kept = this.#kept.get(viewKey(endpoint, principal));
-    if (kept?.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision)
-      return kept.view.servers.length > 0;
-    return this.#serversOf(endpoint, principal).length > 0;
+    const slot = this.#lastOf(endpoint, principal);
+    if (slot) return slot.view.servers.length > 0;
+    this.#readChanges();
+    // An unknown name gets no view: a client could make up any number of names.
+    const isKnown =
+      endpoint.kind === 'server' ? this.#servers.has(endpoint.server) : this.#upstreams.groups.has(endpoint.group);
+    return isKnown && this.of(endpoint, principal).servers.length > 0;
   }
 
   of(endpoint: EndpointId, principal: Principal): View {
     return this.#find(endpoint, principal).view;
   }
 
-  /** Differs when the state of a server that is seen does. */
+  /** Differs when the state of a server in the view does. */
   statesOf(endpoint: EndpointId, principal: Principal): string {
     return this.#find(endpoint, principal).states;
   }
 
-  #find(endpoint: EndpointId, principal: Principal): Kept {
+  #find(endpoint: EndpointId, principal: Principal): Slot {
     const last = this.#lastOf(endpoint, principal);
     if (last) return last;
-    const kept = this.#keptOrMade(endpoint, principal);
-    this.#last = { endpoint, principal, kept };
-    return kept;
+    this.#readChanges();
+    const key = `${endpointKey(endpoint)}\0${this.#upstreams.accessKey(principal)}`;
+    let slot = this.#slots.get(key);
+    if (!slot) slot = this.#make(key, endpoint, principal);
+    else if (slot.checkedAt !== this.#changes) this.#refresh(slot);
+    this.#last = { endpoint, principal, slot };
+    return slot;
   }
 
-  /** By the very objects: a principal is never changed, and one of another role is another. */
-  #lastOf(endpoint: EndpointId, principal: Principal): Kept | undefined {
+  /** By identity: a principal never changes, and a principal with another role is another object. */
+  #lastOf(endpoint: EndpointId, principal: Principal): Slot | undefined {
     const last = this.#last;
     if (last?.principal !== principal || last.endpoint !== endpoint) return undefined;
-    const isNow = last.kept.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision;
-    return isNow ? last.kept : undefined;
+    const isNow = last.slot.checkedAt === this.#changes && this.#rulesRevision === this.#upstreams.rulesRevision;
+    return isNow ? last.slot : undefined;
   }
 
-  #keptOrMade(endpoint: EndpointId, principal: Principal): Kept {
-    if (this.#rulesRevision !== this.#upstreams.rulesRevision) {
-      this.#rulesRevision = this.#upstreams.rulesRevision;
-      this.#changes++;
+  #make(key: string, endpoint: EndpointId, principal: Principal): Slot {
+    const accessKey = this.#upstreams.accessKey(principal);
+    const access = this.#access.get(accessKey) ?? new Access(this.#upstreams, principal);
+    if (!this.#access.has(accessKey)) setBounded(this.#access, accessKey, access, accessMax);
+    const view = this.#view(endpoint, access);
+    this.#viewTools += toolsIn(view);
+    for (const [oldest, { view: gone }] of this.#slots) {
+      const { size } = this.#slots;
+      if (size < viewsMin || (size < viewsMax && this.#viewTools <= viewToolsMax)) break;
+      this.#slots.delete(oldest);
+      this.#viewTools -= toolsIn(gone);
     }
-    const key = viewKey(endpoint, principal);
-    const kept = this.#kept.get(key);
-    if (kept?.checkedAt === this.#changes) return kept;
-    const servers = this.#serversOf(endpoint, principal);
-    const madeOf = this.#madeOf(servers);
-    const states = this.#states(servers);
-    if (kept?.madeOf === madeOf) {
-      kept.states = states;
-      kept.checkedAt = this.#changes;
-      return kept;
-    }
-    const isFiltered = servers.length < this.#namesAt(endpoint).length;
-    const view = new View(this.#upstreams, endpoint, principal, servers, isFiltered, this.#tables, this.#clashed);
-    const made: Kept = { view, madeOf, states, checkedAt: this.#changes };
-    setBounded(this.#kept, key, made, viewsMax);
-    return made;
+    const slot = { view, states: this.#statesIn(view), checkedAt: this.#changes };
+    this.#slots.set(key, slot);
+    return slot;
   }
 
-  #serversOf(endpoint: EndpointId, principal: Principal): string[] {
-    return this.#namesAt(endpoint).filter((server) => this.#upstreams.isAllowed(principal, server, undefined));
+  #refresh(slot: Slot): void {
+    const { view } = slot;
+    const isListed = this.#namesChangedAt <= slot.checkedAt;
+    const isSame = isListed && view.lists.every((lists) => this.#servers.get(lists.server) === lists);
+    if (!isSame) {
+      slot.view = this.#view(view.endpoint, view.access, isListed ? view : undefined);
+      this.#viewTools += toolsIn(slot.view) - toolsIn(view);
+    }
+    slot.states = this.#statesIn(slot.view);
+    slot.checkedAt = this.#changes;
+  }
+
+  /** `before`: a view of the same servers. */
+  #view(endpoint: EndpointId, access: Access, before?: View): View {
+    const all = before?.servers ?? this.#namesAt(endpoint);
+    const names = before ? all : all.filter((server) => access.allows(server, undefined));
+    const lists = names.flatMap((server) => this.#servers.get(server) ?? []);
+    const isFiltered = before?.isFiltered ?? names.length < all.length;
+    return new View(this.#upstreams, endpoint, access, lists, isFiltered, this.#tables);
   }
 
   #namesAt(endpoint: EndpointId): readonly string[] {
-    const names = this.#upstreams.names();
-    switch (endpoint.kind) {
-      case 'all':
-        return names;
-      case 'server':
-        return names.filter((name) => name === endpoint.server);
-      case 'group': {
-        const group = new Set(this.#upstreams.groups.get(endpoint.group));
-        return names.filter((name) => group.has(name));
-      }
-    }
+    if (endpoint.kind === 'server') return this.#servers.has(endpoint.server) ? [endpoint.server] : [];
+    const names = [...this.#servers.keys()];
+    if (endpoint.kind === 'all') return names;
+    const group = new Set(this.#upstreams.groups.get(endpoint.group));
+    return names.filter((name) => group.has(name));
   }
 
-  readonly #clashed: OnClash = (target, first) => {
-    const clash = `${first} ${target.server}`;
-    if (this.#clashes.has(clash) || this.#clashes.size >= clashesMax) return;
-    this.#clashes.add(clash);
-    this.#onClash(target, first);
-  };
-
-  #madeOf(servers: readonly string[]): string {
-    const parts = servers.map((server) => {
-      const known = this.#upstreams.known(server);
-      return known ? `${server} ${known.revision} ${this.#numberOf(known.definition)}` : server;
-    });
-    return `${this.#rulesRevision}\n${parts.join('\n')}`;
-  }
-
-  #states(servers: readonly string[]): string {
+  #statesIn({ servers }: View): string {
+    if (this.#states.size === 0) return '';
     let states = '';
     for (const server of servers) {
-      const known = this.#upstreams.known(server);
-      // With its name: others who list the same may see other servers beside it.
-      if (known && !known.isReady) states += `${server} ${known.state} `;
+      const state = this.#states.get(server);
+      // With its name: principals who list the same may see other servers beside it.
+      if (state !== undefined) states += `${server} ${state} `;
     }
     return states;
   }
 
-  /** A definition that was read again may rename its tools, whatever its server lists. */
-  #numberOf(definition: object): number {
-    const number = this.#definitions.get(definition) ?? ++this.#lastDefinition;
-    this.#definitions.set(definition, number);
-    return number;
+  #readChanges(): void {
+    if (this.#rulesRevision !== this.#upstreams.rulesRevision) {
+      this.#rulesRevision = this.#upstreams.rulesRevision;
+      this.#changes++;
+      this.#slots.clear();
+      this.#access.clear();
+      this.#viewTools = 0;
+      this.#readNames();
+    }
+    if (this.#changedServers.size === 0) return;
+    const changed = [...this.#changedServers];
+    this.#changedServers.clear();
+    if (changed.some((server) => !this.#upstreams.known(server) || !this.#servers.has(server))) this.#readNames();
+    else for (const server of changed) this.#servers.set(server, this.#read(server));
+  }
+
+  #readNames(): void {
+    const before = this.#servers;
+    this.#servers = new Map(this.#upstreams.names().map((server) => [server, this.#read(server)]));
+    for (const server of before.keys()) if (!this.#servers.has(server)) this.#states.delete(server);
+    this.#namesChangedAt = this.#changes;
+  }
+
+  #read(server: string): ServerLists {
+    const known = this.#upstreams.known(server);
+    if (known && !known.isReady) this.#states.set(server, known.state);
+    else this.#states.delete(server);
+    const lists = this.#servers.get(server);
+    // A definition that was read again may rename tools, whatever the server lists.
+    const isSame = known?.revision === lists?.known?.revision && known?.definition === lists?.known?.definition;
+    return lists && isSame ? lists : new ServerLists(server, known, lists);
   }
 }
 
-export const viewKey = (endpoint: EndpointId, { id, role, scopes }: Principal): string =>
-  `${endpointKey(endpoint)}\0${id}\0${role ?? ''}\0${role === undefined ? 0 : 1}\0${scopes.join(' ')}`;
+/** Before the rules cut them down: the most that the view may hold. */
+const toolsIn = ({ lists }: View): number =>
+  lists.reduce((sum, { known }) => sum + (known?.lists.get('tools/list')?.items.length ?? 0), 0);

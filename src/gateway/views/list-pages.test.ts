@@ -1,0 +1,193 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
+import { type FakeServer, FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import { ListPages, readCursor } from './list-pages.js';
+import type { Position } from './table.js';
+import { Views } from './views.js';
+
+const { endpoint } = fakeClient();
+
+function make(servers: Record<string, FakeServer>) {
+  const upstreams = new FakeUpstreams(servers);
+  const views = new Views(upstreams);
+  upstreams.onKnownChanged((server) => views.changed(server));
+  const lists = new ListPages();
+  const page = (id = 'a', era: 'legacy' | 'modern' = 'legacy', after?: Position) => {
+    const principal = principalOf(id);
+    const view = views.of(endpoint, principal);
+    const states = views.statesOf(endpoint, principal);
+    return lists.page({ view, states, method: 'tools/list', era, serverInfo: '{}', mayBePublic: false, after });
+  };
+  return { upstreams, lists, page };
+}
+
+describe('a page', () => {
+  test('is made once for all who see the same', () => {
+    const { lists, page, upstreams } = make({ s: { tools: ['a', 'b'] } });
+    expect(page('p1')).toBe(page('p2'));
+    expect(lists.made).toBe(1);
+    page('p1', 'modern');
+    expect(lists.made).toBe(2);
+    upstreams.allow(({ id }, _server, tool) => id !== 'p2' || tool !== 'b');
+    page('p1');
+    expect(lists.made).toBe(2);
+    expect(page('p2').toString()).toBe('{"tools":[{"name":"s__a"}]}');
+    expect(lists.made).toBe(3);
+  });
+
+  test('is found again when a server is back in a state it was in', () => {
+    const { lists, page, upstreams } = make({ s: { tools: ['a'] } });
+    const ready = page();
+    upstreams.setState('s', 'parked');
+    expect(page().toString()).toBe('{"tools":[{"_meta":{"hostler/state":"parked"},"name":"s__a"}]}');
+    upstreams.setState('s', 'ready');
+    expect(page()).toBe(ready);
+    expect(lists.made).toBe(2);
+  });
+
+  test('says the state of its own server, whoever else was in that state when others listed the same', () => {
+    const nothing = { tools: [] };
+    const { page, upstreams } = make({ x: { ...nothing, state: 'parked' }, y: { tools: ['a'] }, z: nothing });
+    upstreams.allow(({ id }, server) => server === 'y' || server === (id === 'p1' ? 'x' : 'z'));
+    expect(page('p1').toString()).toBe('{"tools":[{"name":"y__a"}]}');
+    upstreams.setState('y', 'parked');
+    expect(page('p2').toString()).toBe('{"tools":[{"_meta":{"hostler/state":"parked"},"name":"y__a"}]}');
+  });
+
+  test('puts the state beside what a tool says of itself, and leaves a _meta that is none alone', () => {
+    const tools = ['{"name":"a","_meta":{"x":1.0,"hostler/state":"mine"}}', '{"name":"b","_meta":7}'];
+    const { page } = make({ s: { tools, state: 'parked' } });
+    expect(page().toString()).toBe(
+      '{"tools":[{"name":"s__a","_meta":{"hostler/state":"parked","x":1.0}},{"name":"s__b","_meta":7}]}',
+    );
+  });
+
+  test('puts the state into an item however it begins, and beside a _meta in disguise', () => {
+    const tools = ['{"name":"a"}', '{"x":1,"name":"b"}', '{ "name":"c"}', '{"name":"d","\\u005fmeta":{"x":1}}'];
+    const { page } = make({ s: { tools, state: 'parked' } });
+    const state = '"hostler/state":"parked"';
+    expect(page().toString()).toBe(
+      `{"tools":[{"_meta":{${state}},"name":"s__a"},{"_meta":{${state}},"x":1,"name":"s__b"},` +
+        `{"_meta":{${state}}, "name":"s__c"},{"name":"s__d","\\u005fmeta":{${state},"x":1}}]}`,
+    );
+  });
+
+  test('finds the name wherever it stands, also in disguise, and in no nested object', () => {
+    const tools = ['{"x":{"name":"no"},"n\\u0061me":"a","z":[{"name":"no"}]}'];
+    const { page } = make({ s: { tools } });
+    expect(page().toString()).toBe(`{"tools":[${tools[0]?.replace('"a"', '"s__a"')}]}`);
+  });
+
+  test('leaves out what nobody could call: no name, two names, and the second of one name', () => {
+    const { page } = make({ s: { tools: ['{"x":1}', '{"name":"a","name":"b"}', 'c', '{"name":"c","second":true}'] } });
+    expect(page().toString()).toBe('{"tools":[{"name":"s__c"}]}');
+  });
+
+  test('holds at most 2 MiB, but never nothing', () => {
+    const large = (name: string) => JSON.stringify({ name, description: 'x'.repeat(900 * 1024) });
+    const { page } = make({ s: { tools: ['a', 'b', 'c', 'd', 'e'].map(large) } });
+    const read = (after?: Position) => JSON.parse(page('p', 'legacy', after).toString());
+    const sizes: number[] = [];
+    for (let next: Position | undefined, isFirst = true; isFirst || next; isFirst = false) {
+      const { tools, nextCursor } = read(next);
+      sizes.push(tools.length);
+      next = nextCursor && readCursor('tools/list', nextCursor);
+    }
+    expect(sizes).toEqual([2, 2, 1]);
+  });
+
+  test('is forgotten when there are more than 64', () => {
+    const { lists, page, upstreams } = make({ s: { tools: ['a'] } });
+    upstreams.set('s', { tools: Array.from({ length: 80 }, (_, i) => `t${i}`) });
+    upstreams.allow(({ id }, _server, tool) => tool === undefined || tool === `t${id}`);
+    for (let i = 0; i < 65; i++) page(`${i}`);
+    expect(lists.made).toBe(65);
+    page('64');
+    page('1');
+    expect(lists.made).toBe(65);
+    page('0');
+    expect(lists.made).toBe(66);
+  });
+});
+
+describe('reading a list page by page', () => {
+  const names = (page: { tools: { name: string }[] }) => page.tools.map(({ name }) => name);
+
+  test('skips and repeats nothing that stays, whatever changes between the pages', () => {
+    const toolOf = fc.nat({ max: 5_999 }).map((i) => `t${i}`);
+    const change = fc.record({
+      server: fc.constantFrom('a', 'b', 'c'),
+      removed: fc.uniqueArray(toolOf, { maxLength: 400 }),
+      added: fc.uniqueArray(toolOf, { maxLength: 400 }),
+      isReversed: fc.boolean(),
+      isGone: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(change, { minLength: 1, maxLength: 6 }), (changes) => {
+        const tools = new Map(['a', 'b', 'c'].map((server) => [server, many(1_700)]));
+        const { page, upstreams } = make(
+          Object.fromEntries([...tools].map(([server, own]) => [server, { tools: own }])),
+        );
+        const listed = () => [...tools].flatMap(([server, own]) => own.map((tool) => `${server}__${tool}`));
+        const staying = new Set(listed());
+        const seen: string[] = [];
+        let pages = 0;
+        for (let next: Position | undefined, isFirst = true; isFirst || next; isFirst = false) {
+          const read = JSON.parse(page('p', 'legacy', next).toString());
+          seen.push(...names(read));
+          next = read.nextCursor && readCursor('tools/list', read.nextCursor);
+          const each = changes[pages++];
+          if (each) {
+            const own = (tools.get(each.server) ?? []).filter((tool) => !each.removed.includes(tool));
+            const changed = [...new Set([...each.added, ...own])];
+            tools.set(each.server, each.isReversed ? changed.reverse() : changed);
+            if (each.isGone) tools.delete(each.server);
+            if (each.isGone) upstreams.remove(each.server);
+            else upstreams.set(each.server, { tools: changed });
+            const now = new Set(listed());
+            for (const name of staying) if (!now.has(name)) staying.delete(name);
+          }
+          expect(pages).toBeLessThan(12);
+        }
+        expect(seen.filter((name) => staying.has(name)).sort()).toEqual([...staying].sort());
+      }),
+      { seed: 14, numRuns: 10 },
+    );
+  });
+
+  test('goes on where it stopped when the last item is gone, and ends when nothing is left', () => {
+    const { page, upstreams } = make({ s: { tools: many(2_001) } });
+    const first = JSON.parse(page().toString());
+    const after = readCursor('tools/list', first.nextCursor) as Position;
+    expect(after).toEqual({ server: 's', key: 't998' });
+    upstreams.set('s', { tools: many(2_001).filter((tool) => tool !== 't998') });
+    expect(names(JSON.parse(page('a', 'legacy', after).toString()))).toEqual(['s__t999']);
+    upstreams.set('s', { tools: ['a'] });
+    expect(page('a', 'legacy', after).toString()).toBe('{"tools":[]}');
+  });
+
+  test.each([
+    ['of another list', Buffer.from('["prompts/list","s","t"]').toString('base64url')],
+    ['of no text', Buffer.from('["tools/list","s",7]').toString('base64url')],
+    ['with more in it', Buffer.from('["tools/list","s","t",1]').toString('base64url')],
+    ['written differently', `${Buffer.from('["tools/list","s","t"]').toString('base64url')}=`],
+    ['of nothing', ''],
+    ['that is none', 'null'],
+  ])('refuses a cursor %s', (_title, cursor) => {
+    expect(readCursor('tools/list', cursor)).toBeUndefined();
+  });
+
+  test('takes its own cursors, of any name', () => {
+    const key = 'ü\ud800\0"';
+    const { page } = make({ s: { tools: [JSON.stringify({ name: key }), ...many(2_000)] } });
+    let last: Position | undefined;
+    for (let next = JSON.parse(page().toString()).nextCursor; next; ) {
+      last = readCursor('tools/list', next);
+      next = JSON.parse(page('a', 'legacy', last).toString()).nextCursor;
+    }
+    expect(last).toBeDefined();
+  });
+});
+
+const many = (count: number) => Array.from({ length: count }, (_, i) => `t${i}`);

@@ -1,0 +1,228 @@
+/**
+ * Pages of lists as bytes, ready to be written: one page of one list, as one view shows it in one era.
+ * An item keeps the bytes of its server; only its name is replaced, and the state of a server that is not ready is added.
+ * Not here: what is in a list (view.ts), the order of paging (table.ts).
+ *
+ * Invariants: bounded in pages and bytes; a cursor names the last item of the page before, so that it outlives changes of the list.
+ */
+import type { ListMethod } from '../../session/lists.js';
+import { META } from '../../session/versions.js';
+import type { Era } from '../../wire/channel.js';
+import { spliceMeta } from '../../wire/json-edit.js';
+import { keyIs, type Span } from '../../wire/json-members.js';
+import { eachMember } from '../../wire/json-scan.js';
+import { latin1 } from '../../wire/json-text.js';
+import type { Entry } from './server-lists.js';
+import { type Position, pageEnd, type Table } from './table.js';
+import type { View } from './view.js';
+
+const pagesMax = 64;
+const bytesMax = 64 * 1024 * 1024;
+
+/** The member that holds the items, and the member that an item is asked for by. */
+const members: Readonly<Record<ListMethod, { readonly items: string; readonly name: string }>> = {
+  'tools/list': { items: 'tools', name: 'name' },
+  'prompts/list': { items: 'prompts', name: 'name' },
+  'resources/list': { items: 'resources', name: 'uri' },
+  'resources/templates/list': { items: 'resourceTemplates', name: 'uriTemplate' },
+};
+
+export const STATE = 'hostler/state';
+
+export interface PageRequest {
+  readonly view: View;
+  readonly states: string;
+  readonly method: ListMethod;
+  readonly era: Era;
+  /** The answering server, for the modern era: one JSON object. */
+  readonly serverInfo: string;
+  /** False: the list must not be cached for other callers, whatever its servers declare. */
+  readonly mayBePublic: boolean;
+  /** Undefined for the first page. */
+  readonly after: Position | undefined;
+}
+
+interface LastPage {
+  readonly table: Table;
+  readonly start: number;
+  readonly method: ListMethod;
+  readonly era: Era;
+  readonly states: string;
+  readonly info: string;
+  readonly isPublic: boolean;
+  readonly bytes: Buffer;
+}
+
+/** The start of the only page of a list, which is not sorted. */
+const wholeList = -1;
+
+export class ListPages {
+  readonly #pages = new Map<string, Buffer>();
+  /** The last page is likely the next one too, and is found without making its key. */
+  #last: LastPage | undefined;
+  readonly #tableNumbers = new WeakMap<Table, number>();
+  #lastTable = 0;
+  #bytes = 0;
+  /** How many pages were built, as opposed to found. */
+  made = 0;
+
+  /** The text of one result object, which the caller must not change. */
+  page(request: PageRequest): Buffer {
+    const { view, method, era, after } = request;
+    // Only tools show the state of their server, and only modern results name the answering server.
+    const states = method === 'tools/list' ? request.states : '';
+    const info = era === 'modern' ? request.serverInfo : '';
+    const table = view.table(method);
+    const isPublic = era === 'modern' && table.isPublic && request.mayBePublic;
+    const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
+    const last = this.#last;
+    if (
+      last?.table === table &&
+      last.start === start &&
+      last.method === method &&
+      last.era === era &&
+      last.states === states &&
+      last.info === info &&
+      last.isPublic === isPublic
+    )
+      return last.bytes;
+    const key = `${this.#numberOf(table)} ${method} ${era} ${isPublic} ${start}\n${states}\n${info}`;
+    let bytes = this.#pages.get(key);
+    if (!bytes) {
+      bytes = this.#make(request, table, start);
+      this.#store(key, bytes);
+    }
+    this.#last = { table, start, method, era, states, info, isPublic, bytes };
+    return bytes;
+  }
+
+  #make({ view, method, era, serverInfo, mayBePublic }: PageRequest, table: Table, start: number): Buffer {
+    this.made++;
+    const entries = start === wholeList ? table.entries : table.sorted;
+    const first = Math.max(start, 0);
+    const end = pageEnd(entries, first);
+    let text = `{"${members[method].items}":[`;
+    let server: string | undefined;
+    let state: string | undefined;
+    for (let i = first; i < end; i++) {
+      const entry = entries[i] as Entry;
+      if (i > first) text += ',';
+      // The entries of one server stand together.
+      if (entry.server !== server) {
+        server = entry.server;
+        const known = method === 'tools/list' ? view.known(server) : undefined;
+        state = known && !known.isReady ? known.state : undefined;
+      }
+      text += itemText(entry, members[method].name, state);
+    }
+    const next = end < entries.length ? `,"nextCursor":"${cursorAfter(method, entries[end - 1] as Entry)}"` : '';
+    text += latin1(`]${next}${era === 'modern' ? modernMembers(table, serverInfo, mayBePublic) : ''}}`);
+    return Buffer.from(text, 'latin1');
+  }
+
+  #store(key: string, page: Buffer): void {
+    if (page.length > bytesMax) return;
+    for (const oldest of this.#pages.keys()) {
+      if (this.#pages.size < pagesMax && this.#bytes + page.length <= bytesMax) break;
+      this.#bytes -= this.#pages.get(oldest)?.length ?? 0;
+      this.#pages.delete(oldest);
+    }
+    this.#pages.set(key, page);
+    this.#bytes += page.length;
+  }
+
+  /** The pages of a table that is gone are not found again, and leave as the oldest. */
+  #numberOf(table: Table): number {
+    const number = this.#tableNumbers.get(table) ?? ++this.#lastTable;
+    this.#tableNumbers.set(table, number);
+    return number;
+  }
+}
+
+// Texts below are Latin-1, one character for each byte of UTF-8: joining a thousand items is then one copy.
+
+/** `state`: undefined for a server that is ready. */
+function itemText({ key, name, item }: Entry, member: string, state: string | undefined): string {
+  const text = item.raw.toString('latin1');
+  if (state === undefined && name === key) return text;
+  const { start, end, isPlain } = quickShapeOf(key, text, member) ?? shapeOf(item.raw, member);
+  const shown = name === key ? text.slice(start, end) : latin1(JSON.stringify(name));
+  if (state === undefined) return text.slice(0, start) + shown + text.slice(end);
+  if (isPlain) return beginningWith(state) + text.slice(1, start) + shown + text.slice(end);
+  return withState(Buffer.from(text.slice(0, start) + shown + text.slice(end), 'latin1'), state);
+}
+
+/** The span of the name in an item; `isPlain`: the item begins with its brace and has no `_meta` of its own. */
+interface Shape extends Span {
+  readonly isPlain: boolean;
+}
+
+/**
+ * For an item that begins with its name, as nearly all do; undefined when the item has to be scanned. A `_meta` needs these
+ * letters, or an escape that could stand for one of them.
+ */
+function quickShapeOf(key: string, text: string, member: string): Shape | undefined {
+  const start = member.length + 4;
+  const beginning = `{"${member}":${latin1(JSON.stringify(key))}`;
+  if (!text.startsWith(beginning) || text.includes('_meta') || text.includes('\\u')) return undefined;
+  return { start, end: beginning.length, isPlain: true };
+}
+
+function shapeOf(raw: Buffer, member: string): Shape {
+  let start = 0;
+  let end = 0;
+  let isPlain = raw[0] === OPEN_BRACE;
+  // The name is there exactly once: items without one are not listed.
+  eachMember(raw, 0, raw.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (keyIs(raw, keyStart, keyEnd, member)) {
+      start = valueStart;
+      end = valueEnd;
+    } else if (keyIs(raw, keyStart, keyEnd, '_meta')) isPlain = false;
+    return undefined;
+  });
+  return { start, end, isPlain: isPlain && end > 0 };
+}
+
+const OPEN_BRACE = 0x7b;
+
+/** By state. */
+const beginnings = new Map<string, string>();
+
+function beginningWith(state: string): string {
+  let beginning = beginnings.get(state);
+  if (beginning === undefined) {
+    beginning = latin1(`{"_meta":{"${STATE}":${JSON.stringify(state)}},`);
+    beginnings.set(state, beginning);
+  }
+  return beginning;
+}
+
+/** An item whose `_meta` is no object stays as it is. */
+function withState(raw: Buffer, state: string): string {
+  try {
+    return spliceMeta(raw, [[STATE, JSON.stringify(state)]]).toString('latin1');
+  } catch {
+    return raw.toString('latin1');
+  }
+}
+
+function modernMembers({ ttlMs, isPublic }: Table, serverInfo: string, mayBePublic: boolean): string {
+  const scope = isPublic && mayBePublic ? 'public' : 'private';
+  return `,"resultType":"complete","ttlMs":${ttlMs},"cacheScope":"${scope}","_meta":{"${META.serverInfo}":${serverInfo}}`;
+}
+
+/** As JSON: it keeps halves of surrogate pairs, which UTF-8 would replace. */
+const cursorAfter = (method: ListMethod, { server, key }: Position): string =>
+  Buffer.from(JSON.stringify([method, server, key])).toString('base64url');
+
+/** Undefined for a cursor that no page of this list was given. */
+export function readCursor(method: ListMethod, cursor: string): Position | undefined {
+  try {
+    const [, server, key] = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8')) as unknown[];
+    if (typeof server !== 'string' || typeof key !== 'string') return undefined;
+    const position = { server, key };
+    return cursor === cursorAfter(method, position) ? position : undefined;
+  } catch {
+    return undefined;
+  }
+}
