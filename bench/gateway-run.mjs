@@ -1,5 +1,6 @@
-/** The processes of the gateway's benchmark: starting them, asking them, timing them, ending them. */
+/** The processes of the gateway's benchmark: starts them, sends them requests, times them and ends them. */
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -33,6 +34,7 @@ export async function listening(command, args, env = {}) {
   child.stdout.resume();
   return {
     url,
+    pid: child.pid,
     end: async () => {
       child.stdin.end();
       await exited;
@@ -56,12 +58,25 @@ export const rssBytes = (pid) => {
 
 let runs = 0;
 
-/** `hostler up` with these servers; the data directory `name` outlives it. */
-export async function hostler(folder, mcpServers, name = `run${++runs}`, { port = 0, isTimed = false } = {}) {
+/** A key with a role and a budget, which no load exceeds. */
+export const benchKey = 'a key of the benchmark';
+export const fullPolicy = {
+  keys: { bench: { hash: `sha256:${createHash('sha256').update(benchKey).digest('hex')}`, role: 'bench' } },
+  roles: { bench: { allow: ['echo/*'] } },
+  budgets: { principals: { bench: { calls: 1_000_000_000, window: '1h' } } },
+};
+
+/** `hostler up` with these servers; the data directory `name` outlives it. `settings`: further members of its configuration. */
+export async function hostler(
+  folder,
+  mcpServers,
+  name = `run${++runs}`,
+  { port = 0, isTimed = false, settings = {} } = {},
+) {
   const dataDir = path.join(folder, name);
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const config = path.join(folder, `${name}.json`);
-  writeFileSync(config, JSON.stringify({ mcpServers }));
+  writeFileSync(config, JSON.stringify({ mcpServers, ...settings }));
   const argv = [main, 'up', '--json', '--show-key', '--port', String(port), '--config', config, '--data-dir', dataDir];
   const startedMs = performance.now();
   const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] });

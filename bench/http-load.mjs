@@ -1,11 +1,14 @@
 /**
- * Puts load on an MCP endpoint over HTTP with as little as possible of its own: one request text, its id swapped.
- * Arguments: url, key or '', `call` or `list`, name of the tool, concurrency, seconds. Prints {perSecond, p50Ms, p99Ms, bytes}.
+ * Puts load on an MCP endpoint over HTTP with as little work of its own as possible: one request text with another id each time.
+ * Arguments: url, key or '', `call` or `list`, name of the tool, concurrency, seconds, and optionally the id of the process that
+ * answers. Prints {perSecond, p50Ms, p99Ms, bytes}; with a process id {first, steady}, each with cpuUsPerCall of that process:
+ * `first` is its first 3 s of load, `steady` begins after 8 s.
  */
+import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { Pool } from 'undici';
 
-const [url, key, what, name, concurrencyText, secondsText] = process.argv.slice(2);
+const [url, key, what, name, concurrencyText, secondsText, pid] = process.argv.slice(2);
 const concurrency = Number(concurrencyText);
 const { origin, pathname: path } = new URL(url);
 const pool = new Pool(origin, { connections: concurrency, pipelining: 1 });
@@ -36,10 +39,18 @@ async function once() {
   return got;
 }
 
+/** Linux counts in ticks of 10 ms. The second field may hold spaces, so fields are counted from its closing parenthesis. */
+function cpuUs() {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10_000;
+}
+
 async function load(forMs) {
   const tookMs = [];
-  const untilMs = performance.now() + forMs;
   const startedMs = performance.now();
+  const untilMs = startedMs + forMs;
+  const startedUs = pid === undefined ? 0 : cpuUs();
   const client = async () => {
     for (let nowMs = performance.now(); nowMs < untilMs; ) {
       await once();
@@ -49,15 +60,23 @@ async function load(forMs) {
     }
   };
   await Promise.all(Array.from({ length: concurrency }, client));
+  const cpuUsPerCall = pid === undefined ? undefined : (cpuUs() - startedUs) / tookMs.length;
   const perSecond = (tookMs.length * 1_000) / (performance.now() - startedMs);
   tookMs.sort((a, b) => a - b);
   const at = (share) => tookMs[Math.floor(tookMs.length * share)];
-  return { perSecond, p50Ms: at(0.5), p99Ms: at(0.99), bytes };
+  return { perSecond, p50Ms: at(0.5), p99Ms: at(0.99), bytes, cpuUsPerCall };
 }
 
-const first = JSON.parse(Buffer.from(await once()).toString('utf8'));
-const isRight = isCall ? first.result?.content?.[0]?.text === text : Array.isArray(first.result?.tools);
-if (!isRight) throw new Error(`wrong answer: ${JSON.stringify(first).slice(0, 500)}`);
-await load((Number(secondsText) * 1_000) / 2);
-console.log(JSON.stringify(await load(Number(secondsText) * 1_000)));
+async function loadFresh(forMs) {
+  const first = await load(3_000);
+  await load(5_000);
+  return { first, steady: await load(forMs) };
+}
+
+const forMs = Number(secondsText) * 1_000;
+const answer = JSON.parse(Buffer.from(await once()).toString('utf8'));
+const isRight = isCall ? answer.result?.content?.[0]?.text === text : Array.isArray(answer.result?.tools);
+if (!isRight) throw new Error(`wrong answer: ${JSON.stringify(answer).slice(0, 500)}`);
+if (pid === undefined) await load(forMs / 2);
+console.log(JSON.stringify(await (pid === undefined ? load(forMs) : loadFresh(forMs))));
 process.exit(0);
