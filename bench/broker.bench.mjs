@@ -93,7 +93,7 @@ const config = {
 };
 const limits = {
   ...{ messagesPerSecond: 1_000_000, burst: 1_000_000, mailboxMessages: 10_000_000, mailboxBytes: 16 * 1024 ** 3 },
-  ...{ calls: 256, callsOfOne: 256 },
+  ...{ calls: 256, callsPerWorker: 256 },
 };
 const upArgs = (name, value) => [
   ...[main, 'up', '--config', write(`${name}.json`, value), '--data-dir', path.join(folder, name)],
@@ -129,7 +129,7 @@ await start(
   upArgs('nats-host', {
     ...config,
     keys: { w: { nkey, mailbox: 'w', role: 'all' } },
-    broker: { url: natsUrl, durability: 'process', limits: { calls: 256, callsOfOne: 256 } },
+    broker: { url: natsUrl, durability: 'process', limits: { calls: 256, callsPerWorker: 256 } },
   }),
 );
 const echo = await start(process.execPath, [file('./broker-run.mjs'), 'ws-server', '0', '0', '']);

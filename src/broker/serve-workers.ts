@@ -78,13 +78,13 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const { host, clock = systemClock, onEvent = () => {}, isRolelessAllowed, folder = '.' } = options;
   const settings = withFilesBelow(folder, options.settings);
   const engine = await openEngine({ ...options, settings, clock, onEvent });
-  const { calls, callsOfOne } = settings.limits;
+  const { calls, callsPerWorker } = settings.limits;
   const service = new BrokerService({
     ...{ host, clock, onEvent, journal: engine.journal, compat: settings.compat },
     isJournalShared: engine.isJournalShared,
     isOneStore: engine.isOneStore ?? false,
     ...(isRolelessAllowed ? { isRolelessAllowed } : {}),
-    limits: { running: calls, runningOfOne: callsOfOne },
+    limits: { running: calls, runningOfOne: callsPerWorker },
   });
   host.learnTools?.();
   const supervision = supervise({ open: engine.open, service, clock });

@@ -143,7 +143,7 @@ function settingsOf(file: string, { config }: Filled) {
       reason: 'config',
       hint: 'take it out of this configuration; it belongs to that of the host',
     });
-  return { keys, log, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry().parse({})) };
+  return { keys, log, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry.parse({})) };
 }
 
 function tell(log: LevelLog, error: unknown): void {

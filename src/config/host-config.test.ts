@@ -103,7 +103,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       listen: { host: '127.0.0.1', port: 8384, insecure: false },
       durability: 'power',
       compat: false,
-      limits: { connections: 4_096, mailboxMessages: 10_000, callsOfOne: 64 },
+      limits: { connections: 4_096, mailboxMessages: 10_000, callsPerWorker: 64 },
     });
     for (const [entry, field] of [
       [{ url: 'http://x' }, 'broker.url'],

@@ -8,7 +8,6 @@
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
@@ -64,16 +63,11 @@ const shownChars = 200;
 
 const callsMax = 1_000_000_000;
 const wrongCalls = `must be a whole number from 0 to ${callsMax}`;
-// Made when they are needed: most configurations have neither.
-export const roleEntry = madeOnce(() =>
-  z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') }),
-);
-export const ceilingEntry = madeOnce(() =>
-  z.strictObject({
-    calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
-    window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
-  }),
-);
+export const roleEntry = z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') });
+export const ceilingEntry = z.strictObject({
+  calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
+  window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
+});
 const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 type Entries = Readonly<Record<string, unknown>>;
@@ -126,7 +120,7 @@ function parseWith(input: unknown, onProblem: (problem: HostError) => void, pars
     keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
-    broker: broker === undefined ? undefined : whole('broker', brokerEntry(), table('broker', broker)),
+    broker: broker === undefined ? undefined : whole('broker', brokerEntry, table('broker', broker)),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
     tell(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
@@ -157,7 +151,7 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
 
 /** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
-  const parsed = roleEntry().safeParse(entry);
+  const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, 'correct it; until then this role may use nothing');
@@ -195,7 +189,7 @@ const patternHint = 'write server/tool, server/* for all tools of a server, or *
 function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
   const hint = 'correct it; until then no call passes';
-  const parsed = ceilingEntry().safeParse(entry);
+  const parsed = ceilingEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
     tell(field, what, hint);

@@ -12,26 +12,26 @@ import { http, stdio } from './server-spec.js';
 
 const server = z.union([
   z.strictObject({ ...stdio.omit({ name: true }).shape, ...treatment.shape }),
-  z.strictObject({ ...http().omit({ name: true }).shape, ...treatment.shape }),
+  z.strictObject({ ...http.omit({ name: true }).shape, ...treatment.shape }),
 ]);
 const name = z.string();
 
 const hostConfig = z.strictObject({
   $schema: z.string().optional(),
   mcpServers: z.record(name, server).optional(),
-  roles: z.record(name, roleEntry().extend({ allow: z.array(z.string()) })).optional(),
+  roles: z.record(name, roleEntry.extend({ allow: z.array(z.string()) })).optional(),
   unlistedRole: z.enum(['deny', 'allow']).optional(),
   budgets: z
     .strictObject({
-      principals: z.record(name, ceilingEntry()).optional(),
-      roles: z.record(name, ceilingEntry()).optional(),
+      principals: z.record(name, ceilingEntry).optional(),
+      roles: z.record(name, ceilingEntry).optional(),
     })
     .optional(),
   groups: z.record(name, z.array(z.string())).optional(),
-  keys: z.record(name, keyEntry()).optional(),
+  keys: z.record(name, keyEntry).optional(),
   listen: listenEntry.optional(),
   log: logEntry.optional(),
-  broker: brokerEntry().optional(),
+  broker: brokerEntry.optional(),
   telemetry: z.strictObject({ traces: z.boolean().default(false) }).optional(),
 });
 

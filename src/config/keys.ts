@@ -8,7 +8,6 @@
 import { hash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
-import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
 import { firstIssue } from './schema-issues.js';
@@ -70,24 +69,23 @@ const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 const ofHosts = `the mailbox '${hostMailbox}' is that of hosts`;
 const anotherMailbox = 'give a worker another mailbox';
 
-/** What a key opens. The key itself is not in the configuration, only its hash. */
-export const keyEntry = madeOnce(() => {
-  const mailbox = z
-    .string('must be a name')
-    .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
-  const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
-  return z.strictObject(
-    {
-      hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
-      role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-      expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-      mailbox: mailbox.optional(),
-      destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
-      nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
-    },
-    'must be an object with a hash',
-  );
-});
+const mailbox = z
+  .string('must be a name')
+  .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
+const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
+
+/** Rights of a key. The configuration has only the hash of the key. */
+export const keyEntry = z.strictObject(
+  {
+    hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
+    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
+    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
+    mailbox: mailbox.optional(),
+    destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
+    nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
+  },
+  'must be an object with a hash',
+);
 
 /** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
 export function parseKeys(given: unknown, onProblem: (problem: HostError) => void): Keys {
@@ -119,10 +117,10 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (!keyName.test(name))
     return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
   if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
-  const parsed = keyEntry().safeParse(entry);
+  const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
-    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry().shape).join(', ')}` : hashHint);
+    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
   const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
   const isPair = mailbox !== undefined && nkey !== undefined;

@@ -4,7 +4,6 @@
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { madeOnce } from '../kernel/made-once.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyEntry } from './plain-data.js';
 import { firstIssue, refuseProto } from './schema-issues.js';
@@ -188,7 +187,7 @@ export function definitionOf(
  * command is never run.
  */
 export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
-  const { spec, ...rest } = disabledEntry();
+  const { spec, ...rest } = parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true);
   return Object.freeze({
     ...rest,
     // A name that is not allowed may be of any length and hold any character.
@@ -197,8 +196,6 @@ export function unusableDefinition(name: string, { message, hint }: HostError): 
     problem: Object.freeze({ message, hint }),
   });
 }
-
-const disabledEntry = madeOnce(() => parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true));
 
 /** The same error, its field given as seen from where the entry stands. */
 function within<T>(name: string, place: EntryPlace, parse: () => T): T {

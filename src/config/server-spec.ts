@@ -5,7 +5,6 @@
  */
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
-import { madeOnce } from '../kernel/made-once.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyEntry } from './plain-data.js';
@@ -69,26 +68,24 @@ function hasNoLogin(text: string): boolean {
   return username === '' && password === '';
 }
 
-/** The keys that say how a remote server is reached. Made when there is one: it takes longer than all of a local one. */
-export const http = madeOnce(() =>
-  z.strictObject({
-    name,
-    // `abort`: a refinement runs after a failed check too, and `new URL` throws for what is not a URL.
-    url: z
-      .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
-      .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
-    headers: z
-      .record(
-        z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
-        z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
-      )
-      .default({}),
-    transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
-  }),
-);
+/** The keys of a remote server. */
+export const http = z.strictObject({
+  name,
+  // `abort`: a refinement runs after a failed check too, and `new URL` throws for what is not a URL.
+  url: z
+    .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
+    .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
+  headers: z
+    .record(
+      z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
+      z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
+    )
+    .default({}),
+  transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
+});
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
-export type HttpServerSpec = Readonly<z.infer<ReturnType<typeof http>>>;
+export type HttpServerSpec = Readonly<z.infer<typeof http>>;
 /** How a server of a configuration is reached. */
 export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
 
@@ -123,7 +120,7 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   if (isObject && Object.hasOwn(input, 'command') === isHttp)
     throw invalid('', isHttp ? 'has a command (stdio) and a url (HTTP): keep one of them' : unreachable(input));
   refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a name that can be used'));
-  const parsed = (isHttp ? http() : stdio).safeParse(input);
+  const parsed = (isHttp ? http : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error);
   throw invalid(field, what);

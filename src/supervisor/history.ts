@@ -8,7 +8,6 @@
  */
 import { z } from 'zod';
 import type { Clock } from '../kernel/clock.js';
-import { madeOnce } from '../kernel/made-once.js';
 import { emptyLedger, type Ledger, type RestartPlan } from './restart-plan.js';
 
 /** Times are milliseconds of the wall clock. */
@@ -24,14 +23,12 @@ const messageCharsMax = 2_000;
 /** Plans allow at most 1,000 restarts; the ledger holds one more. */
 const restartsMax = 1_001;
 
-const recordShape = madeOnce(() => {
-  const count = z.int().min(0);
-  return z.object({
-    restartsAt: z.array(z.number()).max(restartsMax),
-    unprovenStarts: count,
-    failedProbes: count,
-    parked: z.object({ code: z.string(), message: z.string().max(messageCharsMax), at: z.number() }).optional(),
-  });
+const count = z.int().min(0);
+const recordShape = z.object({
+  restartsAt: z.array(z.number()).max(restartsMax),
+  unprovenStarts: count,
+  failedProbes: count,
+  parked: z.object({ code: z.string(), message: z.string().max(messageCharsMax), at: z.number() }).optional(),
 });
 
 /** Undefined: there is nothing that anybody should remember. */
@@ -80,4 +77,4 @@ export function ledgerOf(record: HistoryRecord | undefined, clock: Clock, plan: 
 }
 
 /** Throws when the text is none that was written here. */
-export const parseRecord = (text: string): HistoryRecord => recordShape().parse(JSON.parse(text));
+export const parseRecord = (text: string): HistoryRecord => recordShape.parse(JSON.parse(text));

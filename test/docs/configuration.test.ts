@@ -45,7 +45,7 @@ test('the top level', () => {
 });
 
 test('how a server is reached', () => {
-  const taken = new Map([...keysOf(stdio), ...keysOf(http())]);
+  const taken = new Map([...keysOf(stdio), ...keysOf(http)]);
   taken.delete('name');
   expect(tableOf('A server: how it is reached')).toEqual(taken);
 });
@@ -57,17 +57,17 @@ test('how a server is treated', () => {
 });
 
 test('roles and budgets', () => {
-  expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry(), 'roles.<role>.')));
-  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry(), `budgets.${of}.`));
+  expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry, 'roles.<role>.')));
+  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry, `budgets.${of}.`));
   expect(tableOf('Budgets')).toEqual(new Map(ceilings));
 });
 
 test('the broker', () => {
-  expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry(), 'broker.')));
+  expect(tableOf('Broker')).toEqual(new Map(keysOf(brokerEntry, 'broker.')));
 });
 
 test('keys, and where and how much', () => {
-  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry(), 'keys.<name>.')));
+  expect(tableOf('Keys')).toEqual(new Map(keysOf(keyEntry, 'keys.<name>.')));
   expect(tableOf('Listen and log')).toEqual(new Map([...keysOf(listenEntry, 'listen.'), ...keysOf(logEntry, 'log.')]));
 });
 

@@ -57,7 +57,7 @@ export interface NatsHost {
 }
 
 /** As a service has them that was told nothing else. */
-const servedDefaults: Served = { calls: deskDefaults.running, callsOfOne: deskDefaults.runningOfOne };
+const servedDefaults: Served = { calls: deskDefaults.running, callsPerWorker: deskDefaults.runningOfOne };
 const mailboxesMax = 1_024;
 /** Mailboxes whose streams are made or compared at a time. */
 const ensuredAtOnce = 8;

@@ -13,13 +13,13 @@ const limits = [
 
 test.each(limits)(
   'D-44 of %i calls, %i of one: who has all it may leaves room while not all run',
-  (calls, callsOfOne) => {
-    const { window, laneWindow, laneHandedOut } = windowsOf({ calls, callsOfOne });
-    expect(laneHandedOut).toBeGreaterThan(Math.min(calls, callsOfOne));
+  (calls, callsPerWorker) => {
+    const { window, laneWindow, laneHandedOut } = windowsOf({ calls, callsPerWorker });
+    expect(laneHandedOut).toBeGreaterThan(Math.min(calls, callsPerWorker));
     expect(laneWindow).toBeGreaterThanOrEqual(laneHandedOut);
     // As many as can have all they may without everything being taken.
-    const full = Math.floor((calls - 1) / callsOfOne);
-    const left = calls - full * callsOfOne;
+    const full = Math.floor((calls - 1) / callsPerWorker);
+    const left = calls - full * callsPerWorker;
     expect(window - full * laneHandedOut).toBeGreaterThanOrEqual(left);
     // However few run in all.
     expect(window).toBeGreaterThan(laneHandedOut);

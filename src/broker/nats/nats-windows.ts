@@ -3,7 +3,7 @@
  * Not here: handing them out in turn (nats-lanes.ts), running them (service/).
  *
  * Invariant: while fewer run than may, there is room for a mailbox that has nothing handed out. Only those that run all they may
- * have anything waiting at the service, `spare` at most, and there are no more of them than `calls / callsOfOne`.
+ * have anything waiting at the service, `spare` at most, and there are no more of them than `calls / callsPerWorker`.
  */
 import { bundleCallsMax } from './nats-bundle.js';
 
@@ -11,7 +11,7 @@ export interface Served {
   /** What the service runs at a time, of all mailboxes. */
   readonly calls: number;
   /** And of one. */
-  readonly callsOfOne: number;
+  readonly callsPerWorker: number;
 }
 
 export interface Windows {
@@ -27,8 +27,8 @@ export interface Windows {
 const spare = 8;
 
 /** `set`: instead of what goes by that. */
-export function windowsOf({ calls, callsOfOne }: Served, set: Partial<Windows> = {}): Windows {
-  const runningOfOne = Math.min(calls, callsOfOne);
+export function windowsOf({ calls, callsPerWorker }: Served, set: Partial<Windows> = {}): Windows {
+  const runningOfOne = Math.min(calls, callsPerWorker);
   // A bundle more than may run: it is here when those before it are over.
   const laneWindow = set.laneWindow ?? runningOfOne + bundleCallsMax;
   return {

@@ -2,11 +2,9 @@
 import { z } from 'zod';
 import type { DeadLetters } from '../../broker/dead-letters.js';
 import { HostError } from '../../kernel/errors.js';
-import { madeOnce } from '../../kernel/made-once.js';
 import type { Operations } from './control-server.js';
 
-/** Most hosts are never asked about letters. */
-const oneLetter = madeOnce(() => z.object({ seq: z.int().min(0), force: z.boolean().default(false) }));
+const oneLetter = z.object({ seq: z.int().min(0), force: z.boolean().default(false) });
 
 /** `of` is asked each time: a broker may not be there yet, or not at all. */
 export function letterOperations(of: () => DeadLetters | undefined): Operations {
@@ -18,8 +16,8 @@ export function letterOperations(of: () => DeadLetters | undefined): Operations 
       hint: 'ask the Hostler that runs the broker; with NATS, any host of it',
     });
   };
-  const read = (request: unknown): z.output<ReturnType<typeof oneLetter>> => {
-    const parsed = oneLetter().safeParse(request);
+  const read = (request: unknown): z.output<typeof oneLetter> => {
+    const parsed = oneLetter.safeParse(request);
     if (parsed.success) return parsed.data;
     throw new HostError('invalid_request', 'the number of the letter is missing', {
       field: 'seq',

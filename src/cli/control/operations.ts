@@ -9,7 +9,6 @@ import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { madeOnce } from '../../kernel/made-once.js';
 import type { Principal } from '../../policy/call.js';
 import { embedder } from '../../policy/call.js';
 import { loggedKinds } from '../event-line.js';
@@ -32,87 +31,67 @@ const toolBytesMax = 512 * 1024;
 const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
-const schemas = madeOnce(() => {
-  const name = z.string().min(1).max(256);
-  const deadlineMs = z.number().positive().max(86_400_000).optional();
-  return {
-    status: z.object({ follow: z.boolean().optional() }),
-    tools: z.object({ server: name.optional() }),
-    call: z.object({ server: name, tool: z.string().min(1).max(4_096), args: z.string(), deadlineMs }),
-    server: z.object({ server: name }),
-    why: z.object({ server: name, tool: z.string().max(4_096).optional(), role: z.string().max(256).optional() }),
-    logs: z.object({ server: name, follow: z.boolean().optional() }),
-  };
-});
+const name = z.string().min(1).max(256);
+const deadlineMs = z.number().positive().max(86_400_000).optional();
+const schemas = {
+  status: z.object({ follow: z.boolean().optional() }),
+  tools: z.object({ server: name.optional() }),
+  call: z.object({ server: name, tool: z.string().min(1).max(4_096), args: z.string(), deadlineMs }),
+  server: z.object({ server: name }),
+  why: z.object({ server: name, tool: z.string().max(4_096).optional(), role: z.string().max(256).optional() }),
+  logs: z.object({ server: name, follow: z.boolean().optional() }),
+};
 
 export function createOperations(parts: OperationsParts): Operations {
   const { host, logs, facts } = parts;
   const onServer = (run: (server: string) => Promise<void>) =>
-    operation(
-      () => schemas().server,
-      async ({ server }) => {
-        await run(server);
-        return rowOf(host, server);
-      },
-    );
+    operation(schemas.server, async ({ server }) => {
+      await run(server);
+      return rowOf(host, server);
+    });
   return {
     version: async () => facts(),
-    status: operation(
-      () => schemas().status,
-      async ({ follow }, context) => {
-        if (follow) await watch(parts, context);
-        else tellRows(host, context);
-        return facts();
-      },
-    ),
-    tools: operation(
-      () => schemas().tools,
-      async ({ server }, { tell }) => {
-        if (server !== undefined) rowOf(host, server);
-        const found = await host.discover({ wake: false });
-        const wanted = found.filter((each) => server === undefined || each.server === server);
-        for (const each of wanted) tell(toolFrame(each));
-        return { tools: wanted.filter((each) => 'tool' in each).length };
-      },
-    ),
-    call: operation(
-      () => schemas().call,
-      async ({ server, tool, args, deadlineMs: limit }, { tell, signal }) => {
-        // Without a session of its own a client is known by its key: here the operator's.
-        const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
-        const { bytes, isError } = await host.call(server, tool, args, options);
-        const text = bytes.toString('utf8');
-        for (let at = 0; at < text.length; at += pieceChars) tell(text.slice(at, at + pieceChars));
-        return { isError };
-      },
-    ),
+    status: operation(schemas.status, async ({ follow }, context) => {
+      if (follow) await watch(parts, context);
+      else tellRows(host, context);
+      return facts();
+    }),
+    tools: operation(schemas.tools, async ({ server }, { tell }) => {
+      if (server !== undefined) rowOf(host, server);
+      const found = await host.discover({ wake: false });
+      const wanted = found.filter((each) => server === undefined || each.server === server);
+      for (const each of wanted) tell(toolFrame(each));
+      return { tools: wanted.filter((each) => 'tool' in each).length };
+    }),
+    call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { tell, signal }) => {
+      // Without a session of its own a client is known by its key: here the operator's.
+      const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
+      const { bytes, isError } = await host.call(server, tool, args, options);
+      const text = bytes.toString('utf8');
+      for (let at = 0; at < text.length; at += pieceChars) tell(text.slice(at, at + pieceChars));
+      return { isError };
+    }),
     start: onServer((server) => host.start(server)),
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
-    why: operation(
-      () => schemas().why,
-      async ({ server, tool, role }): Promise<Explanation> => {
-        // Without a role it is whoever holds the local key, who is also who embeds the host.
-        const principal: Principal | undefined =
-          role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
-        return host.explain(server, tool, principal);
-      },
-    ),
-    logs: operation(
-      () => schemas().logs,
-      async ({ server, follow }, { tell, signal }) => {
-        rowOf(host, server);
-        for (const line of logs.tail(server)) tell(line);
-        if (follow) await logs.follow(server, tell, signal);
-      },
-    ),
+    why: operation(schemas.why, async ({ server, tool, role }): Promise<Explanation> => {
+      // Without a role it is whoever holds the local key, who is also who embeds the host.
+      const principal: Principal | undefined =
+        role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
+      return host.explain(server, tool, principal);
+    }),
+    logs: operation(schemas.logs, async ({ server, follow }, { tell, signal }) => {
+      rowOf(host, server);
+      for (const line of logs.tail(server)) tell(line);
+      if (follow) await logs.follow(server, tell, signal);
+    }),
   };
 }
 
 const operation =
-  <T>(schema: () => z.ZodType<T>, run: (request: T, context: OperationContext) => Promise<unknown>): Operation =>
+  <T>(schema: z.ZodType<T>, run: (request: T, context: OperationContext) => Promise<unknown>): Operation =>
   (request, context) => {
-    const parsed = schema().safeParse(request);
+    const parsed = schema.safeParse(request);
     if (parsed.success) return run(parsed.data, context);
     const [issue] = parsed.error.issues;
     throw new HostError('invalid_request', `${issue?.path.join('.')}: ${issue?.message}`);

@@ -30,7 +30,7 @@ beforeAll(async () => {
       far: { hash: hashOf(keys.host), mailbox: 'far', destinations: ['*'] },
       client: { hash: hashOf(keys.client), role: 'writer' },
     },
-    broker: { listen: { port: 0 }, limits: { callsOfOne: 2 } },
+    broker: { listen: { port: 0 }, limits: { callsPerWorker: 2 } },
   });
   ready = await place.upWithBroker();
 });

@@ -20,7 +20,7 @@ const sleepMs = 20;
 /** Of the server; so many run at a time. */
 const concurrency = 8;
 /** Of one worker at the host; more are not even claimed. */
-const callsOfOne = 64;
+const callsPerWorker = 64;
 const floodLanes = 1_000;
 
 const place = new BrokerPlace();
@@ -41,7 +41,7 @@ beforeAll(async () => {
     },
     roles: { all: { allow: ['sleepy/*'] } },
     keys: Object.fromEntries([...keys].map(([name, key]) => [name, { hash: hashOf(key), mailbox: name, role: 'all' }])),
-    broker: { listen: { port: 0 }, limits: { messagesPerSecond: 100_000, burst: 100_000, callsOfOne } },
+    broker: { listen: { port: 0 }, limits: { messagesPerSecond: 100_000, burst: 100_000, callsPerWorker } },
   });
   ready = await place.upWithBroker();
   workers = await Promise.all(
@@ -120,7 +120,7 @@ test('K8 one worker floods: each of the others has its turn, and is served as if
       `at most ${longest} of the flood between two of a calm one`,
   );
   expect(busy.length).toBeGreaterThan(200);
-  expect(longest).toBeLessThanOrEqual(callsOfOne);
+  expect(longest).toBeLessThanOrEqual(callsPerWorker);
   for (const share of shares.slice(0, calm.length)) expect(share).toBeGreaterThanOrEqual(0.9 / names.length);
 });
 

@@ -21,7 +21,7 @@ const seen = (what: string) => {
 test('a stop lets calls of workers finish, begins no other, and what was not begun is run by the next one', {
   timeout: 90_000,
 }, async () => {
-  const { up: first, tools } = await place.upSleepy(key, { callsOfOne: 4 });
+  const { up: first, tools } = await place.upSleepy(key, { callsPerWorker: 4 });
   const call = (nonce: string, sleepMs: number) =>
     tools.execute('sleepy', 'work', { nonce, sleepMs }, { deadlineMs: 60_000 }).then(
       ({ bytes }) => JSON.parse(bytes.toString()).content[0].text as string,

@@ -43,7 +43,7 @@ async function serve(limits: object, mailboxes: readonly string[]): Promise<read
   });
   served = await serveWorkers({
     host,
-    settings: brokerEntry().parse({ url: server.url, durability: 'process', limits }),
+    settings: brokerEntry.parse({ url: server.url, durability: 'process', limits }),
     keys: new Map(mailboxes.map((mailbox) => [mailbox, keyOf(mailbox)])),
     dataDir: '/nowhere',
   });
@@ -60,9 +60,9 @@ const flood = (worker: RemoteTools | undefined, count: number) => {
 const running = () => served.status().service.running;
 
 const several = [
-  { calls: 256, callsOfOne: 64 },
-  { calls: 5, callsOfOne: 2 },
-  { calls: 300, callsOfOne: 100 },
+  { calls: 256, callsPerWorker: 64 },
+  { calls: 5, callsPerWorker: 2 },
+  { calls: 300, callsPerWorker: 100 },
 ];
 
 test.each(several)(
@@ -71,9 +71,9 @@ test.each(several)(
     const names = ['w1', 'w2', 'w3', 'quick'];
     const workers = await serve(limits, names);
     // One less than it takes to use all there is.
-    const loud = workers.slice(0, Math.ceil(limits.calls / limits.callsOfOne) - 1);
+    const loud = workers.slice(0, Math.ceil(limits.calls / limits.callsPerWorker) - 1);
     for (const worker of loud) flood(worker, 300);
-    await eventually('all that may run of each', () => running() === loud.length * limits.callsOfOne);
+    await eventually('all that may run of each', () => running() === loud.length * limits.callsPerWorker);
     const quick = workers[3] as RemoteTools;
     for (let n = 0; n < 3; n++)
       await expect(quick.execute('s', 'quick', {}, { deadlineMs: 10_000 })).resolves.toBeDefined();
@@ -84,7 +84,7 @@ test.each(several)(
 );
 
 test('limits above what is usual count too', async () => {
-  const [worker] = await serve({ calls: 600, callsOfOne: 300 }, ['w1']);
+  const [worker] = await serve({ calls: 600, callsPerWorker: 300 }, ['w1']);
   flood(worker, 400);
   await eventually('all that may run of one', () => running() === 300);
 });

@@ -78,7 +78,7 @@ test('B13 the monitoring port that the configuration names is asked', async () =
   monitor.listen(0, '127.0.0.1');
   await once(monitor, 'listening');
   const { port } = monitor.address() as { port: number };
-  const settings = brokerEntry().parse({ url: server.url, monitor: `http://127.0.0.1:${port}` });
+  const settings = brokerEntry.parse({ url: server.url, monitor: `http://127.0.0.1:${port}` });
   const asked = once(monitor, 'request') as Promise<[IncomingMessage]>;
   const workers = await serveWorkers({ host: idleHost, settings, keys: new Map(), dataDir: '/nowhere' });
   expect((await asked)[0].url).toBe('/varz');
