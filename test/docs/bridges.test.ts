@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
-import { roundsMax } from '../../src/gateway/bridge/input-rounds.js';
-import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/bridge/parked-call.js';
-import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/bridge/parked-calls.js';
-import { stateLifeMs } from '../../src/gateway/bridge/sealed-state.js';
-import { askLimitMs, asksMax } from '../../src/gateway/bridge/server-asks.js';
+import { roundsMax } from '../../src/gateway/eras/legacy/input-rounds.js';
+import { askLimitMs, asksMax } from '../../src/gateway/eras/legacy/server-requests.js';
+import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/eras/modern/parked-call.js';
+import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/eras/modern/parked-calls.js';
+import { stateLifeMs } from '../../src/gateway/eras/modern/sealed-state.js';
 import { notifiedMs, unnotifiedMs } from '../../src/wire/abandoned-requests.js';
 import { askTogetherMs } from '../../src/wire/attribution.js';
 import { recentEndMs } from '../../src/wire/cause.js';

@@ -2,7 +2,7 @@
  * Clients and servers for tests of the bridge: an exchange whose client is the test, and an upstream that does what the test
  * says and records what it was sent.
  */
-import type { BridgedRequest, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridge-ports.js';
+import type { BridgedRequest, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridged-request.js';
 import type { AskLimits, ClientCapabilities, Exchange } from '../../src/gateway/exchange.js';
 import { HostError } from '../../src/kernel/errors.js';
 import type { Era } from '../../src/wire/channel.js';

@@ -2,7 +2,7 @@
  * As much of a gateway as a bridge needs to stand between an official client and a real session: one tool-calling endpoint
  * without lists, names, policy or HTTP. Clients sit on it as on any of their transports.
  */
-import type { Bridge, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridge-ports.js';
+import type { Bridge, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridged-request.js';
 import type { AskLimits, Client, Exchange } from '../../src/gateway/exchange.js';
 import { HostError } from '../../src/kernel/errors.js';
 import type { Session } from '../../src/session/session.js';

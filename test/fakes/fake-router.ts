@@ -1,5 +1,5 @@
 /** A router over servers without a host, and what asking it takes. The bridge passes everything through. */
-import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
+import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
 import type { Client } from '../../src/gateway/exchange.js';
 import { GatewayRouter } from '../../src/gateway/routing/router.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';

@@ -4,7 +4,7 @@
  */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createBridge } from '../../src/gateway/bridge/bridge.js';
-import { ParkedCalls } from '../../src/gateway/bridge/parked-calls.js';
+import { ParkedCalls } from '../../src/gateway/eras/modern/parked-calls.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { type Bench, type Cell, cells } from '../contract/cells.js';

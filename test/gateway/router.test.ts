@@ -1,7 +1,7 @@
 /** Whole requests through the router, over servers without a host. */
 
 import { describe, expect, test } from 'vitest';
-import type { Bridge } from '../../src/gateway/bridge/bridge-ports.js';
+import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { RpcRefusal } from '../../src/session/answers.js';

@@ -6,11 +6,11 @@
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
-import type { Bridge } from './bridge-ports.js';
-import { relayLegacy } from './legacy-client.js';
-import { relayModern } from './modern-client.js';
-import { ParkedCalls } from './parked-calls.js';
-import { StateSeal } from './sealed-state.js';
+import { relayLegacy } from '../eras/legacy/bridge.js';
+import { relayModern } from '../eras/modern/bridge.js';
+import { ParkedCalls } from '../eras/modern/parked-calls.js';
+import { StateSeal } from '../eras/modern/sealed-state.js';
+import type { Bridge } from './bridged-request.js';
 
 export interface BridgeSettings {
   readonly clock: Clock;

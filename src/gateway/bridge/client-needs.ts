@@ -1,6 +1,6 @@
 /**
  * What a client must have declared before it may be asked something, for each of the three things it can be asked.
- * Not here: asking (server-asks.ts, input-rounds.ts, parked-call.ts).
+ * Not here: asking (server-requests.ts, input-rounds.ts, parked-call.ts).
  *
  * Invariant: what was not declared is never asked. A bare `elicitation: {}` means forms, as it did before there were modes.
  */
@@ -69,4 +69,4 @@ const words: Record<Need, string> = {
   roots: 'roots',
 };
 
-export const wordsFor = (missing: Iterable<Need>): string => [...missing].map((need) => words[need]).join(', ');
+export const describeNeeds = (missing: Iterable<Need>): string => [...missing].map((need) => words[need]).join(', ');

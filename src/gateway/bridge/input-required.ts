@@ -7,8 +7,8 @@
  */
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
-import type { Relayed } from './bridge-ports.js';
-import { brokenServer, quoted } from './bridge-words.js';
+import { brokenServer, quoted } from './bridge-errors.js';
+import type { Relayed } from './bridged-request.js';
 import { type Need, needOf } from './client-needs.js';
 
 /** Of one round. */

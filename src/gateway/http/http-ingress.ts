@@ -1,7 +1,7 @@
 /**
  * MCP over HTTP: one server on `node:http`, both eras at every endpoint.
  * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
- * length. What passes is a message for its era (message-intake.ts). Plain pages (routes.ts) say which guards they need.
+ * length. What passes is a message for its era (parse-post.ts). Plain pages (routes.ts) say which guards they need.
  * Not here: what keys there are (`authenticate`), what requests mean (`router`).
  *
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
@@ -17,20 +17,21 @@ import type { Principal } from '../../policy/call.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 import { isClientName } from '../client-id.js';
 import { parseEndpointPath } from '../endpoint-id.js';
+import { LegacyHttp } from '../eras/legacy/http.js';
+import { SessionTable } from '../eras/legacy/session-table.js';
+import { namesModern } from '../eras/modern/header-checks.js';
+import type { Caller } from '../eras/modern/http.js';
 import type { PrincipalNow, Router } from '../exchange.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { countedResponse } from './counted-response.js';
 import { CrossOrigin } from './cross-origin.js';
-import type { ExchangeDesk } from './exchange-desk.js';
+import { DirectBodyRequest } from './direct-body-request.js';
 import { HttpConnections } from './http-connections.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
-import { LegacyIngress } from './legacy-ingress.js';
-import { LegacySessions } from './legacy-sessions.js';
+import type { IngressContext } from './ingress-context.js';
 import { LingeringClose } from './lingering-close.js';
-import { MessageIntake } from './message-intake.js';
-import type { Caller } from './modern-ingress.js';
-import { namesModern } from './modern-request.js';
 import { OpenExchanges } from './open-exchanges.js';
+import { PostParser } from './parse-post.js';
 import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
 import { REFUSALS, type Refusal } from './refusals.js';
 import { refuse } from './reply.js';
@@ -39,7 +40,6 @@ import type { RequestHead } from './request-head.js';
 import { answerRoute, type Route, type Routes } from './routes.js';
 import { refuseSocket } from './socket-refusal.js';
 import { StreamBeat } from './sse-stream.js';
-import { TakenRequest } from './taken-request.js';
 
 export interface HttpListen {
   readonly host: string;
@@ -107,9 +107,9 @@ class Ingress implements HttpIngress {
   readonly #open: OpenExchanges;
   readonly #bodies: ByteBudget;
   readonly #beat: StreamBeat;
-  readonly #sessions: LegacySessions;
-  readonly #legacy: LegacyIngress;
-  readonly #intake: MessageIntake;
+  readonly #sessions: SessionTable;
+  readonly #legacy: LegacyHttp;
+  readonly #intake: PostParser;
   readonly #server: Server;
   readonly #connections: HttpConnections;
   readonly #lingering: LingeringClose;
@@ -132,13 +132,13 @@ class Ingress implements HttpIngress {
     this.#lingering = new LingeringClose(clock, this.#limits);
     this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
     const onProblem = (error: unknown): void => options.onProblem?.(error);
-    const desk: ExchangeDesk = {
+    const context: IngressContext = {
       ...{ router, clock, random, onProblem },
       ...{ limits: this.#limits, beat: this.#beat, open: this.#open },
     };
-    this.#sessions = new LegacySessions(clock, this.#limits);
-    this.#legacy = new LegacyIngress(desk, this.#sessions, options.newId ?? newId);
-    this.#intake = new MessageIntake(desk, this.#legacy);
+    this.#sessions = new SessionTable(clock, this.#limits);
+    this.#legacy = new LegacyHttp(context, this.#sessions, options.newId ?? newId);
+    this.#intake = new PostParser(context, this.#legacy);
     this.#server = this.#createServer();
   }
 
@@ -218,7 +218,7 @@ class Ingress implements HttpIngress {
       requestTimeout: headerMs + bodyMs,
       connectionsCheckingInterval: checkEveryMs,
       keepAliveTimeout: idleSocketMs,
-      IncomingMessage: TakenRequest,
+      IncomingMessage: DirectBodyRequest,
       ServerResponse: countedResponse(this.#answers),
       // A request without a Host is refused by the same guard as one with a wrong one.
       requireHostHeader: false,
@@ -234,7 +234,7 @@ class Ingress implements HttpIngress {
     return server;
   }
 
-  #take(request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): void {
+  #take(request: DirectBodyRequest, response: ServerResponse, isAskedFirst: boolean): void {
     const { head } = request;
     // The last answer on this connection: the client asked for that, or speaks HTTP/1.0.
     if (!response.shouldKeepAlive) this.#lingering.insteadOfCut(request);
@@ -252,7 +252,7 @@ class Ingress implements HttpIngress {
     refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
   }
 
-  #refuse(refusal: Refusal, request: TakenRequest, head: RequestHead, response: ServerResponse): void {
+  #refuse(refusal: Refusal, request: DirectBodyRequest, head: RequestHead, response: ServerResponse): void {
     const { status, failure, headers, idText } = refusal;
     const isSaid = headers.includes('Connection');
     const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
@@ -261,7 +261,7 @@ class Ingress implements HttpIngress {
   }
 
   #admit(
-    request: TakenRequest,
+    request: DirectBodyRequest,
     head: RequestHead,
     response: ServerResponse,
     isAskedFirst: boolean,
@@ -308,7 +308,7 @@ class Ingress implements HttpIngress {
     return route?.checksHost === false && (origin === undefined || this.#crossOrigin.isListed(origin));
   }
 
-  #show(route: Route, request: TakenRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
+  #show(route: Route, request: DirectBodyRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
     if (!route.isPublic) {
       const principal = this.#options.authenticate(head.authorization);
@@ -319,7 +319,12 @@ class Ingress implements HttpIngress {
     return undefined;
   }
 
-  #post(caller: Caller, request: TakenRequest, response: ServerResponse, isAskedFirst: boolean): Refusal | undefined {
+  #post(
+    caller: Caller,
+    request: DirectBodyRequest,
+    response: ServerResponse,
+    isAskedFirst: boolean,
+  ): Refusal | undefined {
     const { head } = caller;
     const refusal = checkPost(head, this.#limits.bodyBytes);
     if (refusal) return refusal;

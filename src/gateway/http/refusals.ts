@@ -124,7 +124,7 @@ export const REFUSALS = {
 } as const satisfies Record<string, Refusal>;
 
 /** What a request is told that is still open when the key it came with stops counting. */
-export const keyless: RpcFailure = {
+export const keyRevoked: RpcFailure = {
   code: ERRORS.unauthenticated.rpc,
   message: 'the key of this request does not count any more',
   httpStatus: 401,

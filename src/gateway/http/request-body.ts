@@ -1,6 +1,6 @@
 /**
  * Reads the body of a request, up to a bound. The server's requestTimeout limits how long it may take.
- * Not here: where the pieces come from (taken-request.ts).
+ * Not here: where the pieces come from (direct-body-request.ts).
  * Invariants: `done` is called at most once, and not after the sender left; all bodies being read share one byte budget.
  */
 import type { ByteBudget } from '../../kernel/byte-budget.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseEventId } from './legacy-stream.js';
+import { parseEventId } from '../eras/legacy/event-stream.js';
 import { eventText } from './sse-stream.js';
 
 test('an event is one line of data, whatever space its JSON has', () => {

@@ -12,7 +12,7 @@ import { eachElement } from '../../wire/json-scan.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { Exchange } from '../exchange.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
-import type { ServerFacts } from '../routing/server-facts.js';
+import type { ServerInfoCache } from '../routing/server-info.js';
 import type { Upstreams } from '../upstreams.js';
 import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
 import type { UriTurns } from '../views/uri-turns.js';
@@ -30,7 +30,7 @@ export interface SubscriptionParts {
   readonly clock: Clock;
   readonly upstreams: Upstreams;
   readonly views: Views;
-  readonly facts: ServerFacts;
+  readonly facts: ServerInfoCache;
   readonly lists: ListWatch;
   readonly turns: UriTurns;
 }

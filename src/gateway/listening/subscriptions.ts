@@ -14,7 +14,7 @@ import type { ClientSession, Exchange } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { invalidParams } from '../routing/call-relay.js';
-import { noTarget } from '../routing/other-requests.js';
+import { noTarget } from '../routing/passthrough.js';
 import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readWish, type SubscriptionParts, uriCharsMax, urisMax } from './listen-stream.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SaidCapabilities } from './client-capabilities.js';
+import { DeclaredCapabilities } from './client-capabilities.js';
 
 test.each([
   ['{}', [false, false, false, false]],
@@ -11,7 +11,7 @@ test.each([
   ['{"roots":{},"roots":{}}', [false, false, false, false]],
   ['[]', [false, false, false, false]],
 ])('%s says by form, by URL, sampling, roots: %j', (text, said) => {
-  const capabilities = new SaidCapabilities(Buffer.from(text));
+  const capabilities = new DeclaredCapabilities(Buffer.from(text));
   const { elicitation, elicitationUrl, sampling, roots } = capabilities;
   expect([elicitation, elicitationUrl, sampling, roots]).toEqual(said);
   expect(capabilities.raw.toString()).toBe(text === '[]' ? '{}' : text);

@@ -1,14 +1,14 @@
 /**
  * What a client says it can do, read from its own bytes only where somebody asks: most requests are answered before anybody
  * does.
- * Not here: where the bytes lie (client-envelope.ts), what capabilities are good for (bridge/).
+ * Not here: where the bytes lie (envelope.ts), what capabilities are good for (bridge/).
  */
 import { isObject, memberBytes, membersBytes } from '../../wire/json-members.js';
 import type { ClientCapabilities } from '../exchange.js';
 
 const none = Buffer.from('{}');
 
-export class SaidCapabilities implements ClientCapabilities {
+export class DeclaredCapabilities implements ClientCapabilities {
   readonly raw: Buffer;
 
   /** Anything but an object says nothing. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { RpcRefusal } from '../../session/answers.js';
-import { callFailure, errorWords, type Place, requestFailure } from './failures.js';
+import { callFailure, type Place, requestFailure, translateError } from './failures.js';
 
 const place: Place = {
   method: 'tools/call',
@@ -63,7 +63,7 @@ test.each([
   ['modern', -32021],
 ] as const)('what a modern server misses in its client is, for a %s one, %i', (clientEra, code) => {
   const bytes = Buffer.from('{"code":-32021,"message":"needs sampling"}');
-  expect(errorWords(bytes, { ...place, clientEra, serverEra: 'modern' })).toMatchObject({
+  expect(translateError(bytes, { ...place, clientEra, serverEra: 'modern' })).toMatchObject({
     code,
     message: 'needs sampling',
   });
@@ -85,7 +85,7 @@ describe('E13 an error code of a server, for a modern client', () => {
     'of a %s server, %i is %i, with its message and data',
     (serverEra, code, expected) => {
       const bytes = Buffer.from(`{"code":${code},"message":"m","data":{"uri":"a:b"}}`);
-      const failure = errorWords(bytes, { ...place, clientEra: 'modern', serverEra });
+      const failure = translateError(bytes, { ...place, clientEra: 'modern', serverEra });
       expect({ ...failure, data: String(failure.data) }).toEqual({
         code: expected,
         message: 'm',
@@ -96,11 +96,11 @@ describe('E13 an error code of a server, for a modern client', () => {
 
   test('a legacy client is told the code of a legacy server as it is', () => {
     for (const code of [-32002, -32000, -32099])
-      expect(errorWords(Buffer.from(`{"code":${code},"message":"m"}`), place).code).toBe(code);
+      expect(translateError(Buffer.from(`{"code":${code},"message":"m"}`), place).code).toBe(code);
   });
 
   test('a legacy server cannot say that a capability is missing', () => {
     const bytes = Buffer.from('{"code":-32021,"message":"m"}');
-    expect(errorWords(bytes, { ...place, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
+    expect(translateError(bytes, { ...place, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
   });
 });

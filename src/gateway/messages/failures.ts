@@ -2,7 +2,7 @@
  * How a request that failed looks to its client.
  * What makes the request itself wrong, and what the server answered itself, is an error of the protocol. What keeps a
  * well-formed tool call from its result is a tool result: one sentence that a model can act on, and the facts beside it.
- * Not here: results (result-words.ts).
+ * Not here: results (translate-result.ts).
  *
  * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
  */
@@ -60,9 +60,9 @@ export function requestFailure(error: unknown, place: Place): RpcFailure {
   // A mistake of ours. What it says is for the operator.
   if (!(error instanceof HostError)) return { code: RPC.internalError, message: 'internal error' };
   const answered = answerOf(error);
-  if (answered) return errorWords(answered, place);
+  if (answered) return translateError(answered, place);
   const { rpcCode } = error.details;
-  if (rpcCode !== undefined) return { code: codeWords(rpcCode, place), message: ownWords(error, place) };
+  if (rpcCode !== undefined) return { code: translateCode(rpcCode, place), message: withoutOwnPrefix(error, place) };
   return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, place) };
 }
 
@@ -74,12 +74,12 @@ export const ownFailure = (error: HostError): RpcFailure => ({
 });
 
 /** Of an error object that a server answered: its own code, message and data. */
-export function errorWords(bytes: Buffer, place: Place): RpcFailure {
+export function translateError(bytes: Buffer, place: Place): RpcFailure {
   const { code, message, data } = readRpcError(bytes);
-  return { code: codeWords(code, place), message, ...(data === undefined ? {} : { data }) };
+  return { code: translateCode(code, place), message, ...(data === undefined ? {} : { data }) };
 }
 
-function codeWords(code: number, { method, clientEra, serverEra }: Place): number {
+function translateCode(code: number, { method, clientEra, serverEra }: Place): number {
   if (code === 0) return RPC.internalError;
   // What is said of the envelope is said of the one we wrote: nothing that its client could mend.
   if (code === MODERN_ERRORS.headerMismatch || code === MODERN_ERRORS.unsupportedVersion) return RPC.internalError;
@@ -124,7 +124,7 @@ export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailur
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
 /** Without whose words they are, which our own readers are told and a client knows. */
-function ownWords({ message }: HostError, { server, tool }: Place): string {
+function withoutOwnPrefix({ message }: HostError, { server, tool }: Place): string {
   const start = `${server}/${tool ?? ''}: `;
   return message.startsWith(start) ? message.slice(start.length) : message;
 }

@@ -9,24 +9,24 @@ import { isHostError } from '../../kernel/errors.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { RPC } from '../../wire/rpc-codes.js';
-import type { Bridge, BridgedRequest, Relayed } from '../bridge/bridge-ports.js';
+import type { Bridge, BridgedRequest, Relayed } from '../bridge/bridged-request.js';
 import { type Exchange, isFailure, type RpcFailure } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
-import { callFailure, errorWords, type Place } from '../messages/failures.js';
+import { callFailure, type Place, translateError } from '../messages/failures.js';
 import { readMeta } from '../messages/request-meta.js';
-import { isCacheable, resultWords } from '../messages/result-words.js';
+import { isCacheable, translateResult } from '../messages/translate-result.js';
 import type { Upstreams } from '../upstreams.js';
 import type { ToolTarget } from '../views/view.js';
 import type { Views } from '../views/views.js';
 import { RelayRoute } from './relay-route.js';
-import type { ServerFacts } from './server-facts.js';
+import type { ServerInfoCache } from './server-info.js';
 
 export interface RelayParts {
   readonly upstreams: Upstreams;
   readonly bridge: Bridge;
   readonly views: Views;
   readonly levels: LogLevels;
-  readonly facts: ServerFacts;
+  readonly facts: ServerInfoCache;
   /** Whether there is neither a key nor a role, now: then what one caller reads may be kept for all. */
   readonly mayBePublic: () => boolean;
   /** A mistake of ours, which its client was told as an internal error. */
@@ -140,12 +140,12 @@ export function relay(
   }
   const onAnswer = ({ kind, bytes, era }: Relayed) => {
     const { client } = exchange;
-    if (kind === 'error') return exchange.fail(errorWords(bytes, { ...placeNow(), serverEra: era }));
+    if (kind === 'error') return exchange.fail(translateError(bytes, { ...placeNow(), serverEra: era }));
     const { method } = what;
     if (era === client.era && isObject(bytes) && !isCacheable(method)) return exchange.succeed(bytes);
     const serverInfo = parts.facts.of(server).info;
     const mayBePublic = parts.mayBePublic();
-    const worded = resultWords(bytes, { from: era, to: client.era, method, serverInfo, mayBePublic });
+    const worded = translateResult(bytes, { from: era, to: client.era, method, serverInfo, mayBePublic });
     if (isFailure(worded)) exchange.fail(worded);
     else exchange.succeed(...worded);
   };

@@ -6,12 +6,12 @@ import type { HostRequestOptions } from '../../host/host-interface.js';
 import { editMembers } from '../../wire/json-edit.js';
 import { uniqueMembers } from '../../wire/json-members.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import type { BridgeOptions } from '../bridge/bridge-ports.js';
+import type { BridgeOptions } from '../bridge/bridged-request.js';
 import type { Exchange } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
 import { isWanted, type LogLevel } from '../messages/log-level.js';
 import { LOG_LEVEL, noMeta, type RequestMeta, readMeta } from '../messages/request-meta.js';
-import type { Speaker } from './server-facts.js';
+import type { ServerInfo } from './server-info.js';
 
 const logged = 'notifications/message';
 
@@ -26,7 +26,7 @@ export class RelayRoute {
   #token: string | undefined;
   #level: LogLevel | undefined;
 
-  constructor(exchange: Exchange, meta: RequestMeta, speaker: Speaker, levels: LogLevels) {
+  constructor(exchange: Exchange, meta: RequestMeta, speaker: ServerInfo, levels: LogLevels) {
     this.#levels = levels;
     this.#first = exchange;
     this.#exchange = exchange;
@@ -82,7 +82,7 @@ export class RelayRoute {
 }
 
 /** A modern server logs only for requests that ask for it. */
-function metaFor(speaker: Speaker, forwarded: string | undefined, level: LogLevel | undefined): string | undefined {
+function metaFor(speaker: ServerInfo, forwarded: string | undefined, level: LogLevel | undefined): string | undefined {
   if (level === undefined || speaker.era === 'legacy') return forwarded;
   const asked = `"${LOG_LEVEL}":"${level}"`;
   return forwarded === undefined ? asked : `${asked},${forwarded}`;

@@ -14,8 +14,10 @@ import { isListMethod, type ListedItem, type ListMethod } from '../../session/li
 import { scanToolHeaders } from '../../session/tool-headers.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { listenMethod, RPC } from '../../wire/rpc-codes.js';
-import type { Bridge } from '../bridge/bridge-ports.js';
+import type { Bridge } from '../bridge/bridged-request.js';
 import type { EndpointId } from '../endpoint-id.js';
+import { initializeResult } from '../eras/legacy/initialize.js';
+import { discoverResult } from '../eras/modern/discover.js';
 import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from '../exchange.js';
 import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
@@ -28,11 +30,9 @@ import { UnroutedNotes } from '../views/unrouted-notes.js';
 import { UriTurns } from '../views/uri-turns.js';
 import { Views } from '../views/views.js';
 import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
-import { discoverResult } from './discover.js';
-import { initializeResult } from './initialize.js';
-import { infoOf } from './offer.js';
-import { isOtherRequest, relayOther } from './other-requests.js';
-import { ServerFacts } from './server-facts.js';
+import { infoOf } from './capabilities.js';
+import { isPassthrough, relayPassthrough } from './passthrough.js';
+import { ServerInfoCache } from './server-info.js';
 
 export interface RouterOptions {
   readonly upstreams: Upstreams;
@@ -53,7 +53,7 @@ export class GatewayRouter implements Router {
   readonly #upstreams: Upstreams;
   readonly #views: Views;
   readonly #lists = new ListPages();
-  readonly #facts: ServerFacts;
+  readonly #facts: ServerInfoCache;
   readonly #levels: LogLevels;
   readonly #watch: ListWatch;
   readonly #subscriptions: Subscriptions;
@@ -73,7 +73,7 @@ export class GatewayRouter implements Router {
     this.#rulesRevision = upstreams.rulesRevision;
     this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
     this.#unrouted = new UnroutedNotes(() => this.#views.of(everything, embedder));
-    this.#facts = new ServerFacts(upstreams, JSON.stringify(serverInfo));
+    this.#facts = new ServerInfoCache(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
     const shared = { upstreams, views: this.#views, facts: this.#facts };
@@ -146,7 +146,7 @@ export class GatewayRouter implements Router {
     const { method } = exchange;
     if (method === 'tools/call') return relayCall(exchange, this.#relay);
     if (isListMethod(method)) return this.#afterSight(exchange, () => this.#list(exchange, method));
-    if (isOtherRequest(method)) return this.#inTurn(exchange, () => relayOther(exchange, this.#relay));
+    if (isPassthrough(method)) return this.#inTurn(exchange, () => relayPassthrough(exchange, this.#relay));
     if (exchange.client.era === 'modern') this.#modern(exchange);
     else this.#legacy(exchange);
   }

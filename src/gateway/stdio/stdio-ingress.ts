@@ -21,16 +21,16 @@ import { isObject, memberText } from '../../wire/json-members.js';
 import type { Answer } from '../../wire/peer-interface.js';
 import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
+import { ClientRequests } from '../eras/legacy/client-requests.js';
+import { PipeSession } from '../eras/legacy/stdio-session.js';
+import { claimsModern, missing, modernEnvelope, readInitialize } from '../eras/modern/envelope.js';
 import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
-import { ClientAsks } from '../messages/client-asks.js';
-import { claimsModern, missing, modernEnvelope, readInitialize } from '../messages/client-envelope.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
-import { PipeSession } from './pipe-session.js';
 import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
 import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
 
@@ -72,7 +72,7 @@ class PipeIngress implements StdioIngress, Pipe {
   readonly #id = newId();
   readonly #out: OutboundLines;
   readonly #in: InboundLines;
-  readonly #asks: ClientAsks;
+  readonly #asks: ClientRequests;
   /** By id as it is written. At most `exchangesMax`. */
   readonly #exchanges = new Map<string, StdioExchange>();
   #exchangeBytes = 0;
@@ -89,7 +89,7 @@ class PipeIngress implements StdioIngress, Pipe {
       this.#resolveClosed = resolve;
     });
     this.#out = new OutboundLines({ stream: output, onTaken: () => this.#balance() });
-    this.#asks = new ClientAsks(clock, LIMITS.inboundRequests);
+    this.#asks = new ClientRequests(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
       fault: (fault) => this.#refuse(fault, undefined),

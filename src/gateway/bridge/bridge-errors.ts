@@ -1,0 +1,75 @@
+/**
+ * What the bridge itself says to clients and servers, where there is nothing to hand on.
+ * Invariant: texts of others are quoted in it only cut to a length, and never as anything but a JSON string.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { MODERN_ERRORS } from '../../session/versions.js';
+import type { Era } from '../../wire/channel.js';
+import type { InboundRequest } from '../../wire/inbound-requests.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { Relayed } from './bridged-request.js';
+import { describeNeeds, type Need, requiredCapabilities } from './client-needs.js';
+
+const quotedCharsMax = 100;
+export const quoted = (text: string): string => `'${text.slice(0, quotedCharsMax)}'`;
+
+export const rpcError = (era: Era, code: number, message: string, data?: string): Relayed => ({
+  kind: 'error',
+  bytes: Buffer.from(
+    `{"code":${code},"message":${JSON.stringify(message)}${data === undefined ? '' : `,"data":${data}`}}`,
+  ),
+  era,
+});
+
+export const missingCapability = (missing: ReadonlySet<Need>): Relayed =>
+  rpcError(
+    'modern',
+    MODERN_ERRORS.missingCapability,
+    `the server asks for something that the client did not declare: ${describeNeeds(missing)}`,
+    `{"requiredCapabilities":${requiredCapabilities(missing)}}`,
+  );
+
+/** Why a `requestState` cannot be gone on from. */
+export type StateFault = 'tampered' | 'expired' | 'other_caller' | 'other_request' | 'not_waiting';
+
+const faultTexts: Record<StateFault, string> = {
+  tampered: 'requestState is not one that was given out here, or it was changed',
+  expired: 'requestState has expired: send the request anew without it',
+  other_caller: 'requestState was given to another caller or for another server',
+  other_request: 'requestState belongs to another request: method, name and arguments must be those of the first one',
+  not_waiting: 'no call waits for this requestState: it was used already, or the call is over',
+};
+
+export const invalidState = (fault: StateFault): Relayed =>
+  rpcError('modern', RPC.invalidParams, faultTexts[fault], `{"reason":"invalid_request_state","fault":"${fault}"}`);
+
+/**
+ * How a request of a legacy client fails for want of its input: a tool call as a result that the model can read, all else as
+ * an error. SDK 2.4 does the same for servers that serve both eras.
+ */
+export function legacyFailure(method: string, message: string): Relayed {
+  if (method !== 'tools/call') return rpcError('legacy', RPC.internalError, message);
+  const text = JSON.stringify(message);
+  return {
+    kind: 'result',
+    bytes: Buffer.from(`{"content":[{"type":"text","text":${text}}],"isError":true}`),
+    era: 'legacy',
+  };
+}
+
+export const refuseUnknown = (request: InboundRequest): void =>
+  request.refuse(RPC.methodNotFound, `no client can be asked ${quoted(request.method)}`);
+
+export const refuseUndeclared = (request: InboundRequest, need: Need): void =>
+  request.refuse(RPC.methodNotFound, `the client does not support ${describeNeeds([need])}`);
+
+export const brokenServer = (server: string, what: string, reason: string): HostError =>
+  new HostError('protocol_error', `server '${server}': ${what}`, {
+    server,
+    reason,
+    phase: 'answered',
+    execution: 'uncertain',
+  });
+
+export const cancelled = (server: string): HostError =>
+  new HostError('cancelled', `server '${server}': nobody waits for the answer any more`, { server });

@@ -1,0 +1,139 @@
+/**
+ * One legacy session (2024-11-05 to 2025-11-25): from `initialize` to its end, bound to who opened it and where.
+ * Not here: how many there may be and for how long (session-table.ts), HTTP itself (http.ts).
+ *
+ * Invariants: ended once, and then everything of it is; two open requests never share an id; what belongs to none of its
+ * requests goes to the stream it may open with GET. While the client has lost that stream, messages wait in bounds. Before the
+ * stream was first opened, only one `list_changed` for each list waits.
+ */
+import type { Clock } from '../../../kernel/clock.js';
+import type { Principal } from '../../../policy/call.js';
+import type { JsonText } from '../../../wire/frame.js';
+import type { EndpointId } from '../../endpoint-id.js';
+import type { ClientCapabilities, ClientSession } from '../../exchange.js';
+import type { HttpLimits } from '../../http/http-limits.js';
+import { notificationText } from '../../messages/rpc-text.js';
+import { ClientRequests } from './client-requests.js';
+import { type EventBudget, EventStore } from './event-store.js';
+import { type EventCount, EventStream } from './event-stream.js';
+
+export interface SessionFacts {
+  readonly id: string;
+  readonly principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+}
+
+/** A request of it that is not answered yet. */
+export interface SessionExchange {
+  cancel(): void;
+  sessionEnded(): void;
+}
+
+/** The stream that GET opens. */
+const ownStreamNo = 0;
+
+export class LegacySession implements ClientSession {
+  readonly id: string;
+  /** As the last request showed it: the same one, but its role may have changed since. */
+  principal: Principal;
+  readonly endpoint: EndpointId;
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+  readonly era = 'legacy';
+  readonly asks: ClientRequests;
+  /** By the id as the client wrote it. */
+  readonly exchanges = new Map<string, SessionExchange>();
+  readonly own: EventStream;
+  isInitialized = false;
+  /** Something was asked in it. */
+  wasUsed = false;
+  /** Called at each use. Set by the session table. */
+  onTouch: { touched(session: LegacySession): void } | undefined;
+  readonly #clock: Clock;
+  readonly #abort = new AbortController();
+  readonly #store: EventStore;
+  readonly #count: EventCount = { last: 0 };
+  /** Of requests that are not answered yet. Undefined while there is none: a thousand abandoned sessions have none. */
+  #streams: Map<number, EventStream> | undefined;
+  #lastStreamNo = ownStreamNo;
+  #usedAtMs: number;
+
+  constructor(facts: SessionFacts, clock: Clock, limits: HttpLimits, budget: EventBudget) {
+    this.id = facts.id;
+    this.principal = facts.principal;
+    this.endpoint = facts.endpoint;
+    this.version = facts.version;
+    this.capabilities = facts.capabilities;
+    this.#clock = clock;
+    this.#usedAtMs = clock.nowMs();
+    this.#store = new EventStore(budget, limits.eventsPerSession, limits.eventBytesPerSession);
+    this.asks = new ClientRequests(clock, limits.asksPerSession);
+    this.own = new EventStream(ownStreamNo, this.#store, this.#count);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  get isOver(): boolean {
+    return this.#abort.signal.aborted;
+  }
+
+  /** Since when nothing of it is open; undefined while something is. */
+  get idleSinceMs(): number | undefined {
+    return this.exchanges.size > 0 || this.own.isRead ? undefined : this.#usedAtMs;
+  }
+
+  get usedAtMs(): number {
+    return this.#usedAtMs;
+  }
+
+  /** Called when the client sends a message, and when a request or stream of the session ends. */
+  touch(): void {
+    this.#usedAtMs = this.#clock.nowMs();
+    this.onTouch?.touched(this);
+  }
+
+  notify(method: string, params: JsonText | undefined): void {
+    if (this.isOver) return;
+    // Without params each notification of a method says the same, so pending ones are merged into one.
+    if (params === undefined) this.own.announce(method);
+    else this.own.send(notificationText(method, params));
+  }
+
+  newStream(): EventStream {
+    const stream = new EventStream(++this.#lastStreamNo, this.#store, this.#count);
+    this.#streams ??= new Map();
+    this.#streams.set(stream.no, stream);
+    return stream;
+  }
+
+  endStream(stream: EventStream): void {
+    stream.end();
+    if (this.#streams?.delete(stream.no) && this.#streams.size === 0) this.#streams = undefined;
+  }
+
+  /** A stream by the number in its events' ids. `finished`: all that will ever be on it was sent, and may be kept still. */
+  streamAt(no: number): EventStream | 'finished' | undefined {
+    if (no === ownStreamNo) return this.own;
+    return this.#streams?.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
+  }
+
+  /** A finished stream, as far as it is kept, for one more reader. */
+  finishedStream(no: number): EventStream {
+    return new EventStream(no, this.#store, this.#count);
+  }
+
+  end(): void {
+    if (this.isOver) return;
+    this.#abort.abort();
+    this.asks.end();
+    for (const exchange of [...this.exchanges.values()]) exchange.sessionEnded();
+    this.own.end();
+    for (const stream of this.#streams?.values() ?? []) stream.end();
+    this.#streams = undefined;
+    this.#store.clear();
+  }
+}

@@ -1,0 +1,130 @@
+/**
+ * Legacy client, modern server: the server answers that it needs something, the client is asked for it by real requests, and
+ * the call is sent again with what it said, until there is an answer.
+ * Failures are told as SDK 2.4 tells them where a server serves both eras (bridge-errors.ts).
+ *
+ * Invariants: all of a round is checked before anything is asked; the first ask that fails ends the others; the number of
+ * rounds is bounded, so two that misunderstand each other come to an end.
+ */
+import { type Clock, sleep } from '../../../kernel/clock.js';
+import { isHostError } from '../../../kernel/errors.js';
+import { LIMITS } from '../../../kernel/limits.js';
+import { type Random, randomInt } from '../../../kernel/random.js';
+import { memberBytes, memberString } from '../../../wire/json-members.js';
+import { cancelled, legacyFailure, quoted } from '../../bridge/bridge-errors.js';
+import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
+import { describeNeeds, isDeclared } from '../../bridge/client-needs.js';
+import { type InputRequest, type InputRequired, readInputRequired } from '../../bridge/input-required.js';
+import type { Exchange } from '../../exchange.js';
+import { askLimitMs } from './server-requests.js';
+
+export const roundsMax = 8;
+/** A server that only wants to be asked again is not asked in a tight loop. */
+const stateOnlyPauseMs = 250;
+/** What the client said, of one round. */
+const responsesBytesMax = LIMITS.frameBytes;
+
+type Ask = NonNullable<Exchange['ask']>;
+
+export class InputRounds {
+  readonly #request: BridgedRequest;
+  readonly #clock: Clock;
+  readonly #random: Random;
+
+  constructor(request: BridgedRequest, clock: Clock, random: Random) {
+    this.#request = request;
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** `first` asks for `required`; `options` are those it was sent with. */
+  async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
+    const { exchange, server, send } = this.#request;
+    let relayed = first;
+    let asked: InputRequired | undefined = required;
+    for (let round = 1; asked; round++) {
+      if (round > roundsMax)
+        return this.#failure(`${quoted(exchange.method)} still required input after ${roundsMax} rounds`);
+      const responses = await this.#responses(asked.requests);
+      if (exchange.signal.aborted) throw cancelled(server);
+      if (typeof responses !== 'string') return responses;
+      const { state } = asked;
+      const stateText = state ? `"requestState":${relayed.bytes.toString('utf8', state.start, state.end)}` : '';
+      relayed = await send({ ...options, members: [responses, stateText].filter(Boolean).join(',') });
+      asked = readInputRequired(server, exchange.method, relayed);
+    }
+    return relayed;
+  }
+
+  #failure(message: string): Relayed {
+    return legacyFailure(this.#request.exchange.method, message);
+  }
+
+  /** As a member of params, without braces; or what the client is told instead. */
+  async #responses(requests: readonly InputRequest[]): Promise<string | Relayed> {
+    const { client, ask, signal } = this.#request.exchange;
+    if (requests.length === 0) {
+      await sleep(this.#clock, stateOnlyPauseMs, signal);
+      return '';
+    }
+    for (const { key, method, need } of requests) {
+      if (!ask || !isDeclared(need, client.capabilities))
+        return this.#failure(
+          `cannot request input ${quoted(key)} (${method}): the client does not support ${describeNeeds([need])}`,
+        );
+    }
+    return this.#askAll(requests, ask as Ask);
+  }
+
+  /** Asked in their order and at once, as a client that speaks the newer era would be. */
+  async #askAll(requests: readonly InputRequest[], ask: Ask): Promise<string | Relayed> {
+    const { signal } = this.#request.exchange;
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    signal.addEventListener('abort', end, { once: true });
+    let failure: string | undefined;
+    const fail = (why: string) => {
+      failure ??= why;
+      end();
+    };
+    const limits = { deadlineAtMs: this.#clock.nowMs() + askLimitMs, signal: ending.signal };
+    const texts = await Promise.all(
+      requests.map(async (request) => {
+        try {
+          const answer = await ask(request.method, this.#legacyParams(request), limits);
+          if (answer.kind === 'result') return `${JSON.stringify(request.key)}:${answer.bytes.toString('utf8')}`;
+          fail(
+            memberString(answer.bytes, 'message')?.slice(0, LIMITS.quotedChars) ?? 'the client answered with an error',
+          );
+        } catch (error) {
+          fail(isHostError(error) ? error.message : 'the client could not be asked');
+        }
+        return '';
+      }),
+    );
+    signal.removeEventListener('abort', end);
+    const { method } = this.#request.exchange;
+    if (failure !== undefined)
+      return this.#failure(`fulfilling input required by ${quoted(method)} failed: ${failure}`);
+    const text = `"inputResponses":{${texts.join(',')}}`;
+    return text.length <= responsesBytesMax
+      ? text
+      : this.#failure(`what the client answered to ${quoted(method)} is too large`);
+  }
+
+  /** By URL the older era wants an id, which the newer one does not have. */
+  #legacyParams({ need, params }: InputRequest): Buffer | undefined {
+    if (need !== 'url' || !params || memberBytes(params, 'elicitationId')) return params;
+    const open = params.indexOf(0x7b) + 1;
+    return Buffer.concat([
+      params.subarray(0, open),
+      Buffer.from(`"elicitationId":"${this.#elicitationId()}",`),
+      params.subarray(open),
+    ]);
+  }
+
+  /** Names the question to the client and to nobody else: the server does not know it, so it need not be a secret. */
+  #elicitationId(): string {
+    return Array.from({ length: 16 }, () => randomInt(this.#random, 0, 255).toString(16).padStart(2, '0')).join('');
+  }
+}

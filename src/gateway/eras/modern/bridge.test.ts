@@ -1,0 +1,153 @@
+import { describe, expect, test } from 'vitest';
+import {
+  bridged,
+  everything,
+  fakeExchange,
+  inbound,
+  modernResult,
+  parsed,
+} from '../../../../test/fakes/bridge-exchange.js';
+import { FakeClock } from '../../../kernel/fake-clock.js';
+import { seededRandom } from '../../../kernel/random.js';
+import { createBridge } from '../../bridge/bridge.js';
+import type { Relayed } from '../../bridge/bridged-request.js';
+
+const form = '{"method":"elicitation/create","params":{"message":"who?"}}';
+const formParams = '{"message":"who?"}';
+const asks = (inputRequests: string, state?: string) =>
+  modernResult(
+    `{"resultType":"input_required","inputRequests":{${inputRequests}}${state === undefined ? '' : `,"requestState":${state}`}}`,
+  );
+const done = modernResult('{"resultType":"complete","content":[]}');
+const modern = (more = {}) => fakeExchange('modern', more);
+
+function bench() {
+  const clock = new FakeClock();
+  return { clock, bridge: createBridge({ clock, random: seededRandom(1) }) };
+}
+
+describe('modern client, modern server', () => {
+  test('an answer passes as it is, and the server was told what the client can do', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern(), () => done);
+    expect(await bridge.relay(request)).toBe(done);
+    expect(request.sent).toEqual([expect.objectContaining({ capabilities: everything })]);
+    expect(request.sent[0]?.members).toBeUndefined();
+  });
+
+  test('state goes out sealed and comes back to the byte, answers untouched', async () => {
+    const { bridge } = bench();
+    const state = '"s\\u0041\\/é"';
+    const first = await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, state)));
+    const { inputRequests, requestState } = parsed(first);
+    expect(inputRequests).toEqual({ k: JSON.parse(form) });
+    expect(requestState).toMatch(/^[\w-]{100,}$/);
+    const inputResponses = Buffer.from('{ "k" : {"action":"accept","n":12345678901234567890}, "extra":1 }');
+    const second = bridged(modern(), () => done, { inputResponses, requestState });
+    expect(await bridge.relay(second)).toBe(done);
+    expect(second.sent[0]?.members).toBe(`"inputResponses":${inputResponses},"requestState":${state}`);
+  });
+
+  test('a server without state is gone on with without one', async () => {
+    const { bridge } = bench();
+    const result = asks(`"k":${form}`);
+    expect(await bridge.relay(bridged(modern(), () => result))).toBe(result);
+    const second = bridged(modern(), () => done, { inputResponses: Buffer.from('{"k":{}}') });
+    await bridge.relay(second);
+    expect(second.sent[0]?.members).toBe('"inputResponses":{"k":{}}');
+  });
+
+  test('state alone, without anything asked, is gone on from too', async () => {
+    const { bridge } = bench();
+    const first = await bridge.relay(
+      bridged(modern(), () => modernResult('{"resultType":"input_required","requestState":"s"}')),
+    );
+    const second = bridged(modern(), () => done, { requestState: parsed(first).requestState });
+    await bridge.relay(second);
+    expect(second.sent[0]?.members).toBe('"requestState":"s"');
+  });
+
+  test.each([
+    ['changed', {}, (state: string) => `${state.slice(0, -1)}${state.endsWith('A') ? 'B' : 'A'}`, 'tampered'],
+    ['not ours', {}, () => 'tampered', 'tampered'],
+    ['of another caller', { principal: 'bob' }, (state: string) => state, 'other_caller'],
+  ])('state that is %s never reaches the server', async (_, client, change, fault) => {
+    const { bridge } = bench();
+    const { requestState } = parsed(await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, '"s"'))));
+    const second = bridged(modern(client), () => done, { requestState: change(requestState) });
+    const told = await bridge.relay(second);
+    expect(told).toMatchObject({ kind: 'error', era: 'modern' });
+    expect(parsed(told)).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state', fault } });
+    expect(second.sent).toEqual([]);
+  });
+
+  test('state of one request is nothing for another, nor after ten minutes', async () => {
+    const { bridge, clock } = bench();
+    const { requestState } = parsed(await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, '"s"'))));
+    const other = bridged(modern(), () => done, { requestState, identity: () => Buffer.from('other') });
+    expect(parsed(await bridge.relay(other))).toMatchObject({ code: -32602, data: { fault: 'other_request' } });
+    clock.advance(600_000);
+    const late = bridged(modern(), () => done, { requestState });
+    expect(parsed(await bridge.relay(late))).toMatchObject({ code: -32602, data: { fault: 'expired' } });
+    expect([...other.sent, ...late.sent]).toEqual([]);
+  });
+
+  test('what the client did not declare does not reach it', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern({ capabilities: '{"elicitation":{}}' }), () =>
+      asks(
+        `"a":${form},"b":{"method":"roots/list"},"c":{"method":"elicitation/create","params":{"mode":"url"}}`,
+        '"s"',
+      ),
+    );
+    const told = await bridge.relay(request);
+    expect(told.kind).toBe('error');
+    expect(parsed(told)).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { elicitation: { url: {} }, roots: {} } },
+    });
+  });
+
+  test("the server's own error for what is missing passes", async () => {
+    const { bridge } = bench();
+    const error: Relayed = { kind: 'error', bytes: Buffer.from('{"code":-32021,"message":"m"}'), era: 'modern' };
+    expect(await bridge.relay(bridged(modern({ capabilities: '{}' }), () => error))).toBe(error);
+    expect(await bridge.relay(bridged(modern(), () => error))).toBe(error);
+  });
+
+  test('what the server cannot mean is an error of the server', async () => {
+    const { bridge } = bench();
+    const request = bridged(modern(), () => modernResult('{"resultType":"input_required"}'));
+    await expect(bridge.relay(request)).rejects.toMatchObject({ code: 'protocol_error' });
+    const plain = bridged(modern({ capabilities: '{}' }), () => modernResult('{"resultType":"input_required"}'));
+    await expect(bridge.relay(plain)).rejects.toMatchObject({ code: 'protocol_error' });
+  });
+
+  test('where the server is known to be modern, nothing is prepared for parking', async () => {
+    const { bridge } = bench();
+    const asked = inbound('elicitation/create', formParams);
+    const request = bridged(
+      modern(),
+      (options) => {
+        options.onServerRequest?.(asked.request);
+        return asks(`"k":${form}`, '"s"');
+      },
+      { serverEra: 'modern' },
+    );
+    expect(parsed(await bridge.relay(request)).requestState).toMatch(/^[\w-]{100,}$/);
+    expect(request.sent[0]).not.toHaveProperty('signal');
+    // Should it come up as a legacy one after all, it is refused and not left waiting.
+    expect(asked.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
+  });
+
+  test('a client that leaves takes its call with it', async () => {
+    const { bridge, clock } = bench();
+    const exchange = modern();
+    const request = bridged(exchange, () => new Promise<Relayed>(() => {}));
+    const relayed = bridge.relay(request);
+    exchange.leave();
+    await expect(relayed).rejects.toMatchObject({ code: 'cancelled' });
+    expect(request.sent[0]?.signal?.aborted).toBe(true);
+    expect(clock.pendingTimers).toBe(0);
+  });
+});

@@ -1,0 +1,121 @@
+/**
+ * What a client says of itself, found in the bytes of its params: in the `_meta` of each request (modern), or once, in
+ * `initialize` (legacy). Pure: the same bytes are the same answer, and what is wrong with them is a value.
+ * Not here: where the bytes come from (http/, stdio/), headers that repeat them (header-checks.ts).
+ *
+ * Invariants: a member that stands twice is nobody's, as in wire/json-members.ts; nothing a client wrote is quoted back
+ * but the version it asked for, cut short.
+ */
+
+import { unpooledCopy } from '../../../kernel/byte-buffer.js';
+import { BytesMemo } from '../../../kernel/bytes-memo.js';
+import {
+  isLegacyVersion,
+  LEGACY_VERSIONS,
+  META,
+  MODERN_ERRORS,
+  MODERN_VERSION,
+  NEWEST_LEGACY_VERSION,
+} from '../../../session/versions.js';
+import { isObject, memberBytes, memberString, membersBytes, stringOf } from '../../../wire/json-members.js';
+import { RPC } from '../../../wire/rpc-codes.js';
+import { type ClientCapabilities, isFailure, type RpcFailure } from '../../exchange.js';
+import { DeclaredCapabilities } from '../../messages/client-capabilities.js';
+import { isLogLevel, logLevels } from '../../messages/log-level.js';
+import { LOG_LEVEL } from '../../messages/request-meta.js';
+
+/** Capabilities are handed on to servers with every request. */
+const capabilitiesBytesMax = 64 * 1024;
+const clientInfoBytesMax = 64 * 1024;
+/** A version that somebody made up is told back this far. */
+const versionCharsMax = 64;
+const supported = [MODERN_VERSION, ...LEGACY_VERSIONS];
+const envelopeKeys = [META.version, META.clientCapabilities, META.clientInfo, LOG_LEVEL];
+/** Of the keys that make a request modern. */
+const keyPrefix = Buffer.from('io.modelcontextprotocol/');
+
+export interface ModernEnvelope {
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+}
+
+export interface Initialize {
+  /** The one to speak: what was asked for if we know it, else our newest. */
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+}
+
+/** Whether params claim to be of the era with metadata, of whichever version, rightly or not. */
+export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;
+
+/**
+ * The envelope of a request that says it is of the modern era, or why it cannot be served; undefined when it does not say so.
+ * One that says so and is wrong is a wrong modern request, not a legacy one.
+ */
+export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | RpcFailure | undefined {
+  const claim = claimOf(params);
+  if (!claim) return undefined;
+  const envelope = readEnvelope(claim);
+  return isFailure(envelope) || envelope.version === MODERN_VERSION ? envelope : unsupportedVersion(envelope.version);
+}
+
+/** What `_meta` of a modern request says, of whichever version; or what is missing or wrong in it. */
+export const readEnvelope = (meta: Buffer | undefined): ModernEnvelope | RpcFailure =>
+  meta === undefined ? missing(META.version) : envelopes.of(meta, envelopeOf, isNotFailure);
+
+/** A client says the same with every request, but for the token of one that wants to hear of its progress. */
+const envelopes = new BytesMemo<ModernEnvelope | RpcFailure>();
+const isNotFailure = (envelope: ModernEnvelope | RpcFailure): boolean => !isFailure(envelope);
+
+function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
+  const [said, capabilities, clientInfo, level] = isObject(meta) ? membersBytes(meta, envelopeKeys) : [];
+  const version = said && stringOf(said);
+  if (version === undefined) return missing(META.version);
+  if (!isObject(capabilities)) return missing(META.clientCapabilities);
+  if (capabilities.length > capabilitiesBytesMax) return tooLarge(META.clientCapabilities);
+  if (clientInfo && (!isObject(clientInfo) || clientInfo.length > clientInfoBytesMax)) return tooLarge(META.clientInfo);
+  if (level && !isLogLevel(stringOf(level)))
+    return invalid(`params._meta["${LOG_LEVEL}"] must be one of ${logLevels.join(', ')}`);
+  return { version, capabilities: new DeclaredCapabilities(capabilities) };
+}
+
+const declared = new BytesMemo<DeclaredCapabilities>();
+const keptCapabilities = (said: Buffer): DeclaredCapabilities => new DeclaredCapabilities(unpooledCopy(said));
+const always = (): boolean => true;
+
+/** What a legacy client asks for in `initialize`, or why it cannot have it. */
+export function readInitialize(params: Buffer | undefined): Initialize | RpcFailure {
+  if (!isObject(params)) return invalid('params must be an object');
+  const asked = memberString(params, 'protocolVersion');
+  if (asked === undefined) return invalid('params.protocolVersion must be a string');
+  const said = memberBytes(params, 'capabilities');
+  if (said && (!isObject(said) || said.length > capabilitiesBytesMax))
+    return invalid('params.capabilities must be an object of at most 64 KiB');
+  // Not of the message's own bytes, which the session would keep in memory. Sessions whose clients say the same share it.
+  const capabilities =
+    said === undefined ? new DeclaredCapabilities(undefined) : declared.of(said, keptCapabilities, always);
+  return { version: isLegacyVersion(asked) ? asked : NEWEST_LEGACY_VERSION, capabilities };
+}
+
+export const unsupportedVersion = (version: string): RpcFailure => ({
+  code: MODERN_ERRORS.unsupportedVersion,
+  message: 'this protocol version is not spoken here; use one of those in data.supported',
+  data: JSON.stringify({ supported, requested: version.slice(0, versionCharsMax) }),
+  httpStatus: 400,
+});
+
+export const missing = (key: string): RpcFailure =>
+  invalid(`params._meta must hold ${key}, once; every request of protocol ${MODERN_VERSION} carries it`);
+
+/** The `_meta` that makes params modern. */
+function claimOf(params: Buffer | undefined): Buffer | undefined {
+  const meta = params && memberBytes(params, '_meta');
+  if (!isObject(meta)) return undefined;
+  // Legacy requests rarely have such a key, and a search costs less than a scan. An escaped key has a backslash.
+  if (!meta.includes(keyPrefix) && !meta.includes('\\')) return undefined;
+  const [version, capabilities] = membersBytes(meta, envelopeKeys);
+  return version || capabilities ? meta : undefined;
+}
+
+const invalid = (message: string): RpcFailure => ({ code: RPC.invalidParams, message, httpStatus: 400 });
+const tooLarge = (key: string): RpcFailure => invalid(`params._meta["${key}"] must be an object of at most 64 KiB`);

@@ -1,0 +1,125 @@
+/**
+ * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what
+ * is wrong out.
+ * Not here: the metadata itself (envelope.ts), what a method means (router).
+ *
+ * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
+ */
+import { LIMITS } from '../../../kernel/limits.js';
+import { isSameNumber } from '../../../policy/canonical-number.js';
+import { nameMember } from '../../../session/named-by.js';
+import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/versions.js';
+import { decodeHeaderValue } from '../../../wire/header-value.js';
+import { type AtPath, isObject, memberBytes, membersBytes, stringOf, valuesAt } from '../../../wire/json-members.js';
+import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../../exchange.js';
+import type { RequestHead } from '../../http/request-head.js';
+import { readEnvelope, unsupportedVersion } from './envelope.js';
+
+export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
+
+export interface ModernFacts {
+  readonly method: string;
+  readonly params: Buffer | undefined;
+  readonly head: RequestHead;
+  /** Of the tool that is called. */
+  readonly mirrored: (tool: string) => readonly MirroredHeader[] | undefined;
+}
+
+export type ModernCheck =
+  | { readonly ok: true; readonly capabilities: ClientCapabilities }
+  | { readonly ok: false; readonly failure: RpcFailure };
+
+export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
+  const field = nameMember(method);
+  const [meta, name, args] = isObject(params) ? membersBytes(params, keysWith(field)) : [];
+  const envelope = readEnvelope(meta);
+  if (isFailure(envelope)) return wrong(envelope);
+  const { version, capabilities } = envelope;
+  if (head.protocolVersion !== version) return wrong(mismatch('MCP-Protocol-Version', head.protocolVersion));
+  if (version !== MODERN_VERSION) return wrong(unsupportedVersion(version));
+  // Names of methods are plain ASCII: only names and arguments may be encoded.
+  if (head.mcpMethod !== method) return wrong(mismatch('Mcp-Method', head.mcpMethod));
+  if (field !== undefined) {
+    const subject = name && stringOf(name);
+    if (decoded(head.mcpName) !== subject) return wrong(mismatch('Mcp-Name', head.mcpName));
+    if (method === 'tools/call' && subject !== undefined) {
+      const asked = mirrored(subject);
+      const failure = asked && firstMismatch(asked, args, head);
+      if (failure) return wrong(failure);
+    }
+  }
+  return { ok: true, capabilities };
+}
+
+const metaAlone = ['_meta'];
+/** Made once for each of the few methods that name something. */
+const keysByField = new Map(['name', 'uri', 'taskId'].map((field) => [field, ['_meta', field, 'arguments']]));
+const keysWith = (field: string | undefined): readonly string[] =>
+  field === undefined ? metaAlone : (keysByField.get(field) ?? ['_meta', field, 'arguments']);
+
+/** A notification needs no metadata; what it repeats must agree all the same. */
+export function checkModernNotification({
+  method,
+  params,
+  head,
+}: Omit<ModernFacts, 'mirrored'>): RpcFailure | undefined {
+  if (head.mcpMethod !== undefined && head.mcpMethod !== method) return mismatch('Mcp-Method', head.mcpMethod);
+  const meta = isObject(params) ? memberBytes(params, '_meta') : undefined;
+  const said = isObject(meta) ? memberBytes(meta, META.version) : undefined;
+  const version = said === undefined ? head.protocolVersion : stringOf(said);
+  if (version !== head.protocolVersion) return mismatch('MCP-Protocol-Version', head.protocolVersion);
+  return version === MODERN_VERSION ? undefined : unsupportedVersion(version ?? '');
+}
+
+const decoded = (value: string | undefined): string | undefined =>
+  value === undefined ? undefined : decodeHeaderValue(value);
+
+const paramName = ({ name }: MirroredHeader): string => `mcp-param-${name.toLowerCase()}`;
+
+function firstMismatch(
+  headers: readonly MirroredHeader[],
+  args: Buffer | undefined,
+  head: RequestHead,
+): RpcFailure | undefined {
+  const values = valuesAt(
+    args,
+    headers.map(({ path }) => path),
+  );
+  for (const [i, header] of headers.entries()) {
+    const at = values[i] as AtPath;
+    const raw = head.other(paramName(header));
+    if (at === 'unclear') return unclear(header);
+    if (!isMirrored(raw, at)) return mismatch(`Mcp-Param-${header.name}`, raw);
+  }
+  return undefined;
+}
+
+/** An argument that is absent or null has no header; any other has exactly its own value there. */
+function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): boolean {
+  if (at === 'absent' || at.equals(nullText)) return raw === undefined;
+  if (raw === undefined) return false;
+  const value = decodeHeaderValue(raw);
+  if (value === undefined) return false;
+  const text = stringOf(at);
+  if (text !== undefined) return text === value;
+  const written = at.toString('latin1');
+  return written === value || isSameNumber(written, value);
+}
+
+const nullText = Buffer.from('null');
+
+/** No header would be right for it. */
+const unclear = ({ name }: MirroredHeader): RpcFailure => ({
+  code: MODERN_ERRORS.headerMismatch,
+  message: `the argument for the header Mcp-Param-${name} stands more than once, or among more than ${LIMITS.members} others; name each argument once`,
+  httpStatus: 400,
+});
+
+const wrong = (failure: RpcFailure): ModernCheck => ({ ok: false, failure });
+
+/** Neither value is quoted: a header may hold what is none of the body's business. */
+const mismatch = (header: string, value: string | undefined): RpcFailure => ({
+  code: MODERN_ERRORS.headerMismatch,
+  message: `the header ${header} ${value === undefined ? 'is missing' : 'says something else than the body'}; send what the body says`,
+  httpStatus: 400,
+});

@@ -1,0 +1,293 @@
+/**
+ * One call of a modern client that may be asked: holds the state (parked-state.ts), performs its effects and feeds back what
+ * happened. Most are never parked, and are an ordinary call with a signal of its own.
+ * Not here: what clients are told of the server's own answers (`tell`), whose state it is (bridge.ts).
+ *
+ * Invariants: one relay() waits at a time, and is resolved exactly once; the call upstream is sent once, whatever the client
+ * does; what happens while effects are performed comes after them.
+ */
+import type { Cancel, Clock } from '../../../kernel/clock.js';
+import { ERRORS, HostError } from '../../../kernel/errors.js';
+import type { InboundRequest } from '../../../wire/inbound-requests.js';
+import { memberBytes } from '../../../wire/json-members.js';
+import { RPC } from '../../../wire/rpc-codes.js';
+import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
+import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
+import { isDeclared, type Need, needOf } from '../../bridge/client-needs.js';
+import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from '../../bridge/input-required.js';
+import type { Exchange } from '../../exchange.js';
+import type { ParkedCalls, Resumable } from './parked-calls.js';
+import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
+
+/** Requests that a server sends together are asked together. */
+export const gatherMs = 5;
+/** A server that was refused one thing often ends the call: nobody is asked for the rest before it had time to. */
+export const afterRefusalMs = 250;
+/** For the client to come back. */
+export const parkedLifeMs = 5 * 60_000;
+
+interface Waiter {
+  readonly resolve: (relayed: Relayed) => void;
+  readonly reject: (error: unknown) => void;
+  readonly stop: () => void;
+}
+
+interface OpenAsk {
+  readonly key: string;
+  readonly request: InboundRequest;
+  readonly method: string;
+  /** A copy: the server's bytes are a view of a larger buffer, and this may wait for long. */
+  readonly params: Buffer | undefined;
+  readonly need: Need;
+  readonly stop: () => void;
+}
+
+type Outcome = { readonly relayed: Relayed } | { readonly error: unknown };
+
+export interface ParkedCallPorts {
+  readonly clock: Clock;
+  readonly calls: ParkedCalls;
+  /** Seals the handle for this request. */
+  readonly seal: (handle: string) => string;
+  /** What the client is told of what the server answered. May throw a HostError. */
+  readonly tell: (relayed: Relayed) => Relayed;
+}
+
+export class ParkedCall implements Resumable {
+  readonly #first: BridgedRequest;
+  readonly #ports: ParkedCallPorts;
+  readonly #ending = new AbortController();
+  readonly #asks = new Map<string, OpenAsk>();
+  readonly #events: ParkedEvent[] = [];
+  #isStepping = false;
+  #state: ParkedState = { kind: 'running' };
+  #exchange: Exchange;
+  #waiter: Waiter | undefined;
+  #responses: Buffer | undefined;
+  #outcome: Outcome | undefined;
+  #heldBytes = 0;
+  #id: string | undefined;
+  #round = 0;
+  #askCount = 0;
+  /** A question that the client cannot be asked. */
+  #refusedAtMs = Number.NEGATIVE_INFINITY;
+  #stopGathering: Cancel | undefined;
+  #disarmExpiry: Cancel | undefined;
+
+  constructor(first: BridgedRequest, ports: ParkedCallPorts) {
+    this.#first = first;
+    this.#ports = ports;
+    this.#exchange = first.exchange;
+  }
+
+  start(options: BridgeOptions): Promise<Relayed> {
+    const waiting = this.#wait(this.#exchange);
+    void this.#send(options);
+    return waiting;
+  }
+
+  resume(round: number, { exchange, inputResponses }: BridgedRequest): Promise<Relayed> | undefined {
+    if (this.#state.kind !== 'asked' || round !== this.#round) return undefined;
+    this.#exchange = exchange;
+    this.#first.onMoved?.(exchange);
+    // What this client declares now is what it can be asked from now on.
+    for (const ask of this.#asks.values()) {
+      if (isDeclared(ask.need, exchange.client.capabilities)) continue;
+      this.#drop(ask);
+      this.#refuseUndeclared(ask.request, ask.need);
+      this.#step({ kind: 'withdrawn', key: ask.key });
+    }
+    this.#responses = inputResponses;
+    const answered = [...this.#asks.keys()].filter((key) => this.#responseTo(key));
+    const waiting = this.#wait(exchange, { kind: 'resumed', answered });
+    this.#responses = undefined;
+    return waiting;
+  }
+
+  async #send(options: BridgeOptions): Promise<void> {
+    const { send } = this.#first;
+    try {
+      const answer = await send({
+        ...options,
+        onServerRequest: (request) => this.#take(request),
+        signal: this.#ending.signal,
+      });
+      this.#outcome = { relayed: this.#ports.tell(answer) };
+    } catch (error) {
+      this.#outcome = { error };
+    }
+    if (this.#state.kind === 'asked') this.#outcome = this.#held(this.#outcome);
+    this.#step({ kind: 'finished' });
+  }
+
+  #take(request: InboundRequest): void {
+    const { method, params } = request;
+    const need = needOf(method, params);
+    if (!need) return refuseUnknown(request);
+    if (!isDeclared(need, this.#exchange.client.capabilities)) return this.#refuseUndeclared(request, need);
+    if (this.#asks.size >= inputRequestsMax || (params?.length ?? 0) > inputRequiredBytesMax)
+      return request.refuse(ERRORS.overloaded.rpc, 'overloaded: the call asks for too much at once');
+    if (this.#state.kind === 'over') return request.refuse(RPC.internalError, 'the call is over');
+    this.#id ??= this.#ports.calls.add(this, this.#first.exchange.client.principal.id);
+    if (this.#id === undefined)
+      return request.refuse(ERRORS.overloaded.rpc, 'overloaded: too many calls wait for their clients');
+    const key = `ask-${++this.#askCount}`;
+    const { signal } = request;
+    const withdrawn = () => {
+      this.#drop(ask);
+      this.#step({ kind: 'withdrawn', key });
+    };
+    const stop = () => signal.removeEventListener('abort', withdrawn);
+    const ask: OpenAsk = { key, request, method, params: params && Buffer.from(params), need, stop };
+    signal.addEventListener('abort', withdrawn, { once: true });
+    this.#asks.set(key, ask);
+    this.#step({ kind: 'ask', key });
+  }
+
+  #refuseUndeclared(request: InboundRequest, need: Need): void {
+    this.#refusedAtMs = this.#ports.clock.nowMs();
+    refuseUndeclared(request, need);
+    if (this.#state.kind !== 'asking') return;
+    this.#stopGathering?.();
+    this.#gather();
+  }
+
+  #gather(): void {
+    const { clock } = this.#ports;
+    const untilMs = Math.max(clock.nowMs() + gatherMs, this.#refusedAtMs + afterRefusalMs);
+    this.#stopGathering = clock.at(untilMs, () => this.#step({ kind: 'gathered' }));
+  }
+
+  #wait(exchange: Exchange, event?: ParkedEvent): Promise<Relayed> {
+    return new Promise((resolve, reject) => {
+      const { signal } = exchange;
+      const left = () => this.#step({ kind: 'left' });
+      this.#waiter = { resolve, reject, stop: () => signal.removeEventListener('abort', left) };
+      signal.addEventListener('abort', left, { once: true });
+      if (event) this.#step(event);
+      if (signal.aborted) left();
+    });
+  }
+
+  /** Events that come while effects are performed wait for their turn. */
+  #step(event: ParkedEvent): void {
+    this.#events.push(event);
+    if (this.#isStepping) return;
+    this.#isStepping = true;
+    try {
+      for (let next = this.#events.shift(); next; next = this.#events.shift()) {
+        const [state, effects] = stepParked(this.#state, next);
+        this.#state = state;
+        for (const effect of effects) this.#perform(effect);
+      }
+    } finally {
+      this.#isStepping = false;
+    }
+  }
+
+  #perform(effect: ParkedEffect): void {
+    const { clock } = this.#ports;
+    switch (effect.do) {
+      case 'gather':
+        return this.#gather();
+      case 'stopGathering':
+        return this.#stopGathering?.();
+      case 'armExpiry':
+        this.#disarmExpiry = clock.at(clock.nowMs() + parkedLifeMs, () => this.#step({ kind: 'expired' }));
+        return;
+      case 'disarmExpiry':
+        return this.#disarmExpiry?.();
+      case 'reply':
+        return this.#endWait(({ resolve }) => resolve(this.#reply(effect.keys)));
+      case 'answer':
+        return this.#answer(effect.key);
+      case 'refuse':
+        return this.#refuse(effect.key);
+      case 'settle':
+        return this.#endWait((waiter) => this.#settle(waiter));
+      case 'giveUp':
+        return this.#endWait(({ reject }) => reject(cancelled(this.#first.server)));
+      case 'abort':
+        return this.#ending.abort();
+      case 'forget':
+        return this.#forget();
+      default:
+        return effect satisfies never;
+    }
+  }
+
+  #reply(keys: readonly string[]): Relayed {
+    const state = this.#ports.seal(`${this.#id}.${++this.#round}`);
+    return inputRequiredResult(
+      keys.flatMap((key) => this.#asks.get(key) ?? []),
+      state,
+    );
+  }
+
+  #endWait(end: (waiter: Waiter) => void): void {
+    const waiter = this.#waiter;
+    this.#waiter = undefined;
+    if (!waiter) return;
+    waiter.stop();
+    try {
+      end(waiter);
+    } catch (error) {
+      waiter.reject(error);
+    }
+  }
+
+  #settle({ resolve, reject }: Waiter): void {
+    const outcome = this.#outcome as Outcome;
+    if ('relayed' in outcome) resolve(outcome.relayed);
+    else reject(outcome.error);
+  }
+
+  /** Undefined when the client left it out, said it twice, or said something that is no answer: it is asked again. */
+  #responseTo(key: string): Buffer | undefined {
+    const response = this.#responses && memberBytes(this.#responses, key);
+    return response?.[0] === 0x7b ? response : undefined;
+  }
+
+  #answer(key: string): void {
+    const ask = this.#asks.get(key);
+    const response = this.#responseTo(key);
+    if (!ask || !response) return;
+    this.#drop(ask);
+    try {
+      ask.request.respond(response);
+    } catch {
+      ask.request.refuse(RPC.internalError, 'the answer of the client could not be read');
+    }
+  }
+
+  #refuse(key: string): void {
+    const ask = this.#asks.get(key);
+    if (!ask) return;
+    this.#drop(ask);
+    ask.request.refuse(RPC.internalError, 'the client did not answer before the call was over');
+  }
+
+  #drop({ key, stop }: OpenAsk): void {
+    stop();
+    this.#asks.delete(key);
+  }
+
+  /** The buffer of an answer is shared with whatever came with it, and the client may take its time. */
+  #held(outcome: Outcome): Outcome {
+    if (!('relayed' in outcome)) return outcome;
+    const { relayed } = outcome;
+    if (!this.#ports.calls.hold(relayed.bytes.length)) {
+      const { server } = this.#first;
+      const message = `server '${server}': answered while its client was asked, and there is no room to keep it`;
+      return { error: new HostError('overloaded', message, { server, phase: 'answered', execution: 'uncertain' }) };
+    }
+    this.#heldBytes = relayed.bytes.length;
+    return { relayed: { ...relayed, bytes: Buffer.from(relayed.bytes) } };
+  }
+
+  #forget(): void {
+    if (this.#id !== undefined) this.#ports.calls.remove(this.#id, this.#first.exchange.client.principal.id);
+    this.#ports.calls.release(this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+}

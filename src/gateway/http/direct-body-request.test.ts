@@ -1,0 +1,96 @@
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { DirectBodyRequest } from './direct-body-request.js';
+
+/** What a server says to these bytes, up to its end; `parts` are sent one after the other, each when the one before was heard. */
+async function serve(parts: readonly string[], listener: RequestListener<typeof DirectBodyRequest>, isCutOff = false) {
+  const server = createServer({ IncomingMessage: DirectBodyRequest, requireHostHeader: false }, listener);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let text = '';
+  socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+  for (const part of parts) await new Promise((resolve) => socket.write(part, resolve));
+  if (isCutOff) socket.destroy();
+  await once(socket, 'close');
+  server.close();
+  await once(server, 'close');
+  return text;
+}
+
+const head = (bytes: number, more = '') =>
+  `POST /mcp?x=1 HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: ${bytes}\r\n${more}\r\n`;
+
+test('whoever takes the body is told of its pieces and of its end, and not of a sender that leaves afterwards', async () => {
+  const told: string[] = [];
+  const answer = await serve([`${head(6)}abc`, 'def'], (request, response) => {
+    request.on('data', () => told.push('flowed'));
+    request.takeBody({
+      piece: (bytes) => told.push(bytes.toString()),
+      end: () => {
+        told.push('end');
+        response.end('done');
+      },
+      left: () => told.push('left'),
+    });
+  });
+  expect(answer).toContain('done');
+  expect([told.slice(0, -1).join(''), told.at(-1)]).toEqual(['abcdef', 'end']);
+});
+
+test('a sender that leaves before the end is told of once, and the end never', async () => {
+  const told: string[] = [];
+  let isOver = () => {};
+  const over = new Promise<void>((resolve) => {
+    isOver = resolve;
+  });
+  const served = serve(
+    [`${head(6)}abc`],
+    (request) =>
+      request.takeBody({
+        piece: () => told.push('piece'),
+        end: () => told.push('end'),
+        left: () => {
+          told.push('left');
+          isOver();
+        },
+      }),
+    true,
+  );
+  await Promise.all([served, over]);
+  expect(told).toEqual(['piece', 'left']);
+});
+
+test('two requests in one piece are both answered, in their order', async () => {
+  const first = head(3).replace('Connection: close\r\n', '');
+  const answer = await serve([`${first}one${head(3)}two`], (request, response) => {
+    let body = '';
+    request.takeBody({
+      piece: (bytes) => (body += bytes.toString()),
+      end: () => response.end(`<${body}>`),
+      left: () => {},
+    });
+  });
+  expect(answer.match(/<...>/g)).toEqual(['<one>', '<two>']);
+});
+
+test('a body that nobody takes is a stream', async () => {
+  const answer = await serve([`${head(3)}abc`], async (request, response) => {
+    let body = '';
+    for await (const piece of request) body += piece;
+    response.end(`<${body}> ${request.readableEnded}`);
+  });
+  expect(answer).toContain('<abc> true');
+});
+
+test('a client that asks first is asked to go on, and its headers are read once', async () => {
+  const answer = await serve([head(3, 'Expect: 100-continue\r\nX-Own: 1\r\n'), 'abc'], (request, response) => {
+    expect(request.head.expect).toBe('100-continue');
+    expect(request.head).toBe(request.head);
+    expect(request.head.other('x-own')).toBe('1');
+    request.takeBody({ piece: () => {}, end: () => response.end('done'), left: () => {} });
+  });
+  expect(answer).toMatch(/^HTTP\/1.1 100 Continue[\s\S]*done/);
+});
