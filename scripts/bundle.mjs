@@ -1,5 +1,5 @@
 /**
- * dist/cli/up.js and all that it imports → dist/cli/up.bundle.js: one script, so that `hostler up` starts without asking the
+ * dist/cli/up/run-up.js and all that it imports → dist/cli/up.bundle.js: one script, so that `hostler up` starts without asking the
  * file system for hundreds of modules. A function of `exports`, `require`, `module` and its own name, for src/cli/kept-code.ts.
  * dist/cli/main.js and what leads there → dist/cli/main.cjs, which is what is started: Node's loader of modules takes longer than
  * all that is in it. The other commands stay where they are.
@@ -88,7 +88,7 @@ const ownLibsql = {
   },
 };
 
-const up = await bundled('up.js', 'cjs', {
+const up = await bundled('up/run-up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
   plugins: [ownLibsql, nativePart],
 });
@@ -97,7 +97,7 @@ const main = await bundled('main.js', 'cjs', {
   plugins: [
     {
       name: 'other commands stay outside',
-      resolveDynamicImport: (id) => (id === './load-up.js' || isOutside(id) ? undefined : { id, external: true }),
+      resolveDynamicImport: (id) => (id === './up.js' || isOutside(id) ? undefined : { id, external: true }),
     },
   ],
 });
@@ -109,7 +109,7 @@ const text = ascii(`(function (exports, require, module, __filename) {\n${up}\n}
 const mark = createHash('sha256').update(text).digest('hex');
 writeFileSync(path.join(root, 'dist/cli/up.bundle.js'), `// ${mark}\n${text}`);
 // A shell script first, so that a container that runs the command has a PID 1 that reaps.
-const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/reaper-script.js')).href);
+const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/reaper.js')).href);
 writeFileSync(
   path.join(root, 'dist/cli/main.cjs'),
   main.replace(/^#!.*\n/, () => COMMAND_HEADER),

@@ -1,9 +1,8 @@
 /**
- * `hostler broker`: the broker alone, for hosts and workers of other processes. It keeps messages and knows who sent them; tools
- * are none of its business.
- * Not here: what a broker does (broker/embedded/), a broker within `hostler up` (up.ts).
+ * `hostler broker`: the broker alone, for hosts and workers of other processes. It stores and delivers messages, and runs no tools.
+ * Not here: the broker itself (broker/embedded/), the broker within `hostler up` (up/run-up.ts).
  *
- * Invariant: whatever was begun is ended in the reverse order, also when a later step fails.
+ * Invariant: whatever was opened is closed in reverse order, also when a later step fails.
  */
 import './plain-zod.js';
 
@@ -19,51 +18,62 @@ import { parseKeys } from '../config/keys.js';
 import type { Filled } from '../config/placeholders.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { brokerLines } from './broker-words.js';
-import type { Words } from './command.js';
-import { controlPath } from './control/control-path.js';
+import type { Command, ParsedArgs } from './command.js';
+import { dataDirOf, prepareDataDir } from './config/data-dir.js';
+import { type ConfigPlace, findConfig } from './config/find-config.js';
+import { contentOf, watchConfig } from './config/watch-config.js';
+import { controlPath } from './control/control-protocol.js';
 import { openControl } from './control/control-server.js';
-import { letterOperations } from './control/letter-operations.js';
-import { prepareDataDir } from './data-dir.js';
+import { deadLetterOperations } from './control/operations.js';
 import { EXIT } from './exit-codes.js';
-import { type ConfigPlace, findConfig } from './find-config.js';
 import { boundHeap } from './heap-bounds.js';
-import { printJson } from './print.js';
-import { dataDirOf } from './running.js';
-import { LevelLog } from './stderr-log.js';
-import { onStopSignal } from './stop-signals.js';
+import { brokerLines } from './output/broker-event-line.js';
+import { printJson } from './output/print.js';
+import { LevelLog } from './output/stderr-log.js';
+import { waitingText } from './output/trust-text.js';
+import { onStopSignal } from './process/stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource } from './trust/trusted-source.js';
-import { waitingText } from './trust/waiting-text.js';
-import { portOf } from './up-options.js';
+import { portOf } from './up/up-options.js';
 import { version } from './version.js';
-import { contentOf, watchConfig } from './watch-config.js';
 
-export async function broker(words: Words): Promise<number> {
-  boundHeap();
-  const place = findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() });
-  const dataDir = path.resolve(process.cwd(), dataDirOf(words, process.env));
-  const ends: (() => unknown)[] = [];
-  const log = new LevelLog();
-  const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
-  try {
-    await begin(place, dataDir, words, log, ends);
-    await stopped;
-    return EXIT.done;
-  } finally {
-    for (let end = ends.pop(); end; end = ends.pop())
-      await Promise.resolve(end()).catch((error: unknown) => tell(log, error));
-  }
-}
+export const broker: Command = {
+  name: 'broker',
+  usage: '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--json]',
+  options: {
+    'config=': './hostler.json, or hostler/hostler.json in your configuration folder',
+    'host=': 'address to listen on, 127.0.0.1 unless the configuration has another',
+    'port=': 'port to listen on, 8384 unless the configuration has another; 0 for any',
+    'data-dir=': 'folder for messages, hostler in your data folder',
+    json: 'print one line of JSON when it serves',
+  },
+  positionals: [0, 0],
+  async run(args) {
+    boundHeap();
+    const place = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
+    const dataDir = path.resolve(process.cwd(), dataDirOf(args, process.env));
+    const closers: (() => unknown)[] = [];
+    const log = new LevelLog();
+    const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
+    try {
+      await begin(place, dataDir, args, log, closers);
+      await stopped;
+      return EXIT.done;
+    } finally {
+      for (let close = closers.pop(); close; close = closers.pop())
+        await Promise.resolve(close()).catch((error: unknown) => logError(log, error));
+    }
+  },
+};
 
 async function begin(
   place: ConfigPlace,
   dataDir: string,
-  words: Words,
+  args: ParsedArgs,
   log: LevelLog,
-  ends: (() => unknown)[],
+  closers: (() => unknown)[],
 ): Promise<void> {
-  const problem = (error: unknown) => tell(log, error);
+  const problem = (error: unknown) => logError(log, error);
   const { file } = place;
   const source = new TrustedSource(place, process.env);
   const { confirmations } = source;
@@ -75,21 +85,20 @@ async function begin(
   prepareDataDir(dataDir);
   let operations = {};
   const facts = async () => ({ version, pid: process.pid, dataDir, config: file });
-  // First of all: whoever has the socket has the directory.
+  // First: the control socket is the lock of the data directory.
   const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
-  ends.push(() => control.close());
+  closers.push(() => control.close());
   const store = await openBrokerStore({
     folder: storeFolder(dataDir),
     clock: systemClock,
     onProblem: ({ message, hint }) => {
-      // What was promised to be kept is not.
       log.say('error', `broker: ${message}`);
       if (hint !== undefined) log.say('error', `broker: ${hint}`);
     },
   });
-  ends.push(() => store.close());
+  closers.push(() => store.close());
   const listen = listenOf(settings.broker);
-  const { host = listen.host, port = listen.port } = { host: words.text('host'), port: portOf(words.text('port')) };
+  const { host = listen.host, port = listen.port } = { host: args.text('host'), port: portOf(args.text('port')) };
   const lineOf = brokerLines(systemClock);
   const opened = await openBroker({
     store: store.mail,
@@ -102,20 +111,20 @@ async function begin(
       if (line) log.say(...line);
     },
   });
-  ends.push(() => opened.close());
-  // What ran is in the journals of hosts, which are elsewhere.
+  closers.push(() => opened.close());
+  // The hosts, not this process, have the journals of calls.
   const letters = carefulLetters({
     ...{ letters: opened.deadLetters, journal: undefined, clock: systemClock },
     calls: () => opened.core.deadCalls(),
   });
-  operations = letterOperations(() => letters);
+  operations = deadLetterOperations(() => letters);
   const onChange = () => {
     try {
       const edited = source.read();
       const changed = settingsOf(file, edited);
       const problems: HostError[] = [];
       const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
-      // Everything is read, and nothing throws from here on.
+      // Everything is parsed; nothing throws from here on.
       log.level = changed.log.level;
       for (const each of problems) problem(each);
       opened.rekey(credentials);
@@ -124,29 +133,29 @@ async function begin(
       const { waiting } = source;
       if (waiting.length > 0) log.say('warn', waitingText(waiting));
     } catch (error) {
-      log.say('error', 'the edited configuration cannot be used; the one before stays in effect');
+      log.say('error', 'the edited configuration is invalid; the previous one stays in effect');
       problem(error);
     }
   };
   const watched = { clock: systemClock, onProblem: problem, onChange };
-  ends.push(watchConfig({ file, since, ...watched }));
-  if (confirmations !== undefined) ends.push(watchConfig({ file: confirmations, ...watched }));
-  if (words.has('json')) printJson({ ready: true, url: opened.url, pid: process.pid, dataDir });
+  closers.push(watchConfig({ file, since, ...watched }));
+  if (confirmations !== undefined) closers.push(watchConfig({ file: confirmations, ...watched }));
+  if (args.has('json')) printJson({ ready: true, url: opened.url, pid: process.pid, dataDir });
   process.stderr.write(`hostler ${version}: hosts and workers connect at ${opened.url}\n`);
 }
 
 function settingsOf(file: string, { config }: Filled) {
   const { keys, log, broker: settings } = parseServing(config);
   if (settings?.url !== undefined)
-    throw new HostError('invalid_spec', 'broker.url: names another broker, and this command is one', {
+    throw new HostError('invalid_spec', 'broker.url: is for hosts that use a remote broker, not for hostler broker', {
       field: 'broker.url',
       reason: 'config',
-      hint: 'take it out of this configuration; it belongs to that of the host',
+      hint: 'remove it from this configuration and put it into that of the host',
     });
   return { keys, log, broker: withFilesBelow(path.dirname(path.resolve(file)), settings ?? brokerEntry.parse({})) };
 }
 
-function tell(log: LevelLog, error: unknown): void {
+function logError(log: LevelLog, error: unknown): void {
   if (!isHostError(error)) return log.say('error', error instanceof Error ? error.message : String(error));
   log.say('warn', error.message);
   if (error.hint !== undefined) log.say('warn', error.hint);

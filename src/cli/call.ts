@@ -1,30 +1,42 @@
 /**
- * `hostler call`: one call of a tool, its answer on stdout, and an exit code that says what became of it.
- * Invariant: the arguments given as JSON go to the server as they were written.
+ * `hostler call`: one call of a tool. The answer goes to stdout, the outcome into the exit code.
+ * Invariant: arguments given as JSON reach the server byte for byte.
  */
 import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
-import type { Words } from './command.js';
+import { type Command, dataDirOption } from './command.js';
+import { withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJsonText, printText } from './print.js';
-import { withRunning } from './running.js';
+import { printJsonText, printText } from './output/print.js';
 
 const timeoutDefault = '30s';
 
-export function call(words: Words): Promise<number> {
-  const [server, tool, json] = words.positionals;
-  const args = argumentsText(json, words.all('arg'));
-  const deadlineMs = parseDuration(words.text('timeout') ?? timeoutDefault, '--timeout');
-  return withRunning(words, async (client) => {
-    let text = '';
-    const result = await client.ask('call', { server, tool, args, deadlineMs }, (piece) => (text += String(piece)));
-    if (words.has('json')) printJsonText(text);
-    else printText(answerText(text));
-    return (result as { isError?: boolean } | null)?.isError ? EXIT.failed : EXIT.done;
-  });
-}
+export const call: Command = {
+  name: 'call',
+  usage: 'SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
+  options: {
+    'arg=*': 'one argument, parsed as JSON if possible, else taken as text',
+    'timeout=': 'time limit of the call, like 30s',
+    json: 'print the result as the server wrote it',
+    ...dataDirOption,
+  },
+  positionals: [2, 3],
+  run(args) {
+    const [server, tool, json] = args.positionals;
+    const text = argumentsText(json, args.all('arg'));
+    const deadlineMs = parseDuration(args.text('timeout') ?? timeoutDefault, '--timeout');
+    return withRunning(args, async (client) => {
+      let answer = '';
+      const request = { server, tool, args: text, deadlineMs };
+      const result = await client.request('call', request, (piece) => (answer += String(piece)));
+      if (args.has('json')) printJsonText(answer);
+      else printText(answerText(answer));
+      return (result as { isError?: boolean } | null)?.isError ? EXIT.failed : EXIT.done;
+    });
+  },
+};
 
-/** One JSON object. Options are added to it, and count more. */
+/** One JSON object. Options are added to it and override its members. */
 export function argumentsText(json: string | undefined, options: readonly string[]): string {
   const written = json === undefined ? undefined : objectOf(json);
   if (options.length === 0) return json ?? '{}';
@@ -41,7 +53,7 @@ function objectOf(json: string): Record<string, unknown> {
     const value: unknown = JSON.parse(json);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Told below.
+    // Thrown below.
   }
   throw invalid(
     'the arguments are not a JSON object',
@@ -67,7 +79,7 @@ interface Content {
   readonly uri?: string;
 }
 
-/** Texts as they are; of the rest what it is. */
+/** Text content as it is; other content as its type. */
 export function answerText(json: string): string {
   const { content, structuredContent } = JSON.parse(json) as { content?: unknown; structuredContent?: unknown };
   const parts = Array.isArray(content) ? (content as Content[]) : [];
@@ -76,4 +88,4 @@ export function answerText(json: string): string {
 }
 
 const otherText = ({ type, mimeType, uri }: Content): string =>
-  `[${[type, mimeType ?? uri].filter((word) => word !== undefined).join(' ')}]`;
+  `[${[type, mimeType ?? uri].filter((part) => part !== undefined).join(' ')}]`;

@@ -1,12 +1,16 @@
 import { expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../kernel/errors.js';
-import { answerText, argumentsText } from './call.js';
-import { helpOf, parseWords, usageOf } from './command.js';
-import { commandSpecs } from './commands.js';
+import { answerText, argumentsText, call } from './call.js';
+import { helpOf, parseCommandArgs, usageOf } from './command.js';
+import { commands } from './commands.js';
 import { exitCodeOf } from './exit-codes.js';
+import { probe } from './probe.js';
 
-test('the commands and their words are an interface', () => {
-  expect(Object.values(commandSpecs).map((spec) => usageOf(spec).replace('usage: ', ''))).toEqual([
+const all = await Promise.all(Object.values(commands).map(([, load]) => load()));
+
+test('the commands and their arguments are an interface', () => {
+  expect(all.map(({ name }) => name)).toEqual(Object.keys(commands));
+  expect(all.map((command) => usageOf(command).replace('usage: ', ''))).toEqual([
     'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
     'hostler trust [FILE] [--yes] | --list [--json] | --remove [FILE]',
     'hostler status [--json] [--watch]',
@@ -26,14 +30,14 @@ test('the commands and their words are an interface', () => {
   ]);
 });
 
-test.each(Object.values(commandSpecs))('$name explains each of its options', (spec) => {
-  const help = helpOf(spec);
-  for (const key of Object.keys(spec.options)) expect(help).toContain(`--${key.split('=')[0]} `);
+test.each(all)('$name explains each of its options', (command) => {
+  const help = helpOf(command, 'Summary.');
+  for (const key of Object.keys(command.options)) expect(help).toContain(`--${key.split('=')[0]} `);
 });
 
-test('words are told apart', () => {
-  const words = parseWords(commandSpecs.call, ['git', 'log', '--arg', 'a=1', '{}', '--arg=b=2', '--json']);
-  expect([words.positionals, words.all('arg'), words.has('json'), words.text('timeout')]).toEqual([
+test('options and positionals are parsed', () => {
+  const args = parseCommandArgs(call, ['git', 'log', '--arg', 'a=1', '{}', '--arg=b=2', '--json']);
+  expect([args.positionals, args.all('arg'), args.has('json'), args.text('timeout')]).toEqual([
     ['git', 'log', '{}'],
     ['a=1', 'b=2'],
     true,
@@ -47,12 +51,12 @@ test.each([
   [['a', 'b', '--jsn'], 'unknown option'],
   [['a', 'b', '--timeout'], 'argument missing'],
 ])('%j: %s', (argv, message) => {
-  expect(() => parseWords(commandSpecs.call, argv)).toThrow(message);
+  expect(() => parseCommandArgs(call, argv)).toThrow(message);
 });
 
-test.each(Object.values(commandSpecs))('E12 $name refuses an option it does not know', (spec) => {
+test.each(all)('E12 $name refuses an option it does not know', (spec) => {
   for (const word of ['--no-such-option', '--no-such-option=1', '-z']) {
-    const run = () => parseWords(spec, [word]);
+    const run = () => parseCommandArgs(spec, [word]);
     expect(run).toThrow(expect.objectContaining({ code: 'invalid_spec', hint: usageOf(spec) }));
     expect(run).toThrow(expect.objectContaining({ details: expect.objectContaining({ reason: 'usage' }) }));
   }
@@ -60,18 +64,14 @@ test.each(Object.values(commandSpecs))('E12 $name refuses an option it does not 
     const [name = ''] = key.split('=');
     const mistyped = `--${name.slice(0, 1)}${name.slice(2)}`;
     if (name.length < 4) continue;
-    expect(() => parseWords(spec, [mistyped])).toThrow(`unknown option '${mistyped}'; did you mean --${name}?`);
+    expect(() => parseCommandArgs(spec, [mistyped])).toThrow(`unknown option '${mistyped}'; did you mean --${name}?`);
   }
 });
 
-test('only a command that runs another program keeps the words after two dashes apart', () => {
-  const words = parseWords(commandSpecs.probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
-  expect([words.has('json'), words.positionals, words.behindDashes]).toEqual([
-    true,
-    [],
-    ['node', '--sanbox', '--', 'x'],
-  ]);
-  expect(parseWords(commandSpecs.call, ['a', '--', '--b']).positionals).toEqual(['a', '--b']);
+test('only a command that runs another program gets the arguments after two dashes', () => {
+  const args = parseCommandArgs(probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
+  expect([args.has('json'), args.positionals, args.afterDashes]).toEqual([true, [], ['node', '--sanbox', '--', 'x']]);
+  expect(parseCommandArgs(call, ['a', '--', '--b']).positionals).toEqual(['a', '--b']);
 });
 
 test('every failure has one exit code', () => {

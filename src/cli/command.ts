@@ -1,8 +1,8 @@
 /**
- * What a command is: its words on the command line, parsed strictly, and what it does with them.
- * Not here: which commands there are (commands.ts).
+ * A command: its arguments, parsed strictly, and the function that runs it.
+ * Not here: the list of commands (commands.ts).
  *
- * Invariant: a word that a command does not know is an error that shows how it is used, and nothing was done.
+ * Invariant: an argument that a command does not know is an error that shows its usage, and nothing has run.
  */
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { HostError } from '../kernel/errors.js';
@@ -10,55 +10,55 @@ import { nearestName } from '../kernel/nearest-name.js';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 
-export interface Words {
+export interface ParsedArgs {
   readonly positionals: readonly string[];
   /** Everything after `--`, for a command that runs another program; else empty. */
-  readonly behindDashes: readonly string[];
+  readonly afterDashes: readonly string[];
   text(option: string): string | undefined;
   all(option: string): readonly string[];
   has(option: string): boolean;
 }
 
-export interface CommandSpec {
+export interface Command {
   readonly name: string;
-  /** Behind the name. */
+  /** The usage line, after the name. */
   readonly usage: string;
-  readonly summary: string;
-  /** Name to what it means; a name that ends in `=` takes a value, in `=*` any number of them. */
+  /** Name to meaning; a name that ends in `=` takes a value, in `=*` any number of them. */
   readonly options: Readonly<Record<string, string>>;
   readonly positionals: readonly [min: number, max: number];
-  /** The words after `--` are the command line of another program. */
+  /** The arguments after `--` are the command line of another program. */
   readonly takesCommand?: boolean;
+  run(args: ParsedArgs): Promise<number>;
 }
 
-export interface Command extends CommandSpec {
-  run(words: Words): Promise<number>;
-}
+/** Options that several commands have. */
+export const dataDirOption = { 'data-dir=': 'the data directory of the running Hostler' };
+export const jsonOption = { json: 'print JSON' };
 
-export const usageOf = ({ name, usage }: CommandSpec): string => `usage: hostler ${name} ${usage}`.trimEnd();
+export const usageOf = ({ name, usage }: Command): string => `usage: hostler ${name} ${usage}`.trimEnd();
 
-export function parseWords(spec: CommandSpec, argv: readonly string[]): Words {
-  const dashes = spec.takesCommand ? argv.indexOf('--') : -1;
-  const behindDashes = dashes < 0 ? [] : argv.slice(dashes + 1);
-  const { values, positionals } = parse(spec, dashes < 0 ? argv : argv.slice(0, dashes));
-  const [min, max] = spec.positionals;
-  if (positionals.length < min) throw wrong(spec, 'too few arguments');
+export function parseCommandArgs(command: Command, argv: readonly string[]): ParsedArgs {
+  const dashes = command.takesCommand ? argv.indexOf('--') : -1;
+  const afterDashes = dashes < 0 ? [] : argv.slice(dashes + 1);
+  const { values, positionals } = parse(command, dashes < 0 ? argv : argv.slice(0, dashes));
+  const [min, max] = command.positionals;
+  if (positionals.length < min) throw usageError(command, 'too few arguments');
   if (positionals.length > max)
-    throw wrong(spec, `'${String(positionals[max]).slice(0, 100)}' is one argument too many`);
+    throw usageError(command, `'${String(positionals[max]).slice(0, 100)}' is one argument too many`);
   const all = (option: string): string[] => {
     const value = values[option];
     return (Array.isArray(value) ? value : [value]).filter((each) => typeof each === 'string');
   };
   return {
-    ...{ positionals, behindDashes, all },
+    ...{ positionals, afterDashes, all },
     text: (option) => all(option)[0],
     has: (option) => values[option] === true,
   };
 }
 
-function parse(spec: CommandSpec, argv: readonly string[]) {
+function parse(command: Command, argv: readonly string[]) {
   const options: Options = {};
-  for (const key of Object.keys(spec.options)) {
+  for (const key of Object.keys(command.options)) {
     const [name = '', kind] = key.split('=');
     options[name] = kind === undefined ? { type: 'boolean' } : { type: 'string', multiple: kind === '*' };
   }
@@ -66,10 +66,10 @@ function parse(spec: CommandSpec, argv: readonly string[]) {
     return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true });
   } catch (error) {
     const { message, code } = error as NodeJS.ErrnoException;
-    const [sentence = 'cannot be understood'] = message.split(/\. |\.$/);
+    const [sentence = 'the arguments cannot be parsed'] = message.split(/\. |\.$/);
     const near = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? nearestOption(message, Object.keys(options)) : undefined;
     const question = near === undefined ? '' : `; did you mean --${near}?`;
-    throw wrong(spec, `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}${question}`);
+    throw usageError(command, `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}${question}`);
   }
 }
 
@@ -79,16 +79,16 @@ function nearestOption(message: string, known: readonly string[]): string | unde
   return written === undefined ? undefined : nearestName(written, known);
 }
 
-/** A usage error, which has an exit code of its own. */
-export const wrong = (spec: CommandSpec, what: string): HostError =>
-  new HostError('invalid_spec', `${spec.name}: ${what}`, { reason: 'usage', hint: usageOf(spec) });
+/** An error in the arguments, which has an exit code of its own. */
+export const usageError = (command: Command, what: string, hint = usageOf(command)): HostError =>
+  new HostError('invalid_spec', `${command.name}: ${what}`, { reason: 'usage', hint });
 
-export function helpOf(spec: CommandSpec): string {
-  const rows = Object.entries(spec.options).map(([key, means]) => {
+export function helpOf(command: Command, summary: string): string {
+  const rows = Object.entries(command.options).map(([key, meaning]) => {
     const [name = '', kind] = key.split('=');
-    return [`  --${name}${kind === undefined ? '' : ' <value>'}`, means] as const;
+    return [`  --${name}${kind === undefined ? '' : ' <value>'}`, meaning] as const;
   });
   const width = Math.max(0, ...rows.map(([option]) => option.length));
-  const lines = rows.map(([option, means]) => `${option.padEnd(width)}  ${means}`);
-  return [`${spec.summary}\n`, usageOf(spec), ...(lines.length === 0 ? [] : ['', ...lines])].join('\n');
+  const lines = rows.map(([option, meaning]) => `${option.padEnd(width)}  ${meaning}`);
+  return [`${summary}\n`, usageOf(command), ...(lines.length === 0 ? [] : ['', ...lines])].join('\n');
 }

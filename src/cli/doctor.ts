@@ -1,27 +1,254 @@
-/** `hostler doctor`: what keeps Hostler from working, and what to do about it. Exits with 1 when something is broken. */
+/**
+ * `hostler doctor`: checks what could keep Hostler from working. Starts nothing and changes nothing; exits with 1 when a check fails.
+ * Invariant: every failed check has a hint.
+ */
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import path from 'node:path';
+import { storeFolder } from '../broker/engine-settings.js';
+import { readConfigFile } from '../config/config-file.js';
+import { type HostSettings, parseHostConfig } from '../config/host-config.js';
+import { parseKeys } from '../config/keys.js';
+import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
+import type { ServerDefinition } from '../config/server-definition.js';
+import { isAttached, isStdio } from '../config/server-spec.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
-import { examine, type Finding } from './doctor-checks.js';
+import { childEnvironment } from '../transports/environment.js';
+import { resolveCommand } from '../transports/stdio/command.js';
+import { type SandboxPlaces, sandboxPlaces } from '../transports/stdio/sandbox/places.js';
+import { sandboxView } from '../transports/stdio/sandbox/view.js';
+import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { type Command, jsonOption } from './command.js';
+import { dataDirOf } from './config/data-dir.js';
+import { type ConfigPlace, findConfig } from './config/find-config.js';
+import { askRunning } from './control/control-client.js';
+import { controlPath } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { findConfig } from './find-config.js';
-import { printJson, printText } from './print.js';
-import { dataDirOf } from './running.js';
+import { printJson, printText } from './output/print.js';
+import { notTrusted } from './trust/ask-trust.js';
+import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
+
+interface Finding {
+  readonly check: string;
+  /** `note`: worth knowing, not broken. */
+  readonly level: 'ok' | 'note' | 'broken';
+  readonly what: string;
+  readonly hint?: string | undefined;
+}
+
+type FindConfig = () => ConfigPlace;
+
+const nodeFloor = [20, 19] as const;
 
 const lineChars = 400;
 
-export async function doctor(words: Words): Promise<number> {
-  const findings = await examine({
-    config: () => findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() }),
-    dataDir: dataDirOf(words),
-    env: process.env,
-  });
-  const isBroken = findings.some(({ level }) => level === 'broken');
-  if (words.has('json')) printJson({ ok: !isBroken, findings });
-  else printText([...findings.flatMap(lines), '', isBroken ? 'something is broken' : 'all is well'].join('\n'));
-  return isBroken ? EXIT.failed : EXIT.done;
-}
+export const doctor: Command = {
+  name: 'doctor',
+  usage: '[--config FILE] [--json]',
+  options: { 'config=': 'the configuration to check', ...jsonOption, 'data-dir=': 'the data directory to check' },
+  positionals: [0, 0],
+  async run(args) {
+    const config = () => findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
+    const findings = await examine(config, dataDirOf(args), process.env);
+    const isBroken = findings.some(({ level }) => level === 'broken');
+    if (args.has('json')) printJson({ ok: !isBroken, findings });
+    else printText([...findings.flatMap(lines), '', isBroken ? 'a check failed' : 'all checks passed'].join('\n'));
+    return isBroken ? EXIT.failed : EXIT.done;
+  },
+};
 
 function lines({ check, level, what, hint }: Finding): string[] {
   const first = `${level.padEnd(6)}  ${check}: ${neutraliseLine(what, lineChars)}`;
   return hint === undefined ? [first] : [first, `        ${neutraliseLine(hint, lineChars)}`];
+}
+
+async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): Promise<Finding[]> {
+  const findings: Finding[] = [nodeFinding(process.versions.node)];
+  const settings = configFindings(config, env, findings);
+  const servers = [...(settings?.mcpServers.values() ?? [])];
+  const places = placesOf(config, dataDir, env);
+  for (const server of servers) findings.push(await serverFinding(server, env, places));
+  findings.push(await bubblewrapFinding(servers, env));
+  findings.push(dataDirFinding(dataDir));
+  findings.push(...setAsideFindings(dataDir));
+  const running = await socketFinding(dataDir, findings);
+  if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({})));
+  return findings;
+}
+
+function nodeFinding(version: string): Finding {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const isEnough = major > nodeFloor[0] || (major === nodeFloor[0] && minor >= nodeFloor[1]);
+  if (isEnough) return { check: 'node', level: 'ok', what: `version ${version}` };
+  const hint = `install Node ${nodeFloor.join('.')} or newer`;
+  return { check: 'node', level: 'broken', what: `version ${version} is too old`, hint };
+}
+
+function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
+  const broken = ({ message, hint }: HostError): void =>
+    void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
+  try {
+    const place = config();
+    const { file } = place;
+    findings.push(...trustFindings(place, env));
+    const { config: value, problems } = readConfigFile(file, env);
+    const before = findings.length;
+    for (const problem of problems) broken(problem);
+    const settings = parseHostConfig(value, broken);
+    parseKeys(settings.keys, broken);
+    if (findings.length === before) {
+      const what = `${file}: ${settings.mcpServers.size} servers`;
+      findings.push({ check: 'configuration', level: 'ok', what });
+    }
+    return settings;
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    broken(error);
+    return undefined;
+  }
+}
+
+/** A note, not broken: `hostler up` asks for the confirmation or refuses with a hint. */
+function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
+  if (!isFoundInFolder) return [];
+  const reading = readFound(file, env);
+  const confirmed = trustStoreOf(env).find(reading.place);
+  if (isConfirmed(reading, confirmed)) return [];
+  const { message, hint } = notTrusted(reading, confirmed);
+  return [{ check: 'trust', level: 'note', what: message, hint }];
+}
+
+/** The same places as with `hostler up`. */
+function placesOf(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
+  let hiddenPaths: string[] = [];
+  try {
+    hiddenPaths = [path.resolve(config().file)];
+  } catch {
+    // No configuration is a finding of its own.
+  }
+  return sandboxPlaces({ ambient: env, stateDir: dataDir, hiddenPaths, keepsHomes: true });
+}
+
+async function serverFinding(
+  { name, spec, isEnabled }: ServerDefinition,
+  env: NodeJS.ProcessEnv,
+  places: SandboxPlaces,
+): Promise<Finding> {
+  const check = `server ${name}`;
+  if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
+  if (isAttached(spec)) return { check, level: 'ok', what: 'is attached by a program' };
+  if (!isStdio(spec))
+    return { check, level: 'ok', what: `at ${new URL(spec.url).origin}, which is not contacted here` };
+  try {
+    const cwd = spec.cwd ?? process.cwd();
+    const own = childEnvironment(env, spec.env, '');
+    const file = await resolveCommand({ server: name, command: spec.command, cwd, env: own });
+    if (spec.sandbox === 'standard') {
+      const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), declaredCwd: spec.cwd };
+      await sandboxView({ ...paths, searchPath: own.PATH ?? '', places, home: undefined });
+    }
+    return { check, level: 'ok', what: `command ${file}` };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+async function bubblewrapFinding(servers: readonly ServerDefinition[], env: NodeJS.ProcessEnv): Promise<Finding> {
+  const check = 'bubblewrap';
+  const users = servers.filter(({ spec }) => isStdio(spec) && spec.sandbox === 'standard').map(({ name }) => name);
+  try {
+    const file = await resolveCommand({ server: check, command: 'bwrap', cwd: '/', env });
+    return { check, level: 'ok', what: file };
+  } catch {
+    const hint = 'install the package bubblewrap, or set "sandbox" to "group"';
+    if (users.length > 0)
+      return { check, level: 'broken', what: `is missing; ${users.join(', ')} cannot start without it`, hint };
+    return { check, level: 'note', what: 'is missing; no configured server needs it', hint };
+  }
+}
+
+function dataDirFinding(dataDir: string): Finding {
+  const check = 'data directory';
+  if (!existsSync(dataDir)) return { check, level: 'ok', what: `${dataDir} is created at the first start` };
+  try {
+    requireTrusted(dataDir);
+    const facts = statSync(dataDir);
+    if (!facts.isDirectory())
+      return { check, level: 'broken', what: `${dataDir} is not a folder`, hint: 'choose another one with --data-dir' };
+    if ((facts.mode & 0o077) === 0) return { check, level: 'ok', what: dataDir };
+    return { check, level: 'note', what: `${dataDir} can be read by others`, hint: `chmod 700 ${dataDir}` };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+/** Damaged databases that were set aside, and the consequence of each. */
+function setAsideFindings(dataDir: string): Finding[] {
+  const places = [
+    [dataDir, 'state', 'its tools were pinned again as if seen for the first time'],
+    [storeFolder(dataDir), 'broker store', 'calls sent before that are not run again but answered as uncertain'],
+  ] as const;
+  return places.flatMap(([folder, check, meaning]): Finding[] => {
+    const [first] = asideIn(folder);
+    if (first === undefined) return [];
+    const hint = `check the disk, then remove ${path.join(folder, first)}`;
+    return [{ check, level: 'note', what: `a damaged database was set aside: ${meaning}`, hint }];
+  });
+}
+
+/** Databases that were set aside in a folder, without their write-ahead logs. */
+function asideIn(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => /\.db\.unusable(?:-\d+)?$/.test(name));
+  } catch {
+    return [];
+  }
+}
+
+/** True: a Hostler is running. */
+async function socketFinding(dataDir: string, findings: Finding[]): Promise<boolean> {
+  const check = 'control socket';
+  try {
+    const file = controlPath(dataDir);
+    const facts = statSync(file, { throwIfNoEntry: false });
+    const other = facts && (await askRunning(file));
+    if (!facts) findings.push({ check, level: 'ok', what: 'no Hostler is running' });
+    else if (!other)
+      findings.push({
+        check,
+        level: 'note',
+        what: 'was left by a Hostler that was killed; the next start replaces it',
+      });
+    else if ((facts.mode & 0o077) !== 0)
+      findings.push({ check, level: 'broken', what: `${file} can be used by others`, hint: `chmod 600 ${file}` });
+    else findings.push({ check, level: 'ok', what: `a Hostler is running (pid ${other.pid ?? 'unknown'})` });
+    return other !== undefined;
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    findings.push({ check, level: 'broken', what: error.message, hint: error.hint });
+    return false;
+  }
+}
+
+async function portFinding({ host, port }: ListenSettings): Promise<Finding> {
+  const check = 'port';
+  const code = await new Promise<string | undefined>((resolve) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
+    server.listen(port, host, () => server.close(() => resolve(undefined)));
+  });
+  if (code === undefined) return { check, level: 'ok', what: `${port} of ${host} is free` };
+  if (code === 'EADDRINUSE') {
+    const hint = 'stop the other program, or use any free port with hostler up --port 0';
+    return { check, level: 'broken', what: `${port} of ${host} is already in use`, hint };
+  }
+  return {
+    check,
+    level: 'broken',
+    what: `${port} of ${host} cannot be used (${code})`,
+    hint: 'correct listen.host and listen.port',
+  };
 }

@@ -1,4 +1,4 @@
-/** What a command's exit says to a script. One table for all commands. */
+/** Exit codes of all commands, and the one of each error. */
 import type { ErrorCode, HostError } from '../kernel/errors.js';
 
 export const EXIT = {
@@ -24,7 +24,7 @@ const unavailable: readonly ErrorCode[] = [
 export function exitCodeOf({ code, details }: HostError): number {
   if (refused.includes(code)) return EXIT.refused;
   if (unavailable.includes(code)) return EXIT.unavailable;
-  // A file or a folder that cannot be used is no mistake in the words of the command.
+  // An unusable file or folder is not a usage error.
   const isUsage = code === 'invalid_spec' && (details.reason === undefined || details.reason === 'usage');
   return isUsage ? EXIT.usage : EXIT.failed;
 }

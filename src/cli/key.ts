@@ -1,10 +1,8 @@
 /**
  * `hostler key add|list|revoke|nats`: keys of clients, workers and hosts, in the configuration.
- * The file is watched: what is added or taken away counts within a second, without a restart. NATS knows only its own
- * configuration, which `nats` prints.
+ * A running Hostler watches the file: a change takes effect within a second. NATS has a configuration of its own, which `nats` prints.
  *
- * Invariants: a key is shown once, when it is made, and stored nowhere but where it was asked for; the configuration holds its
- * hash, or of a pair its public half.
+ * Invariant: a key is shown once, when it is created; the configuration holds only its hash, or the public half of a pair.
  */
 import { hash } from 'node:crypto';
 import { realpathSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,66 +14,84 @@ import { everyMailbox, hostMailbox } from '../config/values.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
+import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { findConfig } from './config/find-config.js';
 import { EXIT } from './exit-codes.js';
-import { findConfig } from './find-config.js';
-import { printJson, printText } from './print.js';
-import { textTable } from './text-table.js';
+import { printJson, printText, textTable } from './output/print.js';
 import { digestOfKey } from './trust/config-parts.js';
 import { TrustStore } from './trust/trust-store.js';
 
-/** Where nats-server listens and keeps its files, unless somebody says otherwise. */
+/** Defaults of nats-server. */
 const natsListenDefault = '127.0.0.1:4222';
 const natsStoreDirDefault = '/var/lib/nats';
-/** Of what was typed, in an error. */
+/** Characters of an argument that an error quotes. */
 const shownChars = 64;
 
-export async function key(words: Words): Promise<number> {
-  const [what, name] = words.positionals;
-  const { file } = findConfig({ given: words.text('config'), env: process.env, cwd: process.cwd() });
-  switch (what) {
-    case 'add':
-      return add(words, file, named(name));
-    case 'list':
-      return list(words, file);
-    case 'revoke':
-      return revoke(file, named(name));
-    case 'nats':
-      return nats(words, file);
-    default:
-      throw usage(`'${neutraliseLine(String(what), shownChars)}' is none of add, list, revoke, nats`);
-  }
-}
+export const key: Command = {
+  name: 'key',
+  usage:
+    'add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
+  options: {
+    'role=': 'the role of the key, which decides what it may use',
+    worker: 'for a worker on another machine: it opens the broker and nothing else',
+    host: 'for a host that serves the broker of another machine',
+    'mailbox=': 'its mailbox at the broker; by default the name of the key',
+    'expires=': 'when it expires, like 2027-01-31 or 2027-01-31T12:00:00Z',
+    nats: 'a key pair for NATS, whose server knows only the public half',
+    'key-file=': 'write the key into this new file instead of printing it',
+    'listen=': 'with nats: address of the NATS server, 127.0.0.1:4222',
+    'store-dir=': 'with nats: data folder of the NATS server, /var/lib/nats',
+    'config=': 'the configuration to change',
+    ...jsonOption,
+  },
+  positionals: [1, 2],
+  async run(args) {
+    const [what, name] = args.positionals;
+    const { file } = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
+    switch (what) {
+      case 'add':
+        return add(args, file, required(name));
+      case 'list':
+        return list(args, file);
+      case 'revoke':
+        return revoke(file, required(name));
+      case 'nats':
+        return nats(args, file);
+      default:
+        throw usageError(key, `'${neutraliseLine(String(what), shownChars)}' is none of add, list, revoke, nats`);
+    }
+  },
+};
 
-async function add(words: Words, file: string, name: string): Promise<number> {
+async function add(args: ParsedArgs, file: string, name: string): Promise<number> {
   if (keysOf(file).has(name)) throw taken(name);
-  const isHost = words.has('host');
-  if (isHost && words.has('worker')) throw usage('--host and --worker cannot both be given');
-  if (!isHost && [name, words.text('mailbox')].includes(hostMailbox)) throw ofHosts();
-  const made = words.has('nats') ? await pair() : secret();
-  const mailbox = words.text('mailbox') ?? (isHost ? hostMailbox : words.has('worker') ? name : undefined);
+  const isHost = args.has('host');
+  if (isHost && args.has('worker')) throw usageError(key, '--host and --worker exclude each other');
+  if (!isHost && [name, args.text('mailbox')].includes(hostMailbox)) throw reservedMailbox();
+  const made = args.has('nats') ? await pair() : secret();
+  const mailbox = args.text('mailbox') ?? (isHost ? hostMailbox : args.has('worker') ? name : undefined);
   const entry = {
     ...made.entry,
-    role: words.text('role'),
-    expires: words.text('expires'),
+    role: args.text('role'),
+    expires: args.text('expires'),
     mailbox,
     destinations: isHost && mailbox !== hostMailbox ? [everyMailbox] : undefined,
   };
-  // As it will be read: what would be wrong with it is said before anything is written.
+  // Checked as it will be parsed, before anything is written.
   mustFit(file, name, entry);
-  const out = words.text('key-file');
+  const out = args.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
   const written: unknown = JSON.parse(JSON.stringify(entry));
   try {
     editConfigFile(file, ['keys', name], written, (config) => {
-      // Another command may have been quicker.
+      // Another command may have added it meanwhile.
       if (holds(config, name)) throw taken(name);
       mustFit(file, name, entry);
       // Before the file is written, so that a Hostler that watches the file accepts the new key at once.
       confirmKey(file, name, written);
     });
   } catch (error) {
-    // A key that opens nothing.
+    // The key was not added: its file would be useless.
     if (out !== undefined) rmSync(out, { force: true });
     throw error;
   }
@@ -86,19 +102,19 @@ async function add(words: Words, file: string, name: string): Promise<number> {
   return EXIT.done;
 }
 
-/** In a confirmed file the new key is confirmed too: the user who runs this command could confirm it. Other parts are not. */
+/** In a confirmed file the new key is confirmed too: the user who runs this command could confirm it anyway. */
 function confirmKey(file: string, name: string, entry: unknown): void {
   const folder = ownDataFolder(process.env);
   if (folder === undefined) return;
   try {
     new TrustStore(folder).extend(realpathSync(file), digestOfKey(name, entry));
   } catch (error) {
-    // The key is written all the same, and waits for hostler trust, which reports what is wrong with the folder.
+    // The key is written anyway and waits for hostler trust, which reports the problem of the folder.
     if (!isHostError(error)) throw error;
   }
 }
 
-/** Throws what the entry would make wrong in the whole of the keys: also with another, which it would lock out. */
+/** Throws the first problem that the entry would add to the keys, also one of another entry. */
 function mustFit(file: string, name: string, entry: object): void {
   const { keys = {} } = readConfigFile(file, process.env).config as { keys?: object };
   const known = new Set(problemsOf(keys).map(({ message }) => message));
@@ -114,7 +130,7 @@ function problemsOf(keys: unknown): HostError[] {
   return problems;
 }
 
-function list(words: Words, file: string): number {
+function list(args: ParsedArgs, file: string): number {
   const now = systemClock.date().getTime();
   const rows = [...keysOf(file)].map(([name, entry]) => ({
     name,
@@ -124,15 +140,15 @@ function list(words: Words, file: string): number {
     expires: entry.expiresAtMs === undefined ? null : new Date(entry.expiresAtMs).toISOString(),
     isExpired: isExpired(entry, now),
   }));
-  if (words.has('json')) printJson(rows);
-  else if (rows.length === 0) printText('no keys but the one of this machine');
+  if (args.has('json')) printJson(rows);
+  else if (rows.length === 0) printText('the configuration has no keys; only the local key of this machine is valid');
   else
     printText(
       textTable([
         ['NAME', 'OPENS', 'ROLE', 'MAILBOX', 'EXPIRES'],
         ...rows.map(({ name, opens, role, mailbox, expires, isExpired: isOver }) => [
           ...[name, opens, role ?? '-', mailbox ?? '-'],
-          expires === null ? 'never' : isOver ? `${expires} (over)` : expires,
+          expires === null ? 'never' : isOver ? `${expires} (expired)` : expires,
         ]),
       ]),
     );
@@ -142,7 +158,7 @@ function list(words: Words, file: string): number {
 const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAtMs !== undefined && expiresAtMs <= now;
 
 function revoke(file: string, name: string): number {
-  // Also an entry that cannot be used: it is there, and it is to go.
+  // An entry that cannot be parsed is removed too.
   if (!hasEntry(file, name)) throw unknown(name);
   let isPair = false;
   editConfigFile(file, ['keys', name], undefined, (config) => {
@@ -150,27 +166,27 @@ function revoke(file: string, name: string): number {
   });
   process.stderr.write(
     isPair
-      ? `key '${name}' was taken out of ${file}; nats-server lets it in until it has the new configuration: give it what hostler key nats prints\n`
-      : `key '${name}' was taken out of ${file}: whoever holds it is cut off\n`,
+      ? `key '${name}' was removed from ${file}; nats-server accepts it until you install the output of hostler key nats\n`
+      : `key '${name}' was removed from ${file} and is no longer accepted\n`,
   );
   return EXIT.done;
 }
 
-/** For nats-server: who may do what, by the public halves. */
-async function nats(words: Words, file: string): Promise<number> {
+/** The configuration of nats-server: the rights of each public key. */
+async function nats(args: ParsedArgs, file: string): Promise<number> {
   const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
   const hosts: string[] = [];
   const workers = new Map<string, { mailbox: string; publicKey: string }>();
   const now = systemClock.date().getTime();
   for (const entry of keysOf(file).values()) {
     const { mail } = entry;
-    // NATS knows nothing of the end of a key.
+    // NATS does not know when a key expires.
     if (mail?.nkey === undefined || isExpired(entry, now)) continue;
     if (isHostKey(mail)) hosts.push(mail.nkey);
     else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
   }
-  const storeDir = words.text('store-dir') ?? natsStoreDirDefault;
-  const listen = words.text('listen') ?? natsListenDefault;
+  const storeDir = args.text('store-dir') ?? natsStoreDirDefault;
+  const listen = args.text('listen') ?? natsListenDefault;
   printText(natsServerConfig({ listen, storeDir, hosts, workers: [...workers.values()] }).trimEnd());
   return EXIT.done;
 }
@@ -198,18 +214,18 @@ function holds(config: unknown, name: string): boolean {
   return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
 }
 
-/** Whatever it is: it may be one that cannot be used. */
+/** Unparsed: the entry may be invalid. */
 const entryOf = (config: unknown, name: string): { nkey?: unknown } | undefined =>
   holds(config, name)
     ? ((config as { keys: Record<string, { nkey?: unknown } | null> }).keys[name] ?? undefined)
     : undefined;
 
-function named(name: string | undefined): string {
-  if (name === undefined) throw usage('the name of the key is missing');
+function required(name: string | undefined): string {
+  if (name === undefined) throw usageError(key, 'the name of the key is missing');
   return name;
 }
 
-/** Never over a file that is there: it may be somebody's key. */
+/** Never replaces a file, which may hold another key. */
 function writeKey(file: string, text: string): void {
   try {
     writeFileSync(file, `${text}\n`, { mode: 0o600, flag: 'wx' });
@@ -222,23 +238,21 @@ function writeKey(file: string, text: string): void {
   }
 }
 
-const usage = (what: string): HostError =>
-  new HostError('invalid_spec', `key: ${what}`, { reason: 'usage', hint: 'hostler key --help says how it is used' });
-
 const taken = (name: string): HostError =>
-  new HostError('invalid_spec', `there is a key '${neutraliseLine(name, shownChars)}' already`, {
+  new HostError('invalid_spec', `the key '${neutraliseLine(name, shownChars)}' already exists`, {
     field: `keys.${neutraliseLine(name, shownChars)}`,
-    hint: 'revoke it first, or take another name',
+    hint: 'revoke it first, or choose another name',
   });
 
-const ofHosts = (): HostError =>
-  new HostError('invalid_spec', `key: '${hostMailbox}' is the mailbox of hosts`, {
-    reason: 'usage',
-    hint: 'take another name, or give --host if it is for a host, which may send to everybody',
-  });
+const reservedMailbox = (): HostError =>
+  usageError(
+    key,
+    `the mailbox '${hostMailbox}' is reserved for hosts`,
+    'choose another name, or add --host if the key is for a host, which may send to every mailbox',
+  );
 
 const unknown = (name: string): HostError =>
   new HostError('invalid_spec', `there is no key '${neutraliseLine(name, shownChars)}'`, {
     field: `keys.${neutraliseLine(name, shownChars)}`,
-    hint: 'hostler key list shows those that there are',
+    hint: 'hostler key list shows the keys',
   });

@@ -3,46 +3,54 @@
  * Not here: where they are kept (broker/dead-letters.ts); the running Hostler is asked (control/letter-operations.ts).
  */
 import type { DeadLetter } from '../broker/store-port.js';
-import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
+import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText } from './print.js';
-import { withRunning } from './running.js';
-import { textTable } from './text-table.js';
+import { printJson, printText, textTable } from './output/print.js';
 
-/** Of what was typed, in an error. */
+/** Characters of an argument that an error quotes. */
 const shownChars = 64;
 
 type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
 
 const cellCharsMax = 400;
 
-export function letters(words: Words): Promise<number> {
-  const [what = 'list', number] = words.positionals;
-  switch (what) {
-    case 'list':
-      return list(words);
-    case 'replay':
-      return act(words, 'replayLetter', number, 'is in its mailbox again');
-    case 'drop':
-      return act(words, 'dropLetter', number, 'is gone');
-    default:
-      throw usage(`'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
-  }
-}
+export const letters: Command = {
+  name: 'letters',
+  usage: '[list [--json] | replay NUMBER [--force] | drop NUMBER]',
+  options: {
+    force: 'replay also when no journal shows whether the call has run',
+    ...jsonOption,
+    ...dataDirOption,
+  },
+  positionals: [0, 2],
+  async run(args) {
+    const [what = 'list', number] = args.positionals;
+    switch (what) {
+      case 'list':
+        return list(args);
+      case 'replay':
+        return act(args, 'replayLetter', number, 'is in its mailbox again');
+      case 'drop':
+        return act(args, 'dropLetter', number, 'is dropped');
+      default:
+        throw usageError(letters, `'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
+    }
+  },
+};
 
-const list = (words: Words): Promise<number> =>
-  withRunning(words, async (client) => {
+const list = (args: ParsedArgs): Promise<number> =>
+  withRunning(args, async (client) => {
     const found: Shown[] = [];
-    await client.ask('letters', {}, (letter) => found.push(letter as Shown));
-    if (words.has('json')) printJson(found);
+    await client.request('letters', {}, (letter) => found.push(letter as Shown));
+    if (args.has('json')) printJson(found);
     else if (found.length === 0) printText('no dead letters');
     else printText(lettersTable(found));
     return EXIT.done;
   });
 
-/** Senders chose much of it: a cell is one line, and moves no cursor. */
+/** Much of it is text of senders: each cell is neutralised to one line. */
 export const lettersTable = (found: readonly Shown[]): string =>
   textTable([
     ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],
@@ -53,18 +61,12 @@ export const lettersTable = (found: readonly Shown[]): string =>
     ),
   ]);
 
-function act(words: Words, op: string, text: string | undefined, done: string): Promise<number> {
+function act(args: ParsedArgs, op: string, text: string | undefined, done: string): Promise<number> {
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
-  if (seq === undefined) throw usage('the number of the letter is missing, or is none');
-  return withRunning(words, async (client) => {
-    const { isDone } = (await client.ask(op, { seq, force: words.has('force') })) as { isDone: boolean };
+  if (seq === undefined) throw usageError(letters, 'the number of the letter is missing or not a number');
+  return withRunning(args, async (client) => {
+    const { isDone } = (await client.request(op, { seq, force: args.has('force') })) as { isDone: boolean };
     printText(isDone ? `letter ${seq} ${done}` : `there is no letter ${seq}`);
     return isDone ? EXIT.done : EXIT.failed;
   });
 }
-
-const usage = (what: string): HostError =>
-  new HostError('invalid_spec', `letters: ${what}`, {
-    reason: 'usage',
-    hint: 'hostler letters --help says how it is used',
-  });

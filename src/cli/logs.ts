@@ -1,22 +1,27 @@
-/** `hostler logs`: what happened to a server and what it wrote to stderr, once or until Ctrl-C. */
+/** `hostler logs`: the events of a server and its stderr, once or until Ctrl-C. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
+import { type Command, dataDirOption } from './command.js';
+import { untilInterrupted, withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printText } from './print.js';
-import { untilInterrupted, withRunning } from './running.js';
-import type { LogLine } from './server-logs.js';
+import { printText } from './output/print.js';
+import type { LogLine } from './up/server-logs.js';
 
 const lineChars = 4_096;
 
-export function logs(words: Words): Promise<number> {
-  const [server] = words.positionals;
-  const told = (line: unknown) => printText(render(line as LogLine));
-  return withRunning(words, async (client) => {
-    const work = client.ask('logs', { server, follow: words.has('follow') }, told);
-    await untilInterrupted(client, work);
-    return EXIT.done;
-  });
-}
+export const logs: Command = {
+  name: 'logs',
+  usage: 'SERVER [--follow]',
+  options: { follow: 'keep printing until Ctrl-C', ...dataDirOption },
+  positionals: [1, 1],
+  run(args) {
+    const request = { server: args.positionals[0], follow: args.has('follow') };
+    const onLine = (line: unknown) => printText(render(line as LogLine));
+    return withRunning(args, async (client) => {
+      await untilInterrupted(client, client.request('logs', request, onLine));
+      return EXIT.done;
+    });
+  },
+};
 
 const render = ({ at, from, text }: LogLine): string =>
   `${from === 'stderr' ? 'stderr ' : `${at} hostler`} | ${neutraliseLine(text, lineChars)}`;

@@ -1,25 +1,23 @@
 #!/usr/bin/env node
-/**
- * argv → a command, and its exit code. What each command does is in the file of its name, and loaded when it is asked for.
- */
+/** argv → a command and its exit code. */
 import { stripVTControlCharacters } from 'node:util';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
-import { helpOf, parseWords } from './command.js';
-import { commandSpecs, isCommand, loadCommand } from './commands.js';
+import { helpOf, parseCommandArgs } from './command.js';
+import { commands, isCommand } from './commands.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { version } from './version.js';
 
 /** Colours are for terminals. */
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
-/** As PID 1 without a reaper above it, `up` runs below one: Node would leave the orphans of servers as zombies. */
+/** As PID 1 without a reaper, `up` runs itself below one: Node would leave orphans of servers as zombies. */
 async function start(argv: string[]): Promise<number> {
   const isInit = process.pid === 1 && argv[0] === 'up';
-  const code = isInit ? await (await import('./init-process.js')).runBelowReaper() : undefined;
+  const code = isInit ? await (await import('./process/reaper.js')).runBelowReaper() : undefined;
   return code ?? run(argv);
 }
 
@@ -29,13 +27,12 @@ async function run(argv: string[]): Promise<number> {
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
   if (name === '--version') return show(version, EXIT.done);
   if (name !== undefined && isCommand(name)) {
-    if (wantsHelp) return show(helpOf(commandSpecs[name]), EXIT.done);
-    // Checked before anything is loaded: a wrong word costs nothing.
-    const words = parseWords(commandSpecs[name], rest);
-    return (await loadCommand(name)).run(words);
+    const [summary, load] = commands[name];
+    const command = await load();
+    return wantsHelp ? show(helpOf(command, summary), EXIT.done) : command.run(parseCommandArgs(command, rest));
   }
   if (name === undefined || wantsHelp) return show(overview(), wantsHelp ? EXIT.done : EXIT.usage);
-  const near = nearestName(name, [...Object.keys(commandSpecs), '--help', '--version']);
+  const near = nearestName(name, [...Object.keys(commands), '--help', '--version']);
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
     hint: `${near === undefined ? '' : `did you mean ${near}? `}hostler --help lists the commands`,
@@ -43,15 +40,14 @@ async function run(argv: string[]): Promise<number> {
 }
 
 function overview(): string {
-  const rows = Object.values(commandSpecs).map(({ name, summary }) => [name, summary] as const);
   return [
     `The supervised host for MCP servers. (hostler v${version})`,
     '',
     'USAGE hostler COMMAND [OPTIONS]',
     '',
-    ...rows.map(([name, summary]) => `  ${name.padEnd(8)}${summary}`),
+    ...Object.entries(commands).map(([name, [summary]]) => `  ${name.padEnd(8)}${summary}`),
     '',
-    'hostler COMMAND --help says more about a command.',
+    'hostler COMMAND --help shows the options of a command.',
   ].join('\n');
 }
 
@@ -60,10 +56,10 @@ function show(text: string, exitCode: number): number {
   return exitCode;
 }
 
-/** Whatever of a server's words an error quotes, it cannot start a line of its own. */
+/** An error may quote text of a server, which must not start a line of its own. */
 const oneLine = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
-/** One line that says what went wrong, and one that says what to do. */
+/** One line with the error, one with the hint. */
 function report(error: unknown): number {
   if (isHostError(error)) {
     console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);

@@ -1,85 +1,91 @@
 /**
- * `hostler probe`: reaches one server, says who it is and what it offers, and stops it again.
- * Not here: how the report looks (probe-report.ts).
+ * `hostler probe`: starts or reaches one server, reports what it is and offers, and stops it.
+ * Not here: the report as text (output/probe-report.ts).
  */
 import path from 'node:path';
 import { stateFolder } from '../config/folders.js';
 import { type ConfiguredServerSpec, parseServerSpec } from '../config/server-spec.js';
 import { parseDuration } from '../config/values.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { neutraliseJson, neutraliseLine } from '../kernel/terminal-text.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { Connector } from '../session/connector.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
-import type { Words } from './command.js';
+import { type Command, type ParsedArgs, usageError } from './command.js';
 import { EXIT } from './exit-codes.js';
-import { type ProbeReport, renderReport } from './probe-report.js';
+import { printJson } from './output/print.js';
+import { type ProbeReport, renderReport } from './output/probe-report.js';
 import { version } from './version.js';
 
-const usageHint = 'usage: hostler probe [options] -- <command...>   or   hostler probe [options] <url>';
 const timeoutDefault = '30s';
 
-export async function probe(words: Words): Promise<number> {
-  const startTimeoutMs = parseDuration(words.text('timeout') ?? timeoutDefault, '--timeout');
-  const report = await reach(specFrom(words), startTimeoutMs);
-  console.log(words.has('json') ? neutraliseJson(JSON.stringify(report)) : renderReport(report));
-  return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
-}
+export const probe: Command = {
+  name: 'probe',
+  usage:
+    '[--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
+  options: {
+    json: 'print one JSON object',
+    'timeout=': 'time limit of the start, 30s',
+    'env=*': 'NAME=VALUE for the server, or NAME to pass on the value that hostler has',
+    'header=*': '"Name: value" for an HTTP server',
+    'cwd=': 'working folder of the server',
+    'sandbox=': 'group, or standard (bubblewrap)',
+  },
+  positionals: [0, 1],
+  takesCommand: true,
+  async run(args) {
+    const startTimeoutMs = parseDuration(args.text('timeout') ?? timeoutDefault, '--timeout');
+    const report = await reach(specOf(args), startTimeoutMs);
+    if (args.has('json')) printJson(report);
+    else console.log(renderReport(report));
+    return Object.keys(report.failures).length > 0 ? EXIT.failed : EXIT.done;
+  },
+};
 
-function specFrom(words: Words): ConfiguredServerSpec {
-  const [url] = words.positionals;
-  const [command, ...args] = words.behindDashes;
-  if (url !== undefined && command !== undefined) throw usage('a URL and a command were given');
+function specOf(args: ParsedArgs): ConfiguredServerSpec {
+  const [url] = args.positionals;
+  const [command, ...rest] = args.afterDashes;
+  if (url !== undefined && command !== undefined) throw usageError(probe, 'give a URL or a command, not both');
   if (url !== undefined) {
-    refuse(words, ['env', 'cwd', 'sandbox'], 'is for a command after --, not for a URL');
-    const headers = Object.fromEntries(words.all('header').map((text) => pair(text, ':', '--header')));
+    refuse(args, ['env', 'cwd', 'sandbox'], 'is for a command after --, not for a URL');
+    const headers = Object.fromEntries(args.all('header').map((text) => pair(text, ':', '--header')));
     return parseServerSpec({ name: nameFrom(withoutQuery(url)), url, headers });
   }
-  if (command === undefined) throw usage('nothing to probe');
-  refuse(words, ['header'], 'is for a URL, not for a command');
-  const env = Object.fromEntries(words.all('env').map(variable));
-  const cwd = words.text('cwd');
-  const sandbox = words.text('sandbox');
-  return parseServerSpec({
-    ...{ name: nameFrom(commandName(command, args)), command, args, env },
-    ...(sandbox === undefined ? {} : { sandbox }),
-    ...(cwd ? { cwd } : {}),
-  });
+  if (command === undefined) throw usageError(probe, 'give a URL, or a command after --');
+  refuse(args, ['header'], 'is for a URL, not for a command');
+  const env = Object.fromEntries(args.all('env').map(variable));
+  const options = { cwd: args.text('cwd') || undefined, sandbox: args.text('sandbox') };
+  return parseServerSpec({ name: nameFrom(commandName(command, rest)), command, args: rest, env, ...options });
 }
 
-/** An option that would have no effect is refused: `--sandbox` must not be dropped in silence. */
-function refuse(words: Words, options: readonly string[], why: string): void {
-  const odd = options.find((option) => words.all(option).length > 0);
-  if (odd !== undefined) throw usage(`--${odd} ${why}`);
+/** An option without effect is refused: `--sandbox` must not be ignored silently. */
+function refuse(args: ParsedArgs, options: readonly string[], why: string): void {
+  const odd = options.find((option) => args.all(option).length > 0);
+  if (odd !== undefined) throw usageError(probe, `--${odd} ${why}`);
 }
 
-const usage = (what: string): HostError => new HostError('invalid_spec', what, { reason: 'usage', hint: usageHint });
-
-/** The value is not quoted in the error: it may be a secret. */
+/** The error does not quote the value, which may be a secret. */
 function pair(text: string, separator: string, option: string): [string, string] {
   const at = text.indexOf(separator);
-  if (at < 1)
-    throw new HostError('invalid_spec', `${option} has no '${separator}'`, { field: option, hint: usageHint });
+  if (at < 1) throw usageError(probe, `${option} has no '${separator}'`);
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }
 
-/** `NAME` alone takes the value from our own environment, so that a secret need not stand on the command line. */
+/** `NAME` alone passes on our own value: a secret need not be on the command line. */
 function variable(text: string): [string, string] {
   if (text.includes('=')) return pair(text, '=', '--env');
   const value = process.env[text];
-  if (value === undefined) {
-    const hint = 'give it as NAME=VALUE, or set it in the environment of hostler';
-    throw new HostError('invalid_spec', '--env names a variable that is not set', { field: '--env', hint });
-  }
-  return [text, value];
+  if (value !== undefined) return [text, value];
+  const hint = 'write NAME=VALUE, or set the variable in the environment of hostler';
+  throw usageError(probe, '--env names a variable that is not set', hint);
 }
 
-/** What stands behind the path of a URL may be a secret; a name is shown everywhere. */
+/** A query or a login may be a secret, and a name is shown everywhere. */
 const withoutQuery = (url: string): string => url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//');
 
-/** `node some/server/index.js` is better called by its script than by its interpreter; a script given as text is no name. */
+/** `node some/server/index.js` is named after its script, not its interpreter; inline code is no name. */
 function commandName(command: string, rest: readonly string[]): string {
   const isRunner = /^(?:node|npx|uvx?|python3?|deno|bun|sh|bash|perl)$/.test(path.basename(command));
   const script = rest[0]?.startsWith('-') || /\s/.test(rest[0] ?? ' ') ? undefined : rest[0];
@@ -103,7 +109,7 @@ async function reach(spec: ConfiguredServerSpec, startTimeoutMs: number): Promis
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
     hiddenPaths: [path.resolve('hostler.json')],
-    // Different servers may be probed under one name, such as `npx`: they must not find each other's files.
+    // Different servers may be probed under one name, such as `npx`: they must not share a home.
     keepsHomes: false,
     ambient: process.env,
     onProblem: (problem) => console.error(`hostler: ${neutraliseLine(String(problem), LIMITS.quotedChars)}`),
@@ -132,14 +138,11 @@ async function describe(
   const { clock, clean } = connector;
   const { era, version, capabilities, serverInfo, instructions } = session.facts;
   const parsed = JSON.parse(capabilities.toString('utf8')) as Record<string, unknown>;
-  const list = (capability: string, method: ListMethod): Promise<ServerList | undefined> =>
-    capability in parsed
-      ? session.list(method, { deadlineAtMs: clock.nowMs() + timeoutMs, signal })
-      : Promise.resolve(undefined);
   const failures: Record<string, string> = {};
-  const tryList = async (capability: string, method: ListMethod): Promise<ServerList | undefined> => {
+  const list = async (capability: string, method: ListMethod): Promise<ServerList | undefined> => {
+    if (!(capability in parsed)) return undefined;
     try {
-      return await list(capability, method);
+      return await session.list(method, { deadlineAtMs: clock.nowMs() + timeoutMs, signal });
     } catch (error) {
       if (!isHostError(error) || error.code === 'cancelled') throw error;
       failures[method] = error.message;
@@ -147,10 +150,10 @@ async function describe(
     }
   };
   try {
-    const tools = await tryList('tools', 'tools/list');
-    const resources = await tryList('resources', 'resources/list');
-    const templates = await tryList('resources', 'resources/templates/list');
-    const prompts = await tryList('prompts', 'prompts/list');
+    const tools = await list('tools', 'tools/list');
+    const resources = await list('resources', 'resources/list');
+    const templates = await list('resources', 'resources/templates/list');
+    const prompts = await list('prompts', 'prompts/list');
     const stopStartedMs = clock.nowMs();
     await session.close();
     const { channel } = session;

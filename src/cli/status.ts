@@ -1,39 +1,42 @@
-/** `hostler status`: every server and how it is, once or until Ctrl-C. */
+/** `hostler status`: every server and its state, once or until Ctrl-C. */
 import type { StatusRow } from '../host/status.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
-import type { ControlClient } from './control/control-client.js';
-import type { RunningFacts } from './control/running-facts.js';
+import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type ControlClient, untilInterrupted, withRunning } from './control/control-client.js';
+import type { RunningFacts } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, widthOf } from './print.js';
-import { untilInterrupted, withRunning } from './running.js';
-import { statusTable } from './status-table.js';
-import { waitingText } from './trust/waiting-text.js';
+import { printJson, printText, widthOf } from './output/print.js';
+import { statusTable } from './output/status-table.js';
+import { waitingText } from './output/trust-text.js';
 
 const noteChars = 400;
 
-export function status(words: Words): Promise<number> {
-  return withRunning(words, async (client) => {
-    if (words.has('watch')) await watch(client, words.has('json'));
-    else await once(client, words.has('json'));
-    return EXIT.done;
-  });
-}
+export const status: Command = {
+  name: 'status',
+  usage: '[--json] [--watch]',
+  options: { ...jsonOption, watch: 'redraw until Ctrl-C', ...dataDirOption },
+  positionals: [0, 0],
+  run: (args) =>
+    withRunning(args, async (client) => {
+      await (args.has('watch') ? watch : once)(client, args.has('json'));
+      return EXIT.done;
+    }),
+};
 
 async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const rows: StatusRow[] = [];
-  const facts = (await client.ask('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
+  const facts = (await client.request('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
   const waits = facts.waiting === undefined ? '' : `\n\n${waitingText(facts.waiting)}`;
   const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
-  const table = facts.isStopping ? 'it is stopping' : statusTable(rows, widthOf(process.stdout));
+  const table = facts.isStopping ? 'Hostler is stopping' : statusTable(rows, widthOf(process.stdout));
   printText(
     `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}${waits}`,
   );
 }
 
-/** A terminal is painted over; a script gets one picture after the other. */
+/** A terminal is redrawn in place; a pipe gets one table after the other. */
 async function watch(client: ControlClient, isJson: boolean): Promise<void> {
   let rows: StatusRow[] = [];
   const draw = () => {
@@ -44,6 +47,6 @@ async function watch(client: ControlClient, isJson: boolean): Promise<void> {
     }
     rows = [];
   };
-  const told = (row: unknown) => (row === null ? draw() : rows.push(row as StatusRow));
-  await untilInterrupted(client, client.ask('status', { follow: true }, told));
+  const onRow = (row: unknown) => (row === null ? draw() : rows.push(row as StatusRow));
+  await untilInterrupted(client, client.request('status', { follow: true }, onRow));
 }

@@ -1,10 +1,9 @@
-/** `hostler tools`: what can be called, as far as it is known; nothing is started for it. */
+/** `hostler tools`: the known tools; no server is started to list them. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Words } from './command.js';
+import { type Command, dataDirOption, jsonOption } from './command.js';
+import { withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, widthOf } from './print.js';
-import { withRunning } from './running.js';
-import { textTable } from './text-table.js';
+import { printJson, printText, textTable, widthOf } from './output/print.js';
 
 interface InputSchema {
   readonly properties?: Readonly<Record<string, unknown>>;
@@ -23,17 +22,23 @@ interface ToolFrame {
 
 const argumentsChars = 120;
 
-export function tools(words: Words): Promise<number> {
-  const server = words.text('server');
-  return withRunning(words, async (client) => {
-    const found: ToolFrame[] = [];
-    await client.ask('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
-    if (words.has('json'))
-      printJson({ tools: found.filter(({ tool }) => tool !== undefined), failed: found.filter(isFailed) });
-    else printText(table(found));
-    return EXIT.done;
-  });
-}
+export const tools: Command = {
+  name: 'tools',
+  usage: '[--server S] [--json]',
+  options: { 'server=': 'only the tools of this server', ...jsonOption, ...dataDirOption },
+  positionals: [0, 0],
+  run(args) {
+    const server = args.text('server');
+    return withRunning(args, async (client) => {
+      const found: ToolFrame[] = [];
+      await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
+      if (args.has('json'))
+        printJson({ tools: found.filter(({ tool }) => tool !== undefined), failed: found.filter(isFailed) });
+      else printText(table(found));
+      return EXIT.done;
+    });
+  },
+};
 
 const isFailed = ({ tool }: ToolFrame): boolean => tool === undefined;
 

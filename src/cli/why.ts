@@ -1,23 +1,95 @@
-/** `hostler why`: who sees a server or a tool, by which rule, and what a call would meet now. */
-import type { Explanation } from '../host/explain.js';
-import type { Words } from './command.js';
+/** `hostler why`: who may use a server or a tool, by which rule, and what a call would meet now. */
+import type { CallForecast, Explanation } from '../host/explain.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type Command, dataDirOption, jsonOption } from './command.js';
+import { withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText } from './print.js';
-import { withRunning } from './running.js';
-import { whyText } from './why-text.js';
+import { printJson, printText, span } from './output/print.js';
+import { stateText } from './output/status-table.js';
 
-export function why(words: Words): Promise<number> {
-  const [about = ''] = words.positionals;
-  // At the first slash: a tool may have one in its name, a server not.
-  const slash = about.indexOf('/');
-  const server = slash < 0 ? about : about.slice(0, slash);
-  const tool = slash < 0 ? undefined : about.slice(slash + 1);
-  const role = words.text('role');
-  return withRunning(words, async (client) => {
-    const asked = { server, ...(tool === undefined ? {} : { tool }), ...(role === undefined ? {} : { role }) };
-    const explained = (await client.ask('why', asked)) as Explanation;
-    if (words.has('json')) printJson(explained);
-    else printText(whyText(explained));
-    return EXIT.done;
-  });
+const labelChars = 100;
+const lineChars = 400;
+const hashChars = 19;
+
+export const why: Command = {
+  name: 'why',
+  usage: 'SERVER[/TOOL] [--role R] [--json]',
+  options: { 'role=': 'explain for this role; without it, for the operator', ...jsonOption, ...dataDirOption },
+  positionals: [1, 1],
+  run(args) {
+    const [about = ''] = args.positionals;
+    // At the first slash: a tool may have one in its name, a server not.
+    const slash = about.indexOf('/');
+    const [server, tool] = slash < 0 ? [about] : [about.slice(0, slash), about.slice(slash + 1)];
+    return withRunning(args, async (client) => {
+      // JSON leaves out what is undefined.
+      const explained = (await client.request('why', { server, tool, role: args.text('role') })) as Explanation;
+      if (args.has('json')) printJson(explained);
+      else printText(render(explained));
+      return EXIT.done;
+    });
+  },
+};
+
+function render(explained: Explanation): string {
+  const { server, tool, principal, visible, rule, state, breaker, cache, budget, pin, call } = explained;
+  const subject = tool === undefined ? server : `${server}/${tool}`;
+  const rows: (readonly [string, string])[] = [
+    [subject, principal.role === undefined ? 'for the operator' : `for role ${principal.role}`],
+    [visible ? 'visible' : 'hidden', rule],
+    [
+      'state',
+      `${stateText(state.state)} for ${span(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
+    ],
+    ['last error', state.lastError ? errorText(state.lastError) : ''],
+    [
+      'breaker',
+      `${breaker.circuit}, ${breaker.failures} of ${breaker.threshold} failures${inSpan(', next try', breaker.retryAfterMs)}`,
+    ],
+    ['cache', cache.policy === 'off' ? 'off' : `on, ${cache.entries} entries`],
+    ['budget', budget === undefined ? 'unlimited' : budgetText(budget)],
+    ['pin', pin ? pinText(pin) : ''],
+    ['a call now', forecastText(call)],
+  ];
+  const shown = rows.filter(([, text]) => text !== '');
+  const width = Math.max(...shown.map(([label]) => Math.min(label.length, 40)));
+  return shown
+    .map(([label, text]) => `${neutraliseLine(label, labelChars).padEnd(width)}  ${neutraliseLine(text, lineChars)}`)
+    .join('\n');
+}
+
+const inSpan = (what: string, ms: number | undefined): string => (ms === undefined ? '' : `${what} in ${span(ms)}`);
+
+const errorText = ({ message, code, agoMs }: NonNullable<Explanation['state']['lastError']>): string =>
+  `${message} [${code}], ${span(agoMs)} ago`;
+
+const budgetText = ({ left, calls, windowMs, resetsInMs }: NonNullable<Explanation['budget']>): string =>
+  `${left} of ${calls} calls left in ${span(windowMs)}${inSpan(', resets', resetsInMs)}`;
+
+function pinText({ status, approvedHash, listedHash, blocks }: NonNullable<Explanation['pin']>): string {
+  const hashes = [
+    approvedHash && `approved ${short(approvedHash)}`,
+    listedHash && listedHash !== approvedHash && `listed ${short(listedHash)}`,
+  ];
+  const shown = hashes.filter(Boolean).join(', ');
+  return `${status}${shown === '' ? '' : ` (${shown})`}${blocks ? '; calls are blocked' : ''}`;
+}
+
+const short = (hash: string): string => (hash.length > hashChars ? `${hash.slice(0, hashChars)}…` : hash);
+
+function forecastText(call: CallForecast): string {
+  switch (call.outcome) {
+    case 'passes':
+      return 'goes to the server, which runs';
+    case 'starts':
+      return 'starts the server';
+    case 'tries':
+      return 'tries to start the server, which is parked';
+    case 'waits':
+      return 'waits for the server, which is being started';
+    case 'refused':
+      return `is refused: ${call.reason} [${call.code}]${inSpan('; retry', call.retryAfterMs)}${call.hint === undefined ? '' : ` — ${call.hint}`}`;
+    default:
+      return call satisfies never;
+  }
 }

@@ -1,140 +1,126 @@
 /**
- * `hostler worker`: the tools of a Hostler on another machine, served to one client over stdin and stdout in both protocol eras.
- * Not here: options (worker-options.ts), serving (gateway/), the way to the other machine (broker/worker).
+ * `hostler worker`: serves the tools of a Hostler on another machine to one client over stdin and stdout.
+ * Not here: serving (broker/worker/serve-worker.ts), the connection to the broker (broker/worker).
  *
- * Invariants: stdout holds messages of the protocol and nothing else; the key is shown nowhere; it serves while the broker is
- * away, with what it last knew, and ends when its client does. A key that does not count before anything was served ends it.
+ * Invariants: stdout holds only MCP messages. The key is never printed, and never an argument, which other users could read. While
+ * the broker is away the worker serves its last tools; it ends with its client, or when its key is refused before it had any.
  */
 import './plain-zod.js';
 
-import type { Readable, Writable } from 'node:stream';
+import { readKeyFile } from '../broker/key-file.js';
 import { engineOf } from '../broker/worker/engine-of.js';
 import { RemoteTools } from '../broker/worker/remote-tools.js';
-import { createBridge } from '../gateway/bridge/bridge.js';
-import { createRouter } from '../gateway/routing/router.js';
-import { createStdioIngress, type StdioIngress } from '../gateway/stdio/stdio-ingress.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
-import { type HostError, isHostError } from '../kernel/errors.js';
-import { systemRandom } from '../kernel/random.js';
+import { serveWorker } from '../broker/worker/serve-worker.js';
+import { parseDuration } from '../config/values.js';
+import { systemClock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
-import { embedder } from '../policy/call.js';
-import type { Words } from './command.js';
+import type { Command, ParsedArgs } from './command.js';
 import { EXIT } from './exit-codes.js';
 import { boundHeap } from './heap-bounds.js';
-import { RemoteUpstreams } from './remote-upstreams.js';
-import { logLine } from './stderr-log.js';
-import { onStopSignal } from './stop-signals.js';
-import { type FirstTools, toolsOnly } from './tools-only-router.js';
+import { logLine } from './output/stderr-log.js';
+import { onStopSignal } from './process/stop-signals.js';
 import { version } from './version.js';
-import { workerOptions } from './worker-options.js';
 
-/** The first list, and the greeting before it, wait so long for tools that nobody knows yet. */
-const firstMs = { tools: 5_000, greeting: 1_000 } as const;
-/** A call that could not be sent waits so long for a connection. */
+/** How long a call waits for a connection. */
 const linkWaitMs = 15_000;
 const drainMs = 10_000;
+const callDefault = '60s';
 
 type Say = (level: 'info' | 'warn', text: string) => void;
 
-export async function worker(words: Words): Promise<number> {
-  const { broker, key, callMs, insecure, isJson } = workerOptions(words, process.env);
-  boundHeap();
-  const redactor = createRedactor();
-  redactor.know(key);
-  const say: Say = (level, text) => logLine(level, text, redactor.redact);
-  const open = await engineOf({ broker, key, insecure, clock: systemClock });
-  const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
-  tellStates(tools, say);
-  const served = serveWorker({
-    ...{ tools, callMs, clock: systemClock, input: process.stdin, output: process.stdout },
-    onProblem: (error) => say('warn', error instanceof Error ? error.message : String(error)),
-  });
-  onStopSignal(() => void served.ingress.close(drainMs));
-  const refused = new Promise<HostError>((resolve) => {
-    tools.on('state', ({ state, error }) => {
-      if (state === 'refused' && error && tools.toolCount === 0) resolve(error);
+export const worker: Command = {
+  name: 'worker',
+  usage: '--broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
+  options: {
+    'broker=': 'address of the broker: wss://host/..., or nats://host:4222/mailbox',
+    'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
+    'timeout=': 'time limit of a call whose client does not ask for progress, like 60s',
+    insecure: 'connect to another machine without TLS: key, calls and results can be read on the network',
+    json: 'print one line of JSON to stderr when the tools are known',
+  },
+  positionals: [0, 0],
+  async run(args) {
+    const { broker, key, callMs, insecure, isJson } = workerOptions(args, process.env);
+    boundHeap();
+    const redactor = createRedactor();
+    redactor.know(key);
+    const say: Say = (level, text) => logLine(level, text, redactor.redact);
+    const open = await engineOf({ broker, key, insecure, clock: systemClock });
+    const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
+    logStates(tools, say);
+    const served = serveWorker({
+      ...{ version, tools, callMs, clock: systemClock, input: process.stdin, output: process.stdout },
+      onProblem: (error) => say('warn', error instanceof Error ? error.message : String(error)),
     });
-  });
-  if (isJson) {
-    const off = tools.on('manifest', () => {
-      off();
-      const { me, tools: count } = tools.status();
-      const ready = {
-        ready: true,
-        mailbox: me?.mailbox ?? null,
-        role: me?.role ?? null,
-        tools: count,
-        pid: process.pid,
-      };
-      process.stderr.write(`${JSON.stringify(ready)}\n`);
+    onStopSignal(() => void served.ingress.close(drainMs));
+    const refused = new Promise<HostError>((resolve) => {
+      tools.on('state', ({ state, error }) => {
+        if (state === 'refused' && error && tools.toolCount === 0) resolve(error);
+      });
     });
-  }
-  const error = await Promise.race([served.closed, refused]);
-  if (error) await served.ingress.close();
-  await served.closed;
-  if (error) throw error;
-  return EXIT.done;
-}
+    if (isJson) {
+      const off = tools.on('manifest', () => {
+        off();
+        const { me, tools: count } = tools.status();
+        const ready = {
+          ready: true,
+          mailbox: me?.mailbox ?? null,
+          role: me?.role ?? null,
+          tools: count,
+          pid: process.pid,
+        };
+        process.stderr.write(`${JSON.stringify(ready)}\n`);
+      });
+    }
+    const error = await Promise.race([served.closed, refused]);
+    if (error) await served.ingress.close();
+    await served.closed;
+    if (error) throw error;
+    return EXIT.done;
+  },
+};
 
-export interface ServedWorker {
-  readonly ingress: StdioIngress;
-  /** Resolves when the client is gone and everything is given back. */
-  readonly closed: Promise<undefined>;
-}
-
-export interface WorkerServing {
-  readonly tools: RemoteTools;
+interface WorkerOptions {
+  readonly broker: string;
+  readonly key: string;
   readonly callMs: number;
-  readonly clock: Clock;
-  readonly input: Readable;
-  readonly output: Writable;
-  readonly onProblem: (error: unknown) => void;
+  readonly insecure: boolean;
+  readonly isJson: boolean;
 }
 
-/** Everything between a pipe and remote tools, which end with the pipe. */
-export function serveWorker({ tools, callMs, clock, input, output, onProblem }: WorkerServing): ServedWorker {
-  const upstreams = new RemoteUpstreams(tools, { callMs, onProblem });
-  const router = createRouter({
-    ...{ upstreams, clock, onProblem },
-    bridge: createBridge({ clock, random: systemRandom }),
-    serverInfo: { name: 'hostler', version },
-  });
-  const first = firstTools(tools);
-  const ingress = createStdioIngress({
-    ...{ clock, input, output, onProblem },
-    router: toolsOnly(router, first),
-    principal: embedder,
-    endpoint: { kind: 'all' },
-  });
-  const end = async (): Promise<undefined> => {
-    await ingress.closed;
-    router.close();
-    upstreams.close();
-    await tools.close();
+export function workerOptions(args: ParsedArgs, env: NodeJS.ProcessEnv): WorkerOptions {
+  const broker = args.text('broker');
+  if (broker === undefined) throw usage('--broker', 'is missing', 'give the address that the broker prints');
+  return {
+    broker,
+    key: keyOf(args.text('key-file') ?? (env.HOSTLER_KEY_FILE || undefined), env.HOSTLER_KEY?.trim()),
+    callMs: parseDuration(args.text('timeout') ?? callDefault, '--timeout'),
+    insecure: args.has('insecure'),
+    isJson: args.has('json'),
   };
-  return { ingress, closed: end() };
 }
 
-function firstTools(tools: RemoteTools): FirstTools {
-  const waits = new Map<string, Promise<void>>();
-  for (const topic of ['greeting', 'tools'] as const) {
-    const over = () => void waits.delete(topic);
-    waits.set(topic, tools.ready(firstMs[topic]).then(over, over));
-  }
-  return (topic) => waits.get(topic);
+function keyOf(file: string | undefined, key: string | undefined): string {
+  if (file !== undefined) return readKeyFile(file, '--key-file');
+  if (key) return key;
+  throw usage('--key-file', 'is missing', 'name the file that holds the key of this worker, or set HOSTLER_KEY_FILE');
 }
 
-/** One line for each change, and one for each new reason why there is no connection. */
-function tellStates(tools: RemoteTools, say: Say): void {
+const usage = (field: string, what: string, hint: string): HostError =>
+  new HostError('invalid_spec', `${field} ${what}`, { field, reason: 'usage', hint });
+
+/** Logs each change of state, and each new reason why there is no connection. */
+function logStates(tools: RemoteTools, say: Say): void {
   let last = '';
   tools.on('state', ({ state, error }) => {
     const { me, tools: count } = tools.status();
     const why = error ? `: ${error.message}` : '';
-    const said =
+    const line =
       state === 'ready' ? `worker '${me?.mailbox}' is connected, ${count} tools${why}` : `worker ${state}${why}`;
-    if (said === last) return;
-    last = said;
-    say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', said);
+    if (line === last) return;
+    last = line;
+    say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
     const isDenied = state === 'refused' || (state === 'ready' && error?.code === 'denied');
     if (isHostError(error) && error.hint !== undefined && isDenied) say('warn', error.hint);
   });

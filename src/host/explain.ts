@@ -1,6 +1,6 @@
 /**
  * Why somebody sees a tool or does not, and what a call of it would meet now: one pure function over what the host knows.
- * Not here: gathering the facts (explain-now.ts), words for a person (cli/why-text.ts); what hangs on the arguments or shows only
+ * Not here: gathering the facts (explain-now.ts), output (cli/why.ts); what hangs on the arguments or shows only
  * when a call is sent, which is the cache, throttles of single tools and a free place (caller.ts).
  *
  * Invariants: asking changes nothing: nothing is charged, started, woken or told; what is said about a call is decided by the

@@ -71,6 +71,11 @@ describe('the checker', () => {
       ['src/gateway/a.ts imports ../broker/b.js: broker is not above gateway'],
     ],
     [
+      'the worker of the broker may import the gateway',
+      { 'src/broker/worker/a.ts': `import '../../gateway/b.js'` },
+      [],
+    ],
+    [
       'a folder has a place',
       { 'src/utils/a.ts': 'export const a = 1' },
       ['src/utils has no place in the table of layers'],

@@ -23,7 +23,7 @@ test('it says as much as log.level asks for, also when that changes', { timeout:
   expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
   place.configure('{');
   await eventually('what is an error is said', () =>
-    broker.stderr.includes('cannot be used; the one before stays in effect'),
+    broker.stderr.includes('is invalid; the previous one stays in effect'),
   );
   expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
   place.configure(config({ log: { level: 'warn' } }, 'second'));

@@ -162,10 +162,10 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\nok {6}server fixture: command \//);
     expect(stdout).toMatch(/\nbroken {2}server missing: .*\n {8}install it, /);
     expect(stdout).toMatch(/\nok {6}control socket: a Hostler is running \(pid \d+\)\n/);
-    expect(stdout).toMatch(/\nsomething is broken\n$/);
+    expect(stdout).toMatch(/\na check failed\n$/);
   });
 
-  test('shows what could not be read and was set aside', async () => {
+  test('shows a damaged database that was set aside', async () => {
     const other = new Workplace();
     other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
     mkdirSync(path.join(other.dataDir, 'broker'), { recursive: true, mode: 0o700 });
@@ -174,8 +174,8 @@ describe('doctor', () => {
     const { code, stdout } = await other.hostler('doctor', '--config', other.config);
     await other.remove();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/\nnote {4}state: could not be read and was set aside: .*\n {8}.*state\.db\.unusable /);
-    expect(stdout).toMatch(/\nnote {4}broker store: could not .* uncertain\n {8}.*broker\.db\.unusable /);
+    expect(stdout).toMatch(/\nnote {4}state: a damaged database was set aside: .*\n {8}.*state\.db\.unusable\n/);
+    expect(stdout).toMatch(/\nnote {4}broker store: a damaged .* uncertain\n {8}.*broker\.db\.unusable\n/);
   });
 
   test('names a key that cannot be used', async () => {

@@ -64,16 +64,16 @@ describe('add', () => {
   });
 
   test.each<[string, string[], RegExp]>([
-    ['a name that is taken', ['ann'], /there is a key 'ann' already/],
+    ['a name that is taken', ['ann'], /the key 'ann' already exists/],
     ['a name that is none', ['a/b'], /is no name for a key/],
     ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
     ['a mailbox that is none', ['bob', '--mailbox', '../x'], /keys\.bob\.mailbox/],
     [
       'a worker called like the mailbox of hosts',
       ['host', '--role', 'low', '--worker'],
-      /'host' is the mailbox of hosts/,
+      /'host' is reserved for hosts/,
     ],
-    ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is the mailbox of hosts/],
+    ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is reserved for hosts/],
     ['a worker that is a host', ['bob', '--worker', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
   ])('%s: told, and nothing is written', async (_, args, said) => {
@@ -131,7 +131,7 @@ test('list shows what each opens, and no hash', async () => {
   expect(shown.stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
     ['NAME', 'OPENS', 'ROLE', 'MAILBOX', 'EXPIRES'],
     ['ann', 'broker', 'reader', 'ann', 'never'],
-    ['bob', 'gateway', '-', '-', '2020-01-31T00:00:00.000Z (over)'],
+    ['bob', 'gateway', '-', '-', '2020-01-31T00:00:00.000Z (expired)'],
     [''],
   ]);
   expect(shown.stdout).not.toContain('sha256');

@@ -104,7 +104,7 @@ describe('when it serves', () => {
     for (const running of both)
       expect((await ask(running, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
     expect(statSync(path.join(place.dataDir, 'stdio.sock')).mode & 0o777).toBe(0o600);
-    const joined = both.find(({ stderr }) => stderr.includes('joins the Hostler that runs already')) as Running;
+    const joined = both.find(({ stderr }) => stderr.includes('using the Hostler that is already running')) as Running;
     const first = both.find((running) => running !== joined) as Running;
     first.child.stdin?.end();
     const { result } = await ask(joined, 2, 'tools/call', { name: 'one__echo', arguments: { text: 'still' } });
@@ -184,7 +184,7 @@ describe('when it cannot serve it says why and what to do', () => {
   test('no key, and others can reach it: wrong usage', async () => {
     place.configure({});
     const { code, said } = await ended('--auth', 'none', '--host', '0.0.0.0');
-    expect([code, said.includes('listen at 127.0.0.1 only')]).toEqual([2, true]);
+    expect([code, said.includes('listen on 127.0.0.1 only')]).toEqual([2, true]);
   });
 
   test('no configuration at all, with an example of one', async () => {

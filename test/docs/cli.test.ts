@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { commandSpecs } from '../../src/cli/commands.js';
+import { commands } from '../../src/cli/commands.js';
 import { Running, Workplace } from '../cli/hostler-process.js';
 import { eventually } from '../eventually.js';
 
@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(() => place.remove());
 
 test('there is a chapter and an example for every command', () => {
-  for (const name of Object.keys(commandSpecs)) {
+  for (const name of Object.keys(commands)) {
     expect([name, new RegExp(`^## .*\\b${name}\\b`, 'm').test(page)]).toEqual([name, true]);
     // Those that go on until they are stopped are in docs/broker.md, where a test follows them too.
     if (name !== 'up' && name !== 'broker')

@@ -1,7 +1,7 @@
 /** What the README shows of the first start is what a person sees. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { firstScreen } from '../../src/cli/first-screen.js';
+import { firstScreen } from '../../src/cli/output/first-screen.js';
 import { version } from '../../src/cli/version.js';
 import type { StatusRow } from '../../src/host/status.js';
 

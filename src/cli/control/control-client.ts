@@ -1,76 +1,60 @@
-/**
- * One command's connection to the running Hostler.
- * Not here: what it is asked for (the commands), where its socket lies (control-path.ts).
- */
+/** One command's connection to the running Hostler. */
 import { connect, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { errorFrom, frameOf, readFrames } from './control-frames.js';
-import type { RunningFacts } from './running-facts.js';
+import type { ParsedArgs } from '../command.js';
+import { dataDirOf } from '../config/data-dir.js';
+import { controlPath, errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface ControlClient {
-  /** Resolves with the result; `told` hears what comes before it. */
-  ask(op: string, params?: Readonly<Record<string, unknown>>, told?: (event: unknown) => void): Promise<unknown>;
+  /** Resolves with the result; `onEvent` gets the events before it. */
+  request(op: string, params?: Readonly<Record<string, unknown>>, onEvent?: (event: unknown) => void): Promise<unknown>;
   close(): void;
 }
 
-/** A socket of this machine answers at once, or nobody is there. */
+interface Pending {
+  readonly onEvent: (event: unknown) => void;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: HostError) => void;
+}
+
+/** A local process answers at once unless it hangs. */
 const answerMs = 2_000;
 
 export async function connectControl(file: string): Promise<ControlClient> {
   const socket = await open(file);
-  const asked = new Map<
-    number,
-    { told: (event: unknown) => void; done: (reply: Readonly<Record<string, unknown>>) => void }
-  >();
-  const failed = new Set<(error: HostError) => void>();
+  const pending = new Map<number, Pending>();
   let lastId = 0;
   let brokenBy: HostError | undefined;
   const end = (error: HostError) => {
     brokenBy ??= error;
-    for (const fail of failed) fail(brokenBy);
+    for (const { reject } of pending.values()) reject(brokenBy);
+    pending.clear();
     socket.destroy();
   };
   socket.on('error', () => {});
-  socket.once('close', () => end(new HostError('transport', 'the running Hostler went away')));
-  readFrames(
-    socket,
-    (frame) => {
-      const waiting = asked.get(frame.id as number);
-      if ('event' in frame) waiting?.told(frame.event);
-      else waiting?.done(frame);
-    },
-    end,
-  );
+  socket.once('close', () => end(new HostError('transport', 'the running Hostler closed the control connection')));
+  const onFrame = (frame: Readonly<Record<string, unknown>>) => {
+    const request = pending.get(frame.id as number);
+    if ('event' in frame) return request?.onEvent(frame.event);
+    pending.delete(frame.id as number);
+    if ('error' in frame) request?.reject(errorFrom(frame.error as Readonly<Record<string, unknown>>));
+    else request?.resolve(frame.result);
+  };
+  readFrames(socket, onFrame, end);
   return {
-    ask: (op, params = {}, told = () => {}) =>
+    request: (op, params = {}, onEvent = () => {}) =>
       new Promise((resolve, reject) => {
         if (brokenBy) return reject(brokenBy);
         const id = ++lastId;
-        const over = () => {
-          asked.delete(id);
-          failed.delete(fail);
-        };
-        const fail = (error: HostError) => {
-          over();
-          reject(error);
-        };
-        failed.add(fail);
-        asked.set(id, {
-          told,
-          done: (reply) => {
-            over();
-            if ('error' in reply) reject(errorFrom(reply.error as Readonly<Record<string, unknown>>));
-            else resolve(reply.result);
-          },
-        });
+        pending.set(id, { onEvent, resolve, reject });
         socket.write(frameOf({ ...params, id, op }));
       }),
     close: () => socket.destroy(),
   };
 }
 
-/** What whoever has the socket says of itself, which may be nothing; undefined when nobody has it. */
+/** The facts of the Hostler that owns the socket, `{}` if it does not answer; undefined when there is none. */
 export async function askRunning(file: string, clock: Clock = systemClock): Promise<Partial<RunningFacts> | undefined> {
   let client: ControlClient;
   try {
@@ -78,16 +62,15 @@ export async function askRunning(file: string, clock: Clock = systemClock): Prom
   } catch {
     return undefined;
   }
-  // Somebody holds the socket, whether it answers in time or not.
-  const answer = client.ask('version').catch(() => undefined);
+  const answer = client.request('version').catch(() => undefined);
   let cancel = () => {};
   const late = new Promise<undefined>((resolve) => {
     cancel = clock.at(clock.nowMs() + answerMs, () => resolve(undefined));
   });
-  const said = (await Promise.race([answer, late])) as Partial<RunningFacts> | null | undefined;
+  const facts = (await Promise.race([answer, late])) as Partial<RunningFacts> | null | undefined;
   cancel();
   client.close();
-  return said ?? {};
+  return facts ?? {};
 }
 
 function open(file: string): Promise<Socket> {
@@ -110,8 +93,37 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
       reason: code,
       execution: 'not_executed',
       hint: isAbsent
-        ? `start one with: hostler up (looked for ${file}; --data-dir gives another place)`
-        : `see that you may open ${file}; it belongs to the user who started Hostler`,
+        ? `start one with: hostler up (looked for ${file}; choose another folder with --data-dir)`
+        : `check the permissions of ${file}; it belongs to the user who started Hostler`,
     },
   );
+}
+
+/** Connects to the running Hostler, and closes the connection afterwards. */
+export async function withRunning<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
+  const client = await connectControl(controlPath(dataDirOf(args)));
+  try {
+    return await use(client);
+  } finally {
+    client.close();
+  }
+}
+
+/** Ctrl-C closes the connection, which is not a failure. */
+export async function untilInterrupted(client: ControlClient, work: Promise<unknown>): Promise<void> {
+  let wasInterrupted = false;
+  const interrupt = () => {
+    wasInterrupted = true;
+    client.close();
+  };
+  process.once('SIGINT', interrupt);
+  process.once('SIGTERM', interrupt);
+  try {
+    await work;
+  } catch (error) {
+    if (!wasInterrupted) throw error;
+  } finally {
+    process.off('SIGINT', interrupt);
+    process.off('SIGTERM', interrupt);
+  }
 }

@@ -1,24 +1,23 @@
 /**
- * The socket in the data directory through which the other commands speak to the running Hostler. Whoever may open it may do
- * all that Hostler may, so it is for its own user alone.
- * Not here: what can be asked for (operations.ts), the words (control-frames.ts).
+ * The control socket in the data directory, through which the other commands use the running Hostler. A client of it has all
+ * rights of Hostler, so the socket is for its own user alone.
+ * Not here: the operations (operations.ts), the protocol (control-protocol.ts).
  *
- * Invariants: one Hostler at a time has a data directory: a socket that somebody answers on is never replaced; what a client
- * asked for ends with its connection; every table here has a bound.
+ * Invariants: one Hostler at a time owns a data directory: a socket that answers is never replaced; requests end with their
+ * connection; every table here has a bound.
  */
 import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { listenPrivately } from '../private-socket.js';
 import { askRunning } from './control-client.js';
-import { errorFrame, frameOf, readFrames } from './control-frames.js';
+import { errorFrame, frameOf, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
-  /** Aborts when nobody is there any more to hear the answer. */
+  /** Aborts when the client is gone. */
   readonly signal: AbortSignal;
-  /** Tells something before the end. */
-  readonly tell: (event: unknown) => void;
+  /** Sends an event before the result. */
+  readonly emit: (event: unknown) => void;
 }
 
 export type Operation = (request: Readonly<Record<string, unknown>>, context: OperationContext) => Promise<unknown>;
@@ -29,11 +28,11 @@ export interface ControlServer {
 }
 
 const connectionsMax = 64;
-const underWayMax = 16;
-/** Waiting to be read by one client; past it it is not listening. */
+const requestsMax = 16;
+/** A client that leaves more than this unread is cut off. */
 const unreadBytesMax = 16 * 1024 * 1024;
 
-/** Rejects when another Hostler has the data directory. `operations` may be given later than the socket is taken. */
+/** Rejects when another Hostler owns the data directory. `operations` is read for each request: more may come later. */
 export async function openControl(
   file: string,
   operations: () => Operations,
@@ -57,7 +56,27 @@ export async function openControl(
   };
 }
 
-/** Whoever else starts at the same moment may take the place of a socket that was left: then it is looked at again. */
+/**
+ * Listens on a socket for its own user alone: `umask` before `listen`, so that it never exists with a wider mode.
+ * Resolves with the error if there is one.
+ */
+export function listenPrivately(server: Server, file: string): Promise<NodeJS.ErrnoException | undefined> {
+  return new Promise((resolve) => {
+    const failed = (error: NodeJS.ErrnoException) => resolve(error);
+    server.once('error', failed);
+    // `listen` creates the socket before it returns.
+    const before = process.umask(0o177);
+    server.listen(file, () => {
+      server.off('error', failed);
+      // From now on an error is about one connection.
+      server.on('error', () => {});
+      resolve(undefined);
+    });
+    process.umask(before);
+  });
+}
+
+/** Another Hostler that starts at the same moment may replace a stale socket: then try again. */
 const triesMax = 3;
 
 async function bind(server: Server, file: string, clock: Clock): Promise<void> {
@@ -70,25 +89,22 @@ async function bind(server: Server, file: string, clock: Clock): Promise<void> {
     if (!found.isSocket()) throw unusable(file, inTheWay);
     const other = await askRunning(file, clock);
     if (other !== undefined) throw inUse(file, other.pid);
-    removeLeft(file, found);
+    removeStale(file, found);
   }
 }
 
-/**
- * Takes away a socket that nobody answers on. Looked at again once it is out of the way: what somebody else has put there in the
- * meantime goes back.
- */
-function removeLeft(file: string, left: BigIntStats): void {
+/** Removes a stale socket. Renamed first and checked again: a socket that another Hostler has just created is put back. */
+function removeStale(file: string, stale: BigIntStats): void {
   const aside = `${file}.${process.pid}`;
   try {
     renameSync(file, aside);
   } catch {
-    // Somebody else was faster.
+    // Another Hostler removed it first.
     return;
   }
   const { ino, mtimeNs } = statSync(aside, { bigint: true });
-  // The number alone is not enough: it is given to the next file at once.
-  if (ino === left.ino && mtimeNs === left.mtimeNs) rmSync(aside, { force: true });
+  // The inode number alone is not enough: the next file may get it at once.
+  if (ino === stale.ino && mtimeNs === stale.mtimeNs) rmSync(aside, { force: true });
   else renameSync(aside, file);
 }
 
@@ -96,19 +112,19 @@ const inUse = (file: string, pid: number | undefined): HostError =>
   new HostError('invalid_spec', `another Hostler${pid === undefined ? '' : ` (pid ${pid})`} uses this data directory`, {
     field: '--data-dir',
     reason: 'in_use',
-    hint: `stop it, or give this one a directory of its own with --data-dir; its socket is ${file}`,
+    hint: `stop it, or choose another directory with --data-dir; its socket is ${file}`,
   });
 
 const unusable = (file: string, { code = 'unknown' }: NodeJS.ErrnoException): HostError =>
   new HostError('invalid_spec', `the control socket ${file} cannot be opened (${code})`, {
     field: '--data-dir',
     reason: code,
-    hint: 'see that Hostler may write to the data directory, or give another one with --data-dir',
+    hint: 'make the data directory writable, or choose another one with --data-dir',
   });
 
 function serve(socket: Socket, operations: () => Operations): void {
   const gone = new AbortController();
-  let underWay = 0;
+  let requests = 0;
   const send = (frame: object) => {
     if (socket.destroyed) return;
     socket.write(frameOf(frame));
@@ -123,25 +139,25 @@ function serve(socket: Socket, operations: () => Operations): void {
       if (typeof id !== 'number' || typeof op !== 'string') return void socket.destroy();
       const operation = Object.hasOwn(operations(), op) ? operations()[op] : undefined;
       if (!operation) return send({ id, error: errorFrame(unknownOperation(op)) });
-      if (underWay >= underWayMax) return send({ id, error: errorFrame(tooMany()) });
-      underWay++;
-      const context = { signal: gone.signal, tell: (event: unknown) => send({ id, event }) };
+      if (requests >= requestsMax) return send({ id, error: errorFrame(tooMany()) });
+      requests++;
+      const context = { signal: gone.signal, emit: (event: unknown) => send({ id, event }) };
       Promise.resolve()
         .then(() => operation(request, context))
         .then(
           (result) => send({ id, result: result ?? null }),
           (error: unknown) => send({ id, error: errorFrame(error) }),
         )
-        .finally(() => underWay--);
+        .finally(() => requests--);
     },
     () => socket.destroy(),
   );
 }
 
 const unknownOperation = (op: string): HostError =>
-  new HostError('invalid_request', `the running Hostler does not know '${op.slice(0, 100)}'`, {
-    hint: 'it may be of another version: stop it and start this one with: hostler up',
+  new HostError('invalid_request', `the running Hostler has no operation '${op.slice(0, 100)}'`, {
+    hint: 'it may be another version: stop it and start this one with: hostler up',
   });
 
 const tooMany = (): HostError =>
-  new HostError('overloaded', 'too much is under way on this connection', { limit: underWayMax });
+  new HostError('overloaded', 'too many requests at once on this control connection', { limit: requestsMax });

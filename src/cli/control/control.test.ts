@@ -8,7 +8,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HostError } from '../../kernel/errors.js';
 import { askRunning, connectControl } from './control-client.js';
-import { frameBytesMax } from './control-frames.js';
+import { frameBytesMax } from './control-protocol.js';
 import { type ControlServer, type Operations, openControl } from './control-server.js';
 
 let folder: string;
@@ -42,15 +42,15 @@ function raw(text: string): Promise<string> {
 
 test('events, then one result, to whoever asked', async () => {
   await open({
-    count: async ({ to }, { tell }) => {
-      for (let n = 1; n <= Number(to); n++) tell(n);
+    count: async ({ to }, { emit }) => {
+      for (let n = 1; n <= Number(to); n++) emit(n);
       return { done: to };
     },
   });
   const client = await connectControl(file);
   const heard: unknown[][] = [[], []];
   const results = await Promise.all(
-    [2, 3].map((to, i) => client.ask('count', { to }, (event) => heard[i]?.push(event))),
+    [2, 3].map((to, i) => client.request('count', { to }, (event) => heard[i]?.push(event))),
   );
   client.close();
   expect([results, heard]).toEqual([
@@ -77,7 +77,7 @@ test('an error comes over with its code, details and hint, and without its cause
     },
   });
   const client = await connectControl(file);
-  const error = (await client.ask('fail').catch((thrown) => thrown)) as HostError;
+  const error = (await client.request('fail').catch((thrown) => thrown)) as HostError;
   expect([error.code, error.message, error.hint, error.details, error.cause]).toEqual([
     'server_parked',
     'it is parked',
@@ -85,9 +85,9 @@ test('an error comes over with its code, details and hint, and without its cause
     { server: 'a', retryAfterMs: 5 },
     undefined,
   ]);
-  await expect(client.ask('break')).rejects.toThrow('the running Hostler failed to do it');
-  await expect(client.ask('nothing')).rejects.toThrow("does not know 'nothing'");
-  await expect(client.ask('toString')).rejects.toThrow('does not know');
+  await expect(client.request('break')).rejects.toThrow('internal error of the running Hostler');
+  await expect(client.request('nothing')).rejects.toThrow("has no operation 'nothing'");
+  await expect(client.request('toString')).rejects.toThrow('has no operation');
   client.close();
 });
 
@@ -97,14 +97,14 @@ test('what was asked for ends with the connection', async () => {
     ended = resolve;
   });
   await open({
-    wait: async (_request, { signal, tell }) => {
+    wait: async (_request, { signal, emit }) => {
       signal.addEventListener('abort', ended);
-      tell('begun');
+      emit('begun');
       await over;
     },
   });
   const client = await connectControl(file);
-  const answer = client.ask('wait', {}, () => client.close());
+  const answer = client.request('wait', {}, () => client.close());
   await expect(answer).rejects.toMatchObject({ code: 'transport' });
   await over;
 });
@@ -120,7 +120,7 @@ describe('who does not keep to the words is hung up on, and nobody else', () => 
     await open({ version: async () => ({ pid: 1 }) });
     const client = await connectControl(file);
     expect(await raw(text)).toBe('');
-    expect(await client.ask('version')).toEqual({ pid: 1 });
+    expect(await client.request('version')).toEqual({ pid: 1 });
     client.close();
   });
 });
@@ -132,7 +132,7 @@ test('too much at once is refused, and the rest goes on', async () => {
   });
   await open({ wait: () => gate });
   const client = await connectControl(file);
-  const asked = Array.from({ length: 17 }, () => client.ask('wait').catch((error: HostError) => error.code));
+  const asked = Array.from({ length: 17 }, () => client.request('wait').catch((error: HostError) => error.code));
   expect(await asked[16]).toBe('overloaded');
   go();
   expect(await Promise.all(asked.slice(0, 16))).toEqual(Array(16).fill(null));

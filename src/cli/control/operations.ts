@@ -1,20 +1,21 @@
 /**
- * What the running Hostler does for the other commands. They act as whoever started Hostler, who is under no role.
- * Not here: the socket (control-server.ts), how answers look (the commands).
+ * The operations of the control socket. They run as the user who started Hostler, who has no role.
+ * Not here: the socket (control-server.ts), output (the commands).
  *
- * Invariant: no single message grows with the number of servers or the size of an answer: long ones are told in pieces.
+ * Invariant: no message grows with the number of servers or the size of an answer; long answers are sent in pieces.
  */
 import { z } from 'zod';
+import type { DeadLetters } from '../../broker/dead-letters.js';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/call.js';
 import { embedder } from '../../policy/call.js';
-import { loggedKinds } from '../event-line.js';
-import type { ServerLogs } from '../server-logs.js';
+import { loggedKinds } from '../output/event-line.js';
+import type { ServerLogs } from '../up/server-logs.js';
+import type { RunningFacts } from './control-protocol.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';
-import type { RunningFacts } from './running-facts.js';
 
 export interface OperationsParts {
   readonly host: Host;
@@ -23,11 +24,11 @@ export interface OperationsParts {
   readonly facts: () => RunningFacts;
 }
 
-/** Characters of an answer in one message; each may become six bytes. */
+/** Characters of an answer in one message; JSON may escape each to six bytes. */
 const pieceChars = 128 * 1024;
-/** A tool's own text beyond this is left out of the list. */
+/** A longer schema is left out of the list. */
 const toolBytesMax = 512 * 1024;
-/** Whoever watches sees at most this many pictures a second, and one even when nothing happens. */
+/** Least and longest time between two tables of `status --watch`. */
 const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
@@ -53,37 +54,37 @@ export function createOperations(parts: OperationsParts): Operations {
     version: async () => facts(),
     status: operation(schemas.status, async ({ follow }, context) => {
       if (follow) await watch(parts, context);
-      else tellRows(host, context);
+      else emitRows(host, context);
       return facts();
     }),
-    tools: operation(schemas.tools, async ({ server }, { tell }) => {
+    tools: operation(schemas.tools, async ({ server }, { emit }) => {
       if (server !== undefined) rowOf(host, server);
       const found = await host.discover({ wake: false });
       const wanted = found.filter((each) => server === undefined || each.server === server);
-      for (const each of wanted) tell(toolFrame(each));
+      for (const each of wanted) emit(toolFrame(each));
       return { tools: wanted.filter((each) => 'tool' in each).length };
     }),
-    call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { tell, signal }) => {
-      // Without a session of its own a client is known by its key: here the operator's.
+    call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { emit, signal }) => {
+      // A client without a session gets the instance of its key: here the operator's.
       const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
       const { bytes, isError } = await host.call(server, tool, args, options);
       const text = bytes.toString('utf8');
-      for (let at = 0; at < text.length; at += pieceChars) tell(text.slice(at, at + pieceChars));
+      for (let at = 0; at < text.length; at += pieceChars) emit(text.slice(at, at + pieceChars));
       return { isError };
     }),
     start: onServer((server) => host.start(server)),
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
     why: operation(schemas.why, async ({ server, tool, role }): Promise<Explanation> => {
-      // Without a role it is whoever holds the local key, who is also who embeds the host.
+      // Without a role: the operator, who holds the local key.
       const principal: Principal | undefined =
         role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
       return host.explain(server, tool, principal);
     }),
-    logs: operation(schemas.logs, async ({ server, follow }, { tell, signal }) => {
+    logs: operation(schemas.logs, async ({ server, follow }, { emit, signal }) => {
       rowOf(host, server);
-      for (const line of logs.tail(server)) tell(line);
-      if (follow) await logs.follow(server, tell, signal);
+      for (const line of logs.tail(server)) emit(line);
+      if (follow) await logs.follow(server, emit, signal);
     }),
   };
 }
@@ -107,13 +108,13 @@ function rowOf(host: Host, server: string) {
   });
 }
 
-function tellRows(host: Host, { tell }: OperationContext): void {
-  for (const row of host.status()) tell(row);
+function emitRows(host: Host, { emit }: OperationContext): void {
+  for (const row of host.status()) emit(row);
 }
 
-/** Each picture is all rows and then `null`. */
+/** Each table is all rows and then `null`. */
 async function watch({ host, clock }: OperationsParts, context: OperationContext): Promise<void> {
-  const { tell, signal } = context;
+  const { emit, signal } = context;
   let cancel = () => {};
   let drawnAtMs = 0;
   let nextAtMs = Number.POSITIVE_INFINITY;
@@ -126,8 +127,8 @@ async function watch({ host, clock }: OperationsParts, context: OperationContext
   const draw = () => {
     drawnAtMs = clock.nowMs();
     nextAtMs = Number.POSITIVE_INFINITY;
-    tellRows(host, context);
-    tell(null);
+    emitRows(host, context);
+    emit(null);
     plan(drawnAtMs + idleRedrawMs);
   };
   draw();
@@ -147,4 +148,38 @@ function toolFrame(found: Found): Readonly<Record<string, unknown>> {
   const { server, tool, schema, pin, isUnapproved, state } = found;
   const frame = { server, tool, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };
+}
+
+const oneLetter = z.object({ seq: z.int().min(0), force: z.boolean().default(false) });
+
+/** Operations on dead letters. `of` is called each time: the broker may start later, or not at all. */
+export function deadLetterOperations(of: () => DeadLetters | undefined): Operations {
+  const letters = (): DeadLetters => {
+    const found = of();
+    if (found) return found;
+    throw new HostError('invalid_request', 'this Hostler has no dead letters: it runs no broker', {
+      reason: 'no_broker',
+      hint: 'use the data directory of the Hostler that runs the broker; with NATS, of any host',
+    });
+  };
+  const read = (request: unknown): z.output<typeof oneLetter> => {
+    const parsed = oneLetter.safeParse(request);
+    if (parsed.success) return parsed.data;
+    throw new HostError('invalid_request', 'the number of the letter is missing', {
+      field: 'seq',
+      hint: 'hostler letters lists the numbers',
+    });
+  };
+  return {
+    letters: async (_, { emit }) => {
+      const all = await letters().list();
+      for (const letter of all) emit(letter);
+      return { letters: all.length };
+    },
+    replayLetter: async (request) => {
+      const { seq, force } = read(request);
+      return { isDone: await letters().revive(seq, { isForced: force }) };
+    },
+    dropLetter: async (request) => ({ isDone: await letters().drop(read(request).seq) }),
+  };
 }

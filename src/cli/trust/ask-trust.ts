@@ -1,16 +1,15 @@
 /**
- * Asks the person at the terminal whether a configuration may be used. Without a terminal it is refused.
- * Not here: what is shown (trust-text.ts), where the answer is kept (trust-store.ts).
+ * Asks the user at the terminal whether a configuration may be used; refuses it without a terminal.
+ * Not here: the text (output/trust-text.ts), storing the answer (trust-store.ts).
  */
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { pathOf } from './hold-changes.js';
-import { isForeign, ownerText, trustText } from './trust-text.js';
+import { isForeign, ownerText, partsText, trustText } from '../output/trust-text.js';
 import { type AskTrust, type Reading, trustStoreOf } from './trusted-source.js';
-import { partsText } from './waiting-text.js';
+import { pathOf } from './unconfirmed-changes.js';
 
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
@@ -41,7 +40,7 @@ export const textOf = ({ place, parts }: Reading, confirmed: ReadonlySet<string>
 export const confirm = ({ place, parts }: Reading, env: NodeJS.ProcessEnv): void =>
   trustStoreOf(env).confirm(place, [...new Set(parts.map(({ digest }) => digest))], systemClock.date());
 
-/** Not as a raw terminal: Ctrl-C stays a signal. */
+/** Not in raw mode: Ctrl-C stays a signal. */
 export function isAnsweredYes({ input, output }: Terminal, question: string): Promise<boolean> {
   output.write(question);
   const lines = createInterface({ input, terminal: false });
@@ -65,6 +64,6 @@ export function notTrusted({ place, parts }: Reading, confirmed: ReadonlySet<str
     reason: 'not_trusted',
     field: '--config',
     execution: 'not_executed',
-    hint: 'run hostler trust in that folder to see what it would run and to confirm it, or name the file with --config',
+    hint: 'run hostler trust in that folder to review and confirm it, or name the file with --config',
   });
 }

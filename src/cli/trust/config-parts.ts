@@ -1,10 +1,9 @@
 /**
- * What a confirmation covers: the parts of a configuration that start a program, reach an address or admit a client. Each part
- * has a digest of everything that decides what it does.
- * Not here: where confirmations are kept (trust-store.ts), what becomes of a part that is not confirmed (hold-changes.ts).
+ * What a confirmation covers: the parts of a configuration that start a program, reach an address or admit a client, each with a
+ * digest of everything that decides what it does.
+ * Not here: storing confirmations (trust-store.ts), unconfirmed parts (unconfirmed-changes.ts).
  *
- * Invariants: two parts have the same digest only if they are the same part; a key that a later version adds is covered
- * unless it is listed here as one that starts nothing.
+ * Invariants: equal digests mean equal parts. A key that a later version adds is covered unless it is listed here.
  */
 import { hash } from 'node:crypto';
 import type { PlaceholderFiles } from '../../config/placeholders.js';
@@ -18,20 +17,20 @@ export interface ConfigPart {
   readonly digest: string;
 }
 
-/** Keys that say how a server is treated. `card` is not among them: its URL is fetched, and may contain `${env:...}`. */
+/** Settings of a server that need no confirmation. `card` is not one: its URL is fetched and may contain `${env:...}`. */
 const uncoveredKeys: ReadonlySet<string> = new Set([
   ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'cache'],
   ...['pins', 'trustAnnotations', 'isolation', 'tools'],
 ]);
 
-/** They limit or name what is there: they start nothing and admit no client. */
+/** Top-level settings that start nothing and admit no client. */
 const settingsThatStartNothing: ReadonlySet<string> = new Set([
   ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry'],
 ]);
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** `config` as it is written, before any placeholder is filled in. */
+/** `config` before placeholders are filled in. */
 export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] {
   const part = (at: readonly string[], value: unknown): ConfigPart => ({ at, value, digest: digest(at, value, files) });
   if (!isTable(config)) return [];
@@ -44,11 +43,11 @@ export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] 
   });
 }
 
-/** The digest of a key that a command is about to write. It has no placeholders. */
+/** The digest of a key that a command is about to write, without placeholders. */
 export const digestOfKey = (name: string, entry: unknown): string =>
   hash('sha256', canonical(['keys', name, entry, []]));
 
-/** The keys that a confirmation covers, and those whose change counts without one. */
+/** The members that a confirmation covers, and those that need none. */
 export function splitEntry(entry: unknown): { readonly covered: unknown; readonly treatment: Table } {
   if (!isTable(entry)) return { covered: entry, treatment: {} };
   const keep = (isTreatment: boolean): Table =>
@@ -59,7 +58,7 @@ export function splitEntry(entry: unknown): { readonly covered: unknown; readonl
 export const isTable = (value: unknown): value is Table =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A placeholder is covered as it is written: a variable by its name, a file by its path and content. */
+/** Placeholders are covered as written: a variable by its name, a file by path and content. */
 function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
   const named = new Set(textsIn(value).flatMap(filesNamedIn));
   if (at[0] === 'mcpServers' && isTable(value) && typeof value.envFile === 'string') named.add(value.envFile);
@@ -75,7 +74,7 @@ function textsIn(value: unknown): string[] {
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
-/** One text for each value that a configuration can hold; the order of keys does not count. */
+/** One text for each value; the order of keys does not matter. */
 function canonical(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value !== 'object' || value === null) return String(value);

@@ -1,10 +1,10 @@
 /**
- * The confirmed configurations of this user: `trust.json` in the user's own data folder, wherever `--data-dir` points, so that
- * no repository can bring confirmations along.
+ * The confirmed configurations of this user: `trust.json` in the user's own data folder, never in `--data-dir`, which a repository
+ * could bring along.
  * Not here: what a confirmation covers (config-parts.ts), asking for one (ask-trust.ts).
  *
- * Invariants: a confirmation counts for one file, used from one folder, of one owner; a store that cannot be read or that
- * others could have written confirms nothing; the file is replaced as a whole, for its user alone, and its size is bounded.
+ * Invariants: a confirmation is for one file, used from one folder, of one owner. A store that cannot be read, or that other users
+ * could have written, confirms nothing. The file is replaced as a whole, private to its user, and bounded in size.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -12,9 +12,9 @@ import { withEditLock } from '../../config/edit-lock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { replaceFile } from '../../kernel/replace-file.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
-import { prepareDataDir } from '../data-dir.js';
+import { prepareDataDir } from '../config/data-dir.js';
 
-/** What is confirmed: the folder counts because commands, arguments and files may be relative to it. */
+/** What is confirmed. The folder is part of it: commands, arguments and files may be relative to it. */
 export interface TrustedPlace {
   /** Without symbolic links. */
   readonly file: string;
@@ -47,13 +47,13 @@ export class TrustStore {
     return parse(readOwn(this.path));
   }
 
-  /** The confirmed digests; undefined when this file was never confirmed in this folder, or for another owner. */
+  /** The confirmed digests; undefined when this file was never confirmed in this folder for this owner. */
   find(place: TrustedPlace): ReadonlySet<string> | undefined {
     const found = this.list().find((each) => isSame(each, place) && each.uid === place.uid);
     return found && new Set(found.digests);
   }
 
-  /** Replaces what was confirmed before: a part that is gone from the file must be confirmed again to come back. */
+  /** Replaces the earlier confirmation: a part removed from the file must be confirmed again when it returns. */
   confirm(place: TrustedPlace, digests: readonly string[], at: Date): void {
     const { file, folder, uid } = place;
     this.#change((all) => [
@@ -62,7 +62,7 @@ export class TrustStore {
     ]);
   }
 
-  /** One more part of a file that is confirmed already, in every folder it is used from. False: it is not confirmed. */
+  /** Adds a part to a confirmed file, in every folder it is used from. False: the file is not confirmed. */
   extend(file: string, digest: string): boolean {
     const isKnown = this.list().some((each) => each.file === file);
     if (isKnown)
@@ -88,7 +88,7 @@ export class TrustStore {
       const { code = 'unwritable' } = error as NodeJS.ErrnoException;
       throw new HostError('invalid_spec', `the confirmation cannot be written to ${this.path} (${code})`, {
         reason: 'data_dir',
-        hint: 'see that you may write to that folder, or set HOSTLER_DATA_DIR',
+        hint: 'make that folder writable, or set HOSTLER_DATA_DIR',
         cause: error,
       });
     }
@@ -99,14 +99,14 @@ const isSame = (a: TrustedPlace, b: TrustedPlace): boolean => a.file === b.file 
 
 /** Drops the oldest confirmations first. */
 function bounded(all: readonly Confirmation[]): readonly Confirmation[] {
-  const kept: Confirmation[] = [];
+  const newest: Confirmation[] = [];
   let digests = 0;
   for (const each of [...all].reverse()) {
     digests += each.digests.length;
-    if (kept.length >= filesMax || (digests > digestsMax && kept.length > 0)) break;
-    kept.unshift(each);
+    if (newest.length >= filesMax || (digests > digestsMax && newest.length > 0)) break;
+    newest.unshift(each);
   }
-  return kept;
+  return newest;
 }
 
 function readOwn(file: string): string {
@@ -125,7 +125,7 @@ function readOwn(file: string): string {
   }
 }
 
-/** Whatever does not have the right shape confirms nothing. */
+/** Malformed entries confirm nothing. */
 function parse(text: string): Confirmation[] {
   try {
     const { files } = JSON.parse(text) as { files?: unknown };
@@ -146,7 +146,7 @@ function isConfirmation(value: unknown): value is Confirmation {
 
 function replace(file: string, files: readonly Confirmation[]): void {
   const beside = `${file}.${process.pid}.new`;
-  // Left by a process that died with the same id: we hold the lock, so no other process writes it.
+  // Left by a dead process with the same id: the lock excludes a live one.
   rmSync(beside, { force: true });
   replaceFile(file, beside, (made) => writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`));
 }

@@ -1,9 +1,9 @@
 /**
- * The configuration of one run, read so that a file which was only found in the working folder does nothing unconfirmed.
- * Not here: which file (find-config.ts), what a confirmation covers (config-parts.ts), asking a person (ask-trust.ts).
+ * Reads the configuration of one run, so that a file found in the working folder does nothing unconfirmed.
+ * Not here: finding the file (config/find-config.ts), what a confirmation covers (config-parts.ts), the prompt (ask-trust.ts).
  *
- * Invariants: the bytes that are confirmed are the bytes that are used, also those of the files that `${file:...}` names; a file
- * that was named with `--config`, or is that of the account, is used as it is.
+ * Invariants: the confirmed bytes are the bytes that are used, also of the files that `${file:...}` names. A file named with
+ * `--config`, or in the configuration folder of the user, needs no confirmation.
  */
 import { realpathSync } from 'node:fs';
 import path from 'node:path';
@@ -12,15 +12,15 @@ import { ownDataFolder } from '../../config/folders.js';
 import { parseServing } from '../../config/host-config.js';
 import { type Filled, fillPlaceholders, PlaceholderFiles } from '../../config/placeholders.js';
 import { HostError } from '../../kernel/errors.js';
-import type { ConfigPlace } from '../find-config.js';
+import type { ConfigPlace } from '../config/find-config.js';
 import { type ConfigPart, partsOf } from './config-parts.js';
-import { type Configuration, type Held, holdChanges } from './hold-changes.js';
 import { type TrustedPlace, TrustStore } from './trust-store.js';
+import { type Configuration, type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.js';
 
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends Filled {
-  /** It is in use now: what a later edit changes without a confirmation stays as it is in this one. */
+  /** Call when it is in use: unconfirmed changes of later edits fall back to it. */
   readonly accept: () => void;
 }
 
@@ -30,7 +30,7 @@ export interface Reading {
   readonly filled: Filled;
 }
 
-/** Throws unless the person who was asked confirmed it. */
+/** Throws unless the user confirms it. */
 export type AskTrust = (reading: Reading, confirmed: ReadonlySet<string> | undefined) => Promise<void>;
 
 export class TrustedSource {
@@ -46,17 +46,17 @@ export class TrustedSource {
     this.#store = place.isFoundInFolder ? trustStoreOf(env) : undefined;
   }
 
-  /** Parts of the last edit that wait for `hostler trust`, as paths. */
+  /** Paths of the parts of the last edit that wait for `hostler trust`. */
   get waiting(): readonly string[] {
     return this.#waiting;
   }
 
-  /** The file whose change may confirm what waits; undefined when nothing ever waits. */
+  /** The file of confirmations, to be watched; undefined when none are needed. */
   get confirmations(): string | undefined {
     return this.#store?.path;
   }
 
-  /** For a start: throws unless the whole file is confirmed, if need be by `ask`. */
+  /** For a start: throws unless the whole file is confirmed, before or by `ask`. */
   async open(ask: AskTrust): Promise<UsableConfig> {
     if (!this.#store) return this.#named();
     const reading = readFound(this.#place.file, this.#env);
@@ -66,26 +66,26 @@ export class TrustedSource {
     return this.#usable(filled, { config: filled.config, parts, waiting: [] });
   }
 
-  /** For an edit: what is not confirmed stays as it is in the configuration that was last accepted. */
+  /** For an edit: unconfirmed parts stay as in the configuration that was accepted last. */
   read(): UsableConfig {
     if (!this.#store || !this.#applied) return this.#named();
     const { place, parts, filled } = readFound(this.#place.file, this.#env);
-    // Before anything is held back: a mistake in what waits makes the edit as unusable as any other.
+    // Parsed before unconfirmed parts are withheld: an error in one of them makes the whole edit invalid.
     parseServing(filled.config);
     const confirmed = this.#store.find(place) ?? new Set<string>();
-    return this.#usable(filled, holdChanges(this.#applied, { config: filled.config, parts }, confirmed));
+    return this.#usable(filled, withholdUnconfirmed(this.#applied, { config: filled.config, parts }, confirmed));
   }
 
   #named(): UsableConfig {
     return { ...readConfigFile(this.#place.file, this.#env), accept: () => {} };
   }
 
-  #usable(filled: Filled, held: Held): UsableConfig {
+  #usable(filled: Filled, usable: UsableChanges): UsableConfig {
     const accept = () => {
-      this.#applied = held;
-      this.#waiting = held.waiting;
+      this.#applied = usable;
+      this.#waiting = usable.waiting;
     };
-    return { ...filled, config: held.config, accept };
+    return { ...filled, config: usable.config, accept };
   }
 }
 
@@ -108,7 +108,7 @@ export function readFound(file: string, env: Environment): Reading {
 export function trustStoreOf(env: Environment): TrustStore {
   const folder = ownDataFolder(env);
   if (folder !== undefined) return new TrustStore(folder);
-  throw new HostError('invalid_spec', 'there is no place for confirmations: HOME is not set', {
+  throw new HostError('invalid_spec', 'there is no folder for confirmations: HOME is not set', {
     reason: 'no_home',
     hint: 'set HOSTLER_DATA_DIR to an absolute path, or name the file with --config, which needs no confirmation',
   });

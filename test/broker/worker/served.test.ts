@@ -1,7 +1,7 @@
 /** What stands between a client's pipe and remote tools, on a clock that moves only when told. */
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { serveWorker } from '../../../src/cli/worker.js';
+import { serveWorker } from '../../../src/broker/worker/serve-worker.js';
 import { HostError } from '../../../src/kernel/errors.js';
 import { mailbox, makeRig, type Rig, type RigOptions, unconnected } from './worker-rig.js';
 
@@ -36,7 +36,15 @@ class Pipe {
     });
     const { tools, clock } = rig;
     const onProblem = (error: unknown) => void this.problems.push(error);
-    this.closed = serveWorker({ tools, clock, callMs: 60_000, input: this.#input, output, onProblem }).closed;
+    this.closed = serveWorker({
+      version: '0',
+      tools,
+      clock,
+      callMs: 60_000,
+      input: this.#input,
+      output,
+      onProblem,
+    }).closed;
   }
 
   send(method: string, params: unknown = {}): () => Line | undefined {

@@ -1,0 +1,58 @@
+/**
+ * Finds the configuration: `--config`, else the working folder, else the configuration folder of the user.
+ * Not here: whether a file in the working folder may be used (trust/trusted-source.ts).
+ */
+import { existsSync, realpathSync } from 'node:fs';
+import path from 'node:path';
+import { configFolder } from '../../config/folders.js';
+import { HostError } from '../../kernel/errors.js';
+
+export interface ConfigPlace {
+  readonly file: string;
+  /** Found in the working folder, not named with `--config`: it may be untrusted. */
+  readonly isFoundInFolder: boolean;
+}
+
+export interface FindOptions {
+  /** The value of `--config`. */
+  readonly given?: string | undefined;
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  /** False for `up --stdio`, which clients start in any folder. */
+  readonly searchesFolder?: boolean;
+}
+
+export const configFileName = 'hostler.json';
+
+export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptions): ConfigPlace {
+  if (given !== undefined) return { file: given, isFoundInFolder: false };
+  const folder = configFolder(env);
+  const ofAccount = folder === undefined ? undefined : path.join(folder, configFileName);
+  const ofFolder = searchesFolder ? path.join(cwd, configFileName) : undefined;
+  if (ofFolder !== undefined && existsSync(ofFolder))
+    return { file: ofFolder, isFoundInFolder: folder === undefined || realPath(cwd) !== realPath(folder) };
+  if (ofAccount !== undefined && existsSync(ofAccount)) return { file: ofAccount, isFoundInFolder: false };
+  throw noConfig(
+    [ofFolder, ofAccount].filter((place) => place !== undefined),
+    searchesFolder,
+  );
+}
+
+/** Without symbolic links if it exists; else absolute. */
+export function realPath(file: string): string {
+  try {
+    return realpathSync(file);
+  } catch {
+    return path.resolve(file);
+  }
+}
+
+function noConfig(places: readonly string[], searchesFolder: boolean): HostError {
+  const looked = places.length === 0 ? 'HOME is not set' : `looked for ${places.join(' and ')}`;
+  const unsearched = searchesFolder ? '' : '; with --stdio the working folder is not searched';
+  return new HostError('invalid_spec', `no configuration found: ${looked}${unsearched}`, {
+    field: '--config',
+    reason: 'no_config',
+    hint: `write one, such as {"mcpServers": {"memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}}, or name a file with --config`,
+  });
+}

@@ -1,0 +1,135 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { eventually } from '../../../test/eventually.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { watchConfig } from './watch-config.js';
+
+let folder: string;
+let file: string;
+let clock: FakeClock;
+let changes: number;
+let end: () => void;
+beforeEach(() => {
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-watch-'));
+  file = path.join(folder, 'hostler.json');
+  writeFileSync(file, '{}');
+  clock = new FakeClock();
+  changes = 0;
+  end = watchConfig({ file, clock, onChange: () => changes++, onProblem: (error) => expect(error).toBeUndefined() });
+});
+afterEach(() => {
+  end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** The system says that something in the folder changed when it likes; then the file has to stay quiet. */
+async function settled(): Promise<void> {
+  await eventually('the system tells', () => clock.pendingTimers > 0);
+  clock.advance(200);
+}
+
+test('a save is told once, after a moment of quiet', async () => {
+  writeFileSync(file, '{"a"');
+  await eventually('the system tells', () => clock.pendingTimers > 0);
+  clock.advance(199);
+  expect(changes).toBe(0);
+  clock.advance(1);
+  expect(changes).toBe(1);
+});
+
+test('a save by renaming is one too, again and again', async () => {
+  for (const text of ['{"a":1}', '{"a":2}']) {
+    writeFileSync(`${file}.new`, text);
+    renameSync(`${file}.new`, file);
+    await settled();
+  }
+  await eventually('both were seen', () => {
+    if (clock.pendingTimers > 0) clock.advance(200);
+    return changes === 2;
+  });
+});
+
+test('the same text and a file that is gone are no change', async () => {
+  writeFileSync(file, '{}');
+  await settled();
+  unlinkSync(file);
+  await settled();
+  expect(changes).toBe(0);
+});
+
+test('after the end nothing is told', async () => {
+  writeFileSync(file, '{"a":1}');
+  await eventually('the system tells', () => clock.pendingTimers > 0);
+  end();
+  clock.advance(1_000);
+  expect([changes, clock.pendingTimers]).toEqual([0, 0]);
+});
+
+describe('however often something stirs', () => {
+  let stir: (name: string | null) => void;
+  beforeEach(() => {
+    end();
+    const watchFolder = (_folder: string, told: typeof stir) => {
+      stir = told;
+      return { close: () => {} };
+    };
+    end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, watchFolder });
+  });
+
+  test('other files in the folder put nothing off', () => {
+    stir('other');
+    expect(clock.pendingTimers).toBe(0);
+    writeFileSync(file, '{"a":1}');
+    stir('hostler.json');
+    for (let ms = 50; ms <= 200; ms += 50) {
+      expect(changes).toBe(0);
+      stir('other');
+      clock.advance(50);
+    }
+    expect(changes).toBe(1);
+  });
+
+  test('a file that is never quiet is read all the same, two seconds after it first stirred', () => {
+    for (let ms = 0; ms < 2_100; ms += 150) {
+      expect(changes).toBe(0);
+      writeFileSync(file, `{"a":${ms}}`);
+      stir(ms === 0 ? null : 'hostler.json');
+      clock.advance(150);
+    }
+    expect(changes).toBe(1);
+  });
+});
+
+test('what was saved before the watch began is told', async () => {
+  end();
+  end = watchConfig({ file, clock, since: '{"old":1}', onChange: () => changes++, onProblem: () => {} });
+  clock.advance(200);
+  expect(changes).toBe(1);
+});
+
+test('behind a link: the file it leads to, and the link that is led elsewhere', async () => {
+  end();
+  for (const name of ['one', 'two']) {
+    mkdirSync(path.join(folder, name));
+    writeFileSync(path.join(folder, name, 'real.json'), `"${name}"`);
+  }
+  // As volumes are mounted: the file is a link through another one, which is replaced.
+  symlinkSync('one', path.join(folder, 'data'));
+  unlinkSync(file);
+  symlinkSync('data/real.json', file);
+  end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {} });
+  const told = (count: number) =>
+    eventually(`change ${count}`, () => {
+      if (clock.pendingTimers > 0) clock.advance(200);
+      return changes === count;
+    });
+  writeFileSync(path.join(folder, 'one', 'real.json'), '"edited"');
+  await told(1);
+  symlinkSync('two', path.join(folder, 'data.new'));
+  renameSync(path.join(folder, 'data.new'), path.join(folder, 'data'));
+  await told(2);
+  writeFileSync(path.join(folder, 'two', 'real.json'), '"edited too"');
+  await told(3);
+});

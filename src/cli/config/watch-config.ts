@@ -1,0 +1,151 @@
+/**
+ * Watches the configuration file: saves in place, saves by rename, and changed links on the path to it.
+ * Not here: applying a new configuration (up/apply-config.ts).
+ *
+ * Invariants: one save is reported once, after a quiet moment, or after two seconds of a busy file. Unchanged text is not a save.
+ * Other files in the folder are ignored.
+ */
+import { lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
+import path from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
+
+/** Reports changed names in a folder, or null where the system gives no name. Throws when the folder cannot be watched. */
+export type WatchFolder = (
+  folder: string,
+  onName: (name: string | null) => void,
+  onProblem: (error: unknown) => void,
+) => { close(): void };
+
+export interface WatchOptions {
+  readonly file: string;
+  readonly clock: Clock;
+  /** `contentOf` the file before it was parsed: a later save counts. */
+  readonly since?: string | undefined;
+  readonly onChange: () => void;
+  /** Watching failed or stopped. */
+  readonly onProblem: (error: unknown) => void;
+  readonly watchFolder?: WatchFolder;
+}
+
+const quietMs = 200;
+const delayMaxMs = 2_000;
+const linksMax = 40;
+
+/** Returns a function that stops watching. */
+export function watchConfig(options: WatchOptions): () => void {
+  const watching = new ConfigWatch(options);
+  return () => watching.end();
+}
+
+class ConfigWatch {
+  readonly #options: WatchOptions;
+  /** By folder. */
+  readonly #watchers = new Map<string, { close(): void }>();
+  /** The names in each folder that lead to the file. */
+  #names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
+  #seen: string | undefined;
+  #firstChangeMs: number | undefined;
+  #cancel = () => {};
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#seen = options.since ?? contentOf(options.file);
+    this.#follow();
+    if (contentOf(options.file) !== this.#seen) this.#onChange();
+  }
+
+  end(): void {
+    this.#cancel();
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+  }
+
+  #onChange(): void {
+    const { clock } = this.#options;
+    const now = clock.nowMs();
+    this.#firstChangeMs ??= now;
+    this.#cancel();
+    this.#cancel = clock.at(Math.min(now + quietMs, this.#firstChangeMs + delayMaxMs), () => this.#compare());
+  }
+
+  #compare(): void {
+    this.#firstChangeMs = undefined;
+    this.#follow();
+    const now = contentOf(this.#options.file);
+    // A missing file is about to be written, or was deleted by mistake: ignore both.
+    if (now === undefined || now === this.#seen) return;
+    this.#seen = now;
+    this.#options.onChange();
+  }
+
+  /** Watches folders, not the file: a rename replaces the file. */
+  #follow(): void {
+    this.#names = watchedNames(this.#options.file);
+    for (const [folder, watcher] of [...this.#watchers]) {
+      if (this.#names.has(folder)) continue;
+      watcher.close();
+      this.#watchers.delete(folder);
+    }
+    for (const folder of this.#names.keys()) if (!this.#watchers.has(folder)) this.#watch(folder);
+  }
+
+  #watch(folder: string): void {
+    const { onProblem, watchFolder = watchBySystem } = this.#options;
+    const onName = (name: string | null) => {
+      if (name === null || this.#names.get(folder)?.has(name)) this.#onChange();
+    };
+    try {
+      this.#watchers.set(folder, watchFolder(folder, onName, onProblem));
+    } catch (error) {
+      onProblem(error);
+    }
+  }
+}
+
+const watchBySystem: WatchFolder = (folder, onName, onProblem) =>
+  watch(folder, { persistent: false }, (_event, name) => onName(name)).on('error', onProblem);
+
+/** Folder and name of the file and of every link on its path. */
+function watchedNames(file: string): Map<string, Set<string>> {
+  const places = new Map<string, Set<string>>();
+  const add = (folder: string, name: string) => places.set(folder, (places.get(folder) ?? new Set()).add(name));
+  const absolute = path.resolve(file);
+  add(path.dirname(absolute), path.basename(absolute));
+  let { root: at } = path.parse(absolute);
+  let names = absolute.slice(at.length).split(path.sep);
+  for (let links = 0; names.length > 0; ) {
+    const [name = '', ...rest] = names;
+    const here = path.join(at, name);
+    const target = linkTarget(here);
+    if (target !== undefined && ++links <= linksMax) {
+      add(at, name);
+      if (path.isAbsolute(target)) at = path.parse(target).root;
+      names = [...target.slice(path.isAbsolute(target) ? at.length : 0).split(path.sep), ...rest];
+      continue;
+    }
+    if (rest.length === 0) add(at, name);
+    at = here;
+    names = rest;
+  }
+  return places;
+}
+
+function linkTarget(file: string): string | undefined {
+  try {
+    return lstatSync(file).isSymbolicLink() ? readlinkSync(file) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Larger files are refused when parsed; they are compared by modification time. */
+const comparedBytesMax = 4 * 1024 * 1024;
+
+export function contentOf(file: string): string | undefined {
+  try {
+    const { size, mtimeMs } = statSync(file);
+    return size > comparedBytesMax ? `${size} ${mtimeMs}` : readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * The protocol of the control socket: one JSON object a line. A request `{id, op, ...}` is answered by any number of
+ * `{id, event}` and then one `{id, result}` or `{id, error}`. Closing the connection ends its requests.
+ */
+import type { Socket } from 'node:net';
+import path from 'node:path';
+import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
+import { LineFramer } from '../../wire/line-framer.js';
+
+/** The address of a socket has 108 bytes on Linux, 104 on macOS, both with a final NUL. */
+const pathBytesMax = process.platform === 'linux' ? 107 : 103;
+
+export function controlPath(dataDir: string): string {
+  const file = path.join(path.resolve(dataDir), 'control.sock');
+  const bytes = Buffer.byteLength(file);
+  if (bytes <= pathBytesMax) return file;
+  throw new HostError('invalid_spec', `the path of the data directory ${dataDir} is too long for a socket in it`, {
+    field: '--data-dir',
+    reason: 'too_long',
+    limit: pathBytesMax,
+    actual: bytes,
+    hint: 'choose a shorter path with --data-dir',
+  });
+}
+
+/** The answer to `version`. */
+export interface RunningFacts {
+  readonly version: string;
+  readonly pid: number;
+  readonly url: string | undefined;
+  readonly dataDir: string;
+  readonly config: string | undefined;
+  readonly startedAt: string;
+  /** Servers are not listed while it stops. */
+  readonly isStopping?: boolean;
+  /** Parts of the configuration that wait for `hostler trust`, as paths; absent when none does. */
+  readonly waiting?: readonly string[];
+  /** Problems of the configuration that belong to no single server. */
+  readonly notes?: readonly string[];
+}
+
+export const frameBytesMax = 1024 * 1024;
+
+/** Results must not be undefined, which JSON cannot hold: send null. */
+export const frameOf = (value: object): string => `${JSON.stringify(value)}\n`;
+
+/** Calls `onFrame` for each object, and `broken` for a line that is not an object or too long. */
+export function readFrames(
+  socket: Socket,
+  onFrame: (frame: Readonly<Record<string, unknown>>) => void,
+  broken: (error: HostError) => void,
+): void {
+  const framer = new LineFramer(
+    frameBytesMax,
+    (bytes, start, end) => {
+      const frame = parse(bytes.toString('utf8', start, end));
+      if (frame) onFrame(frame);
+      else broken(new HostError('protocol_error', 'a line on the control socket is not a JSON object'));
+    },
+    () => broken(new HostError('protocol_error', 'a line on the control socket is too long', { limit: frameBytesMax })),
+  );
+  socket.on('data', (chunk) => framer.push(chunk));
+}
+
+function parse(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** An internal error is sent without its details. */
+export const errorFrame = (error: unknown): Readonly<Record<string, unknown>> =>
+  (isHostError(error)
+    ? error
+    : new HostError('protocol_error', 'internal error of the running Hostler; its log has the details')
+  ).toJSON();
+
+/** The error that a frame holds. */
+export function errorFrom(frame: Readonly<Record<string, unknown>>): HostError {
+  const { code, message, retryable: _retryable, ...options } = frame;
+  const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
+  return new HostError(known, String(message), options as HostErrorOptions);
+}

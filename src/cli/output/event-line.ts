@@ -1,0 +1,82 @@
+/**
+ * An event of the host as one log line with its level.
+ * Invariant: names and messages of servers and clients are neutralised to one line.
+ */
+import type { LogLevel } from '../../config/listen-settings.js';
+import type { HostEvent, HostEventKind } from '../../host/host-events.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { span } from './print.js';
+
+const textChars = 300;
+const nameChars = 100;
+const text = (value: string): string => neutraliseLine(value, textChars);
+const name = (value: string | undefined): string => neutraliseLine(value ?? '', nameChars);
+
+/** All but records of calls: a listener for those has a cost per call. */
+export const loggedKinds = [
+  ...(['state', 'restart', 'parked', 'ejected', 'auth_required', 'revived', 'close_failed', 'freeze'] as const),
+  ...(['breaker', 'denied', 'budget', 'throttled', 'replay', 'uncertain', 'schema', 'auth'] as const),
+] satisfies readonly HostEventKind[];
+
+export interface EventLine {
+  readonly level: LogLevel;
+  readonly text: string;
+}
+
+/** Undefined: another event covers it. */
+export function eventLine(event: HostEvent): EventLine | undefined {
+  switch (event.kind) {
+    case 'state':
+      return { level: event.to === 'ready' ? 'info' : 'debug', text: `${event.from} → ${event.to} (run ${event.run})` };
+    case 'restart':
+      return { level: 'warn', text: `restart in ${span(event.delayMs)}: ${text(event.reason.message)}` };
+    case 'parked':
+      return {
+        level: event.repeats > 0 ? 'debug' : 'error',
+        text: `parked: ${text(event.reason.message)}; next try in ${span(event.nextProbeAtMs - event.atMs)}`,
+      };
+    case 'ejected':
+      return { level: 'error', text: `ejected until hostler reload: ${text(event.reason.message)}` };
+    case 'auth_required':
+      return { level: 'error', text: `needs a new login: ${text(event.reason.message)}` };
+    case 'revived':
+      return { level: 'info', text: `running again after ${span(event.afterMs)}` };
+    case 'close_failed':
+      return { level: 'warn', text: `could not be closed cleanly: ${text(String(event.error))}` };
+    case 'freeze':
+      return {
+        level: 'warn',
+        text: `the whole host stalled; failures of servers do not count for ${span(event.forMs)}`,
+      };
+    case 'breaker':
+      return {
+        level: event.to === 'open' ? 'warn' : 'info',
+        text: `breaker ${event.from} → ${event.to} (${event.failures} failures)`,
+      };
+    case 'denied':
+      return {
+        level: 'warn',
+        text: `${event.action} denied${event.tool === undefined ? '' : ` of ${name(event.tool)}`} for ${principalText(event.principal)}`,
+      };
+    case 'budget':
+      return { level: 'warn', text: `call of ${name(event.tool)} over budget for ${principalText(event.principal)}` };
+    case 'throttled':
+      return { level: 'info', text: `call of ${name(event.tool)} throttled for ${principalText(event.principal)}` };
+    case 'replay':
+      return { level: 'info', text: `call of ${name(event.tool)} sent again (${event.reason})` };
+    case 'uncertain':
+      return { level: 'warn', text: `call of ${name(event.tool)} may have run: its outcome is unknown` };
+    case 'schema':
+      return {
+        level: event.status === 'changed' || event.status === 'renamed' ? 'warn' : 'debug',
+        text: `tool ${name(event.tool)} is ${event.status}`,
+      };
+    case 'auth':
+      return { level: event.status === 'recovered' ? 'info' : 'warn', text: `authorization ${event.status}` };
+    default:
+      return undefined;
+  }
+}
+
+const principalText = ({ id, role }: { readonly id: string; readonly role: string | undefined }): string =>
+  role === undefined ? name(id) : `${name(id)} (${name(role)})`;

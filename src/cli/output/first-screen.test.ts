@@ -1,0 +1,93 @@
+import { expect, test } from 'vitest';
+import type { StatusRow } from '../../host/status.js';
+import { firstLine, firstScreen } from './first-screen.js';
+import { span, textTable } from './print.js';
+import { statusTable } from './status-table.js';
+
+const row = (name: string, changes: Partial<StatusRow> = {}) =>
+  ({
+    name,
+    state: 'registered',
+    forMs: 65_000,
+    tools: 0,
+    running: 0,
+    queue: 0,
+    circuit: 'closed',
+    changedTools: 0,
+    escaped: 0,
+    ...changes,
+  }) as StatusRow;
+const rows = [
+  row('memory', { state: 'ready', active: true, tools: 9, pid: 7, running: 2, queue: 1 }),
+  row('sleepy'),
+  row('lost', {
+    state: 'parked',
+    nextProbeInMs: 56_000,
+    lastError: { code: 'connect_failed', message: 'no such\u001b[31m command', at: '', agoMs: 0 },
+  }),
+];
+const screen = {
+  version: '1.2.3',
+  url: 'http://127.0.0.1:8383/mcp',
+  config: '/c/hostler.json',
+  dataDir: '/d',
+  rows,
+  key: { text: 'hk_secret', isNew: true, file: '/d/key' },
+  width: 120,
+};
+
+test('says where, what, and how to connect; the key in full when it is new', () => {
+  expect(firstScreen(screen).split('\n')).toEqual([
+    'hostler 1.2.3  http://127.0.0.1:8383/mcp',
+    'configuration /c/hostler.json',
+    'data in /d',
+    '',
+    '  memory  ready   9 tools',
+    '  sleepy  asleep',
+    '  lost    parked           next try in 56s; no such\\u{1b}[31m command',
+    '',
+    'Connect a client:',
+    '  claude mcp add --transport http hostler http://127.0.0.1:8383/mcp --header "Authorization: Bearer hk_secret"',
+    '  {"mcpServers":{"hostler":{"type":"http","url":"http://127.0.0.1:8383/mcp","headers":{"Authorization":"Bearer hk_secret"}}}}',
+    'The key is stored in /d/key and is not shown again.',
+    '',
+    'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
+  ]);
+});
+
+test('afterwards it says where the key lies', () => {
+  const text = firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } });
+  expect(text).not.toContain('hk_secret');
+  expect(text).toContain(`Bearer $(cat '/my d'\\''ata/key')"`);
+  expect(firstLine({ ...screen, servers: 3 })).toBe(
+    'hostler 1.2.3 serves 3 servers at http://127.0.0.1:8383/mcp; the key is in /d/key',
+  );
+});
+
+test('without a key or without HTTP there is none to show', () => {
+  expect(firstScreen({ ...screen, key: undefined })).toContain('No key is needed');
+  expect(firstScreen({ ...screen, url: undefined })).not.toContain('Connect');
+  expect(firstScreen({ ...screen, rows: [] })).toContain('no servers are configured');
+});
+
+test('the table of states is aligned, and as wide as the terminal', () => {
+  expect(statusTable(rows, 60).split('\n')).toEqual([
+    'SERVER  STATE   FOR    TOOLS  CALLS  PID  NOTE',
+    'memory  ready   1m 5s  9      2+1    7',
+    'sleepy  asleep  1m 5s  0      -      -',
+    'lost    parked  1m 5s  0      -      -    next try in 56s; …',
+  ]);
+  expect(textTable([])).toBe('');
+});
+
+test.each([
+  [0, '0ms'],
+  [999, '999ms'],
+  [59_400, '59s'],
+  [60_000, '1m'],
+  [125_000, '2m 5s'],
+  [3_600_000, '1h'],
+  [90_000_000, '1d 1h'],
+])('%i ms is %s', (ms, text) => {
+  expect(span(ms)).toBe(text);
+});

@@ -1,0 +1,81 @@
+/**
+ * The first screen of `hostler up`: its address, the servers and their states, and the configuration for a client.
+ * Invariants: the key is shown in full only when it was just created; text of the configuration is neutralised.
+ */
+import type { StatusRow } from '../../host/status.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { textTable } from './print.js';
+import { noteOf, stateText } from './status-table.js';
+
+export interface FirstScreen {
+  readonly version: string;
+  /** Undefined: over stdio. */
+  readonly url: string | undefined;
+  readonly config: string;
+  readonly dataDir: string;
+  readonly rows: readonly StatusRow[];
+  readonly key: { readonly text: string; readonly isNew: boolean; readonly file: string } | undefined;
+  readonly width: number;
+}
+
+const pathChars = 300;
+
+export function firstScreen(screen: FirstScreen): string {
+  const { version, url, config, rows, width, dataDir } = screen;
+  return [
+    `hostler ${version}  ${url ?? 'over stdio'}`,
+    `configuration ${neutraliseLine(config, pathChars)}`,
+    `data in ${neutraliseLine(dataDir, pathChars)}`,
+    '',
+    serversText(rows, width),
+    ...(url === undefined ? [] : ['', clientText(url, screen.key)]),
+    '',
+    'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
+  ].join('\n');
+}
+
+/** One line when stderr is no terminal. */
+export const firstLine = ({
+  version,
+  url,
+  servers,
+  key,
+}: Pick<FirstScreen, 'version' | 'url' | 'key'> & { readonly servers: number }): string =>
+  `hostler ${version} serves ${servers} ${servers === 1 ? 'server' : 'servers'} ${url === undefined ? 'over stdio' : `at ${url}`}${
+    key === undefined ? '' : `; the key is in ${key.file}`
+  }`;
+
+function serversText(rows: readonly StatusRow[], width: number): string {
+  if (rows.length === 0) return 'no servers are configured: add some under mcpServers, the file is watched';
+  return textTable(
+    rows.map((row) => [
+      `  ${row.name}`,
+      stateText(row.state),
+      row.tools === 0 ? '' : `${row.tools} ${row.tools === 1 ? 'tool' : 'tools'}`,
+      noteOf(row),
+    ]),
+    width,
+  );
+}
+
+/** A new key is shown; later the shell reads it from its file. */
+function clientText(url: string, key: FirstScreen['key']): string {
+  const shown = key === undefined || key.isNew ? key?.text : `$(cat ${quoted(key.file)})`;
+  const header = shown === undefined ? '' : ` --header "Authorization: Bearer ${shown}"`;
+  const inJson = key === undefined ? undefined : key.isNew ? key.text : '<the key>';
+  const entry = {
+    type: 'http',
+    url,
+    ...(inJson === undefined ? {} : { headers: { Authorization: `Bearer ${inJson}` } }),
+  };
+  return [
+    'Connect a client:',
+    `  claude mcp add --transport http hostler ${url}${header}`,
+    `  ${JSON.stringify({ mcpServers: { hostler: entry } })}`,
+    ...(key === undefined
+      ? ['No key is needed: every user of this machine may use it.']
+      : [`The key is stored in ${neutraliseLine(key.file, pathChars)}${key.isNew ? ' and is not shown again' : ''}.`]),
+  ].join('\n');
+}
+
+const quoted = (file: string): string => (/^[\w./@%+-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`);

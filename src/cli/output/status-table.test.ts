@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import type { StatusRow } from '../../host/status.js';
+import { noteOf } from './status-table.js';
+
+const quiet = { circuit: 'closed', changedTools: 0, escaped: 0, noisy: false, active: false, ejected: false };
+
+test.each([
+  ['parked', { nextProbeInMs: 40_000 }, 'next try in 40s'],
+  ['ejected', { ejected: true }, 'not tried again before a reload'],
+])('W22 the note of a server that is %s says when it is tried next', (state, part, note) => {
+  expect(noteOf({ ...quiet, state, ...part } as StatusRow)).toBe(note);
+});
+
+test('E3 the note of a server whose messages reached no client says what to set', () => {
+  const row = { ...quiet, state: 'ready', active: true } as StatusRow;
+  expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');
+  expect([noteOf({ ...row, unattributed: 0 }), noteOf(row)]).toEqual(['', '']);
+});
+
+test('E9 the note of a server names a resource template that is not routed, and how many there are', () => {
+  const templates = [{ template: '{+any}', reason: 'no_prefix' }];
+  expect(noteOf({ ...quiet, state: 'ready', unroutedTemplates: { count: 3, templates } } as unknown as StatusRow)).toBe(
+    '3 resource templates not routed at /mcp, such as {+any} (no_prefix)',
+  );
+});

@@ -1,0 +1,114 @@
+/**
+ * What a configuration would run, as text for the user who confirms it.
+ *
+ * Invariants: text of the file cannot move the cursor or hide; cut text is marked; values that are secrets by name or shape are
+ * hidden, but never a part of a command that a shell would run.
+ */
+import { userInfo } from 'node:os';
+import { createRedactor } from '../../kernel/redact.js';
+import { neutralise, neutraliseLine } from '../../kernel/terminal-text.js';
+import { type ConfigPart, isTable } from '../trust/config-parts.js';
+import { pathOf } from '../trust/unconfirmed-changes.js';
+
+const valueChars = 2_000;
+const partsShown = 200;
+const startsNothing = 'it starts no program, reaches no address and admits no client';
+const secretName = /key|token|secret|passw|pwd|credential|auth|cookie|session/i;
+/** A path, an address or a list of options: under any name it may make a program run something. */
+const runnable = /^[.~/]|[\s:,]/;
+/** Characters of shell code that no token has. Such text is shown: a payload must not pass as a secret. */
+const script = /[$`|;&()<>\n]/;
+
+const { redact } = createRedactor();
+
+export interface TrustQuestion {
+  readonly file: string;
+  readonly uid: number;
+  readonly ownUid: number | undefined;
+  /** Undefined: never confirmed. */
+  readonly confirmed: ReadonlySet<string> | undefined;
+  readonly parts: readonly ConfigPart[];
+}
+
+export function trustText({ file, uid, ownUid, confirmed, parts }: TrustQuestion): string {
+  const open = parts.filter(({ digest }) => !confirmed?.has(digest));
+  const rest = parts.length - open.length;
+  return [
+    neutraliseLine(file, valueChars),
+    `  owner: ${ownerText(uid, ownUid)}`,
+    `  ${confirmed === undefined ? 'never confirmed on this machine' : `confirmed before; ${open.length} changed, ${rest} as confirmed`}`,
+    '',
+    ...(open.length === 0 ? [`  ${parts.length === 0 ? startsNothing : 'nothing changed since then'}`] : []),
+    ...open.slice(0, partsShown).flatMap(partLines),
+    ...(open.length > partsShown ? [`  and ${open.length - partsShown} more: look at the file`] : []),
+  ].join('\n');
+}
+
+export const isForeign = (uid: number, ownUid: number | undefined): boolean => ownUid !== undefined && uid !== ownUid;
+
+export function ownerText(uid: number, ownUid: number | undefined): string {
+  if (ownUid === undefined) return 'not known on this system';
+  return isForeign(uid, ownUid) ? `user ${uid}, who is NOT you` : `${neutraliseLine(ownName(uid), 100)} (you)`;
+}
+
+function ownName(uid: number): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `user ${uid}`;
+  }
+}
+
+function partLines({ at, value }: ConfigPart): string[] {
+  const [table] = at;
+  if (table !== 'mcpServers' || !isTable(value)) return [`  ${pathOf(at)}: ${shown(JSON.stringify(value))}`];
+  const { command, args, url, env, headers, ...rest } = value;
+  const argv = [command, ...(Array.isArray(args) ? args : [])].filter((each) => each !== undefined);
+  return [
+    `  ${pathOf(at)}`,
+    ...(argv.length === 0 ? [] : [`    runs     ${argv.map(quotedArgument).join(' ')}`]),
+    ...(url === undefined ? [] : [`    reaches  ${shown(String(url))}`]),
+    ...(env === undefined ? [] : [`    env      ${members(env, isSecretVariable)}`]),
+    ...(headers === undefined ? [] : [`    headers  ${members(headers, () => true)}`]),
+    ...Object.entries(rest).map(([key, each]) => `    ${pathOf([key]).padEnd(7)}  ${shown(JSON.stringify(each))}`),
+  ];
+}
+
+/** One argument of a command line, quoted as for a shell. */
+function quotedArgument(arg: unknown): string {
+  const text = shown(typeof arg === 'string' ? arg : JSON.stringify(arg), true);
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+const isSecretVariable = (name: string, text: string): boolean =>
+  secretName.test(name) && !runnable.test(text) && !script.test(text);
+
+/** A placeholder is shown as written: it is no secret, and names the source of the value. */
+function members(table: unknown, isSecret: (name: string, text: string) => boolean): string {
+  if (!isTable(table)) return shown(JSON.stringify(table));
+  const pairs = Object.entries(table).map(([name, value]) => {
+    const text = String(value);
+    const hidden = isSecret(name, text) && !text.includes('${');
+    return `${pathOf([name])}=${hidden ? `[hidden, ${text.length} characters]` : shown(text, true)}`;
+  });
+  return pairs.length === 0 ? 'none' : pairs.join('  ');
+}
+
+/** `isProgram`: a shell may run it, so text that looks like shell code is not redacted. */
+function shown(text: string, isProgram = false): string {
+  const clean = isProgram && script.test(text) ? text : redact(text);
+  const cut = clean.length - valueChars;
+  const line = neutralise(clean.slice(0, valueChars)).replaceAll('\n', '\\n').replaceAll('\t', '\\t');
+  return cut > 0 ? `${line} [${cut} more characters: look at the file]` : line;
+}
+
+/** Parts of a configuration that wait for `hostler trust`, as one line. */
+const partsListed = 20;
+
+export const waitingText = (parts: readonly string[]): string => `waits for hostler trust: ${partsText(parts)}`;
+
+/** The first parts and a count of the others: a file may have thousands. */
+export function partsText(parts: readonly string[]): string {
+  const more = parts.length - partsListed;
+  return `${parts.slice(0, partsListed).join(', ')}${more > 0 ? `, and ${more} more` : ''}`;
+}

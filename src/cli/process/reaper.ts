@@ -1,0 +1,93 @@
+/**
+ * Small parent programs of Hostler in a container: they reap every process that ends there, and forward signals.
+ * Node waits only for its own children: as PID 1 it would leave each orphan of a server as a zombie.
+ * The shell program is the head of the command file (scripts/bundle.mjs); the Perl program runs below `node main.cjs up` as PID 1.
+ *
+ * Invariants: SIGTERM, SIGINT and SIGHUP are forwarded as SIGUSR2: a signal to the process group also reaches Hostler directly, and
+ * must not count twice (stop-signals.ts). The exit code is that of Hostler.
+ */
+import { spawn } from 'node:child_process';
+
+/** Names the reaper to the Hostler below it. Not passed on to servers. */
+export const REAPER_VARIABLE = 'HOSTLER_REAPER';
+
+/**
+ * For PID 1 as a shell: `wait` reaps every child, inherited ones too (dash, bash, busybox). The command is "$@". A background
+ * command would get /dev/null as stdin, so stdin is saved as descriptor 3. A trapped signal ends `wait` early: it is repeated until
+ * the command is gone, and once more for a status that the signal may have hidden.
+ */
+const SHELL_REAPER = `
+early= child=
+stop() { if [ -n "$child" ]; then kill -s USR2 "$child" 2>/dev/null; else early=1; fi; }
+trap stop TERM INT HUP
+trap 'kill -s QUIT "$child" 2>/dev/null' QUIT
+trap 'kill -s USR1 "$child" 2>/dev/null' USR1
+exec 3<&0
+${REAPER_VARIABLE}=sh "$@" <&3 3<&- &
+child=$!
+exec 3<&- </dev/null
+[ -z "$early" ] || stop
+wait "$child"; code=$?
+while kill -s 0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+wait "$child"; again=$?
+[ "$again" = 127 ] || code=$again
+exit "$code"
+`;
+
+/** The command file starts as a shell script: as PID 1 the shell stays and reaps, elsewhere it execs Node. */
+export const COMMAND_HEADER = `#!/bin/sh
+':' /*
+set -- node "$0" "$@"
+[ "$$" = 1 ] && [ "$3" = up ] || exec "$@"
+${SHELL_REAPER.trim()}
+*/
+`;
+
+/** Exit code of the Perl program when it cannot be a reaper: nothing was started. */
+const NO_REAPER = 97;
+
+/**
+ * For PID 1 as Node, which cannot exec: a child that makes itself a subreaper (PR_SET_CHILD_SUBREAPER, 36). Arguments: the number of
+ * the system call prctl on this machine, then the command. It ignores direct stop signals, which Hostler gets as well.
+ */
+const PERL_REAPER = `
+my ($prctl, @command) = @ARGV;
+syscall($prctl + 0, 36, 1, 0, 0, 0) == 0 or exit ${NO_REAPER};
+$SIG{$_} = sub {} for qw(TERM INT HUP);
+my $child = fork;
+defined $child or exit ${NO_REAPER};
+if (!$child) { exec { $command[0] } @command or exit 127 }
+for my $name (qw(USR2 USR1 QUIT)) { $SIG{$name} = sub { kill $name, $child } }
+while ((my $pid = waitpid -1, 0) != $child) { exit 1 if $pid == -1 && $! != 4 }
+exit($? & 127 ? 128 + ($? & 127) : $? >> 8);
+`;
+
+/** The system call number of prctl by architecture. */
+const prctlNumbers: Readonly<Record<string, number>> = {
+  ...{ x64: 157, arm64: 167, arm: 172, ia32: 172, ppc64: 171, s390x: 172, riscv64: 167, loong64: 167 },
+};
+
+/** The exit code of the Hostler below the reaper; undefined when no reaper could run, and this process must be Hostler. */
+export function runBelowReaper(): Promise<number | undefined> {
+  const prctl = prctlNumbers[process.arch];
+  if (process.platform !== 'linux' || prctl === undefined) return Promise.resolve(undefined);
+  const command = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
+  return new Promise((resolve) => {
+    const child = spawn('perl', ['-e', PERL_REAPER, String(prctl), ...command], {
+      stdio: 'inherit',
+      env: { ...process.env, [REAPER_VARIABLE]: 'perl' },
+    });
+    const forwarded = [
+      ...(['SIGTERM', 'SIGINT', 'SIGHUP'] as const).map((signal) => [signal, 'SIGUSR2'] as const),
+      ...(['SIGQUIT', 'SIGUSR1'] as const).map((signal) => [signal, signal] as const),
+    ].map(([signal, below]) => [signal, () => void child.kill(below)] as const);
+    for (const [signal, forward] of forwarded) process.on(signal, forward);
+    const ended = (code: number | undefined) => {
+      for (const [signal, forward] of forwarded) process.off(signal, forward);
+      resolve(code === NO_REAPER ? undefined : code);
+    };
+    // No Perl.
+    child.once('error', () => ended(undefined));
+    child.once('exit', (code) => ended(code ?? 1));
+  });
+}

@@ -1,0 +1,79 @@
+/**
+ * `hostler trust`: shows what a `hostler.json` would run, and confirms that it may be used from its folder.
+ * A Hostler that runs with the file picks up the confirmation within a second.
+ */
+import path from 'node:path';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { configFileName, realPath } from './config/find-config.js';
+import { EXIT } from './exit-codes.js';
+import { printJson, printText, textTable } from './output/print.js';
+import { confirm, isAnsweredYes, isTerminal, ownTerminal, textOf } from './trust/ask-trust.js';
+import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
+
+const pathChars = 300;
+
+export const trust: Command = {
+  name: 'trust',
+  usage: '[FILE] [--yes] | --list [--json] | --remove [FILE]',
+  options: {
+    yes: 'confirm without asking',
+    list: 'list the confirmed files',
+    remove: 'withdraw the confirmation of a file',
+    ...jsonOption,
+  },
+  positionals: [0, 1],
+  run: (args) => confirmFile(args),
+};
+
+export async function confirmFile(args: ParsedArgs, terminal = ownTerminal(), env = process.env): Promise<number> {
+  const [given] = args.positionals;
+  if (args.has('list') && (args.has('remove') || args.has('yes') || given !== undefined))
+    throw usageError(trust, '--list takes no file and no option but --json');
+  if (args.has('list')) return list(args, env);
+  if (args.has('json')) throw usageError(trust, '--json works with --list only');
+  const file = given ?? path.join(process.cwd(), configFileName);
+  if (args.has('remove')) return remove(args, file, env);
+  const reading = readFound(file, env);
+  const confirmed = trustStoreOf(env).find(reading.place);
+  const shownFile = neutraliseLine(reading.place.file, pathChars);
+  printText(textOf(reading, confirmed));
+  if (isConfirmed(reading, confirmed)) {
+    process.stderr.write(`${shownFile} is already confirmed\n`);
+    return EXIT.done;
+  }
+  if (!args.has('yes')) {
+    if (!isTerminal(terminal))
+      throw usageError(
+        trust,
+        'there is no terminal to ask at',
+        'read the list above, then repeat with --yes to confirm it',
+      );
+    if (!(await isAnsweredYes(terminal, '\nConfirm it? [y/N] '))) return EXIT.failed;
+  }
+  confirm(reading, env);
+  process.stderr.write(`${shownFile} is confirmed\n`);
+  return EXIT.done;
+}
+
+function list(args: ParsedArgs, env: NodeJS.ProcessEnv): number {
+  const all = trustStoreOf(env).list();
+  if (args.has('json')) printJson(all.map(({ file, folder, uid, at }) => ({ file, folder, uid, at })));
+  else if (all.length === 0) printText('no file is confirmed');
+  else
+    printText(
+      textTable([
+        ['FILE', 'USED FROM', 'CONFIRMED'],
+        ...all.map(({ file, folder, at }) => [file, folder, at].map((cell) => neutraliseLine(cell, pathChars))),
+      ]),
+    );
+  return EXIT.done;
+}
+
+/** Works also for a file that no longer exists. */
+function remove(args: ParsedArgs, file: string, env: NodeJS.ProcessEnv): number {
+  if (args.has('yes')) throw usageError(trust, '--remove takes no --yes: it does not ask');
+  const removed = trustStoreOf(env).remove(realPath(file));
+  printText(removed > 0 ? `${file} is no longer confirmed` : `${file} was not confirmed`);
+  return removed > 0 ? EXIT.done : EXIT.failed;
+}

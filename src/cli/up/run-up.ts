@@ -1,0 +1,382 @@
+/**
+ * `hostler up`: reads the configuration, locks the data directory, runs the servers and serves clients until it is stopped.
+ * Not here: options (up-options.ts), the first screen (output/first-screen.ts), serving (gateway/).
+ *
+ * Invariants: stdout holds one line of JSON or the messages of one client, nothing else. Whatever was opened is closed in reverse
+ * order, also when a later step fails. An invalid edit of the configuration changes nothing.
+ */
+import '../plain-zod.js';
+
+import path from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
+import type { BrokerSettings } from '../../config/broker-settings.js';
+import { parseServing } from '../../config/host-config.js';
+import { parseKeys } from '../../config/keys.js';
+import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
+import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
+import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
+import type { BrokerFigures } from '../../gateway/metrics/broker-figures.js';
+import { Host } from '../../host/host.js';
+import type { HostConfig } from '../../host/host-interface.js';
+import { systemClock } from '../../kernel/clock.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
+import { createRedactor } from '../../kernel/redact.js';
+import type { ParsedArgs } from '../command.js';
+import { prepareDataDir } from '../config/data-dir.js';
+import { contentOf, watchConfig } from '../config/watch-config.js';
+import { controlPath } from '../control/control-protocol.js';
+import { type Operations, openControl } from '../control/control-server.js';
+import { createOperations, deadLetterOperations } from '../control/operations.js';
+import { EXIT, exitCodeOf } from '../exit-codes.js';
+import { brokerLines } from '../output/broker-event-line.js';
+import { firstLine, firstScreen } from '../output/first-screen.js';
+import { printJson, widthOf } from '../output/print.js';
+import { LevelLog } from '../output/stderr-log.js';
+import { waitingText } from '../output/trust-text.js';
+import { onStopSignals } from '../process/stop-signals.js';
+import { askTrust } from '../trust/ask-trust.js';
+import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
+import { version } from '../version.js';
+import { applyConfig } from './apply-config.js';
+import { ServerLogs } from './server-logs.js';
+import { findSame, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
+import { listenOf, type UpOptions, upOptions } from './up-options.js';
+
+/** Loads the broker, which most starts do not need. Passed in: the bundle cannot import. */
+type LoadServeWorkers = () => Promise<ServeWorkers>;
+
+export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers): Promise<number> {
+  const options = upOptions(args, process.env, process.cwd());
+  const run = new Run(options, loadServeWorkers);
+  const stopped = run.untilStopped();
+  try {
+    if (await run.joined()) return EXIT.done;
+    await run.begin();
+    run.announce();
+    await stopped;
+    return EXIT.done;
+  } catch (error) {
+    // Several were started at once, and another one has the data directory now.
+    if (isInUse(error) && (await run.joined())) return EXIT.done;
+    throw error;
+  } finally {
+    await run.end();
+  }
+}
+
+const isInUse = (error: unknown): boolean => isHostError(error) && error.details.reason === 'in_use';
+
+class Run {
+  readonly #options: UpOptions;
+  readonly #loadServeWorkers: LoadServeWorkers;
+  readonly #redactor = createRedactor();
+  readonly #startedAt = systemClock.date().toISOString();
+  /** Closes each part that was opened, the newest last. */
+  readonly #closers: (() => unknown)[] = [];
+  #operations: Operations = {};
+  readonly #log = new LevelLog((text) => this.#redactor.redact(text));
+  readonly #source: TrustedSource;
+  #host: Host | undefined;
+  #gateway: Gateway | undefined;
+  #workers: ServedWorkers | undefined;
+  #settings: ReturnType<typeof parseServing> | undefined;
+  #listen: ListenSettings | undefined;
+  #stop: () => void = () => {};
+  readonly #stopped = new AbortController();
+  /** Clients served over stdio or the stdio socket. */
+  #pipes = 0;
+  #isServing = false;
+  #isEnding = false;
+
+  constructor(options: UpOptions, loadServeWorkers: LoadServeWorkers) {
+    this.#options = options;
+    this.#loadServeWorkers = loadServeWorkers;
+    const { config: file, isFoundInFolder } = options;
+    this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
+  }
+
+  /** With --stdio, a Hostler that runs with the same configuration serves this client too. True: it did. */
+  async joined(): Promise<boolean> {
+    const { isStdio, isJson, port, dataDir } = this.#options;
+    const running = isStdio && port === undefined ? await findSame(this.#options, systemClock) : undefined;
+    if (!running) return false;
+    const { pid, url } = running;
+    if (isJson) process.stderr.write(`${JSON.stringify({ ready: true, url: url ?? null, key: null, pid, dataDir })}\n`);
+    this.#say('info', `using the Hostler that is already running (pid ${pid})`);
+    return joinRunning(this.#options, systemClock, this.#stopped.signal);
+  }
+
+  async begin(): Promise<void> {
+    const { dataDir, auth } = this.#options;
+    const since = contentOf(this.#options.config);
+    const first = await this.#source.open(askTrust(process.env)).catch((error: unknown) => {
+      throw isHostError(error) ? inFile(error, this.#options.config) : error;
+    });
+    const { config, settings, accept } = this.#readConfig(first);
+    accept();
+    const listen = listenOf(settings.listen, this.#options);
+    this.#listen = listen;
+    this.#settings = settings;
+    this.#log.level = settings.log.level;
+    prepareDataDir(dataDir);
+    // First: the control socket is the lock of the data directory.
+    const control = await openControl(controlPath(dataDir), () => this.#running());
+    this.#closers.push(() => control.close());
+    const host = new Host({
+      client: { name: 'hostler', version, capabilities: gatewayCapabilities },
+      stateDir: dataDir,
+      hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
+      ambient: process.env,
+      redactor: this.#redactor,
+      onProblem: this.#problem,
+    });
+    this.#host = host;
+    this.#closers.push(() => host.close());
+    const logs = new ServerLogs(host, systemClock, this.#redactor.redact);
+    this.#closers.push(() => logs.close());
+    logs.on(({ server, text }, level) => this.#say(level, `${server}: ${text}`));
+    const gateway = await createGateway({
+      host,
+      settings: { listen, keys: settings.keys, auth, version },
+      dataDir,
+      clock: systemClock,
+      onProblem: this.#problem,
+      opensLater: true,
+      brokerFigures: () => this.#workers && figuresOf(this.#workers.status()),
+    });
+    this.#gateway = gateway;
+    if (gateway.key !== undefined) this.#redactor.know(gateway.key);
+    this.#closers.push(() => gateway.close(this.#drainMs()));
+    this.#operations = {
+      ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
+      ...deadLetterOperations(() => this.#workers?.deadLetters),
+    };
+    const { isStdio, port } = this.#options;
+    // With --stdio only when --port is given: clients with different configurations each run a Hostler of their own.
+    // Before any server starts: a port in use then has no side effects.
+    if (!isStdio || port !== undefined) await gateway.listen();
+    await host.open(config);
+    gateway.opened();
+    await this.#serveWorkers(host, settings);
+    this.#isServing = true;
+    // Waiting clients are answered before the rest is set up: one turn to accept them, one to read them.
+    for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
+    const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
+    this.#closers.splice(-1, 0, () => pipes.close());
+    // Stopped first: a client that comes during the drain retries instead of being accepted and cut off.
+    this.#closers.push(() => pipes.stop());
+    if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
+    this.#closers.push(
+      watchConfig({
+        file: this.#options.config,
+        since,
+        clock: systemClock,
+        onChange: () => void this.#reload(),
+        onProblem: this.#problem,
+      }),
+    );
+    const { confirmations } = this.#source;
+    if (confirmations === undefined) return;
+    const onChange = () => void this.#reload();
+    this.#closers.push(watchConfig({ file: confirmations, clock: systemClock, onChange, onProblem: this.#problem }));
+  }
+
+  async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
+    if (!broker) return;
+    const serveWorkers = await this.#loadServeWorkers();
+    const lineOf = brokerLines(systemClock);
+    const workers = await serveWorkers({
+      host,
+      settings: broker,
+      // The gateway has reported problems of keys.
+      keys: parseKeys(keys, () => {}),
+      dataDir: this.#options.dataDir,
+      folder: path.dirname(path.resolve(this.#options.config)),
+      isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
+      clock: systemClock,
+      onEvent: (event) => {
+        // Roles of configured keys were reported when the configuration was read.
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
+          return;
+        const line = lineOf(event);
+        if (line) this.#say(...line);
+      },
+    });
+    this.#workers = workers;
+    // Both at once: they share the drain time.
+    this.#closers.push(() => {
+      const drainMs = this.#drainMs();
+      return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
+    });
+    if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
+  }
+
+  /** With --stdio, Hostler stops when its last client is gone. */
+  async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
+    this.#pipes++;
+    await gateway.serveStdio(input, output).catch(this.#problem);
+    if (--this.#pipes === 0 && this.#options.isStdio) this.#stop();
+  }
+
+  announce(): void {
+    const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
+    const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
+    const broker = this.#workers?.url;
+    // Not on later starts, nor on stderr with --stdio: both often end in log files.
+    const isKeyShown = showsKey || (isNewKey === true && !isStdio);
+    const ready = {
+      ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
+      ...(broker === undefined ? {} : { broker }),
+    };
+    if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
+    else if (isJson) printJson(ready);
+    const shown =
+      key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey === true, file: keyFile };
+    const screen = { version, url, config, dataDir, key: shown };
+    if (process.stderr.isTTY) {
+      const rows = this.#host?.status() ?? [];
+      process.stderr.write(`\n${firstScreen({ ...screen, rows, width: widthOf(process.stderr) })}\n\n`);
+    } else process.stderr.write(`${firstLine({ ...screen, servers: this.#host?.names().length ?? 0 })}\n`);
+  }
+
+  /** Resolves with the first signal. The second ends the process; the death watch then ends its servers. */
+  untilStopped(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#stop = resolve;
+      this.#stopped.signal.addEventListener('abort', () => resolve());
+      onStopSignals((signal, isAgain) => {
+        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
+        this.#isEnding = true;
+        const drainS = this.#drainMs() / 1_000;
+        const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
+        this.#say('info', `${signal}: stopping${wait}; send it again to stop at once`);
+        this.#stopped.abort();
+        // Not serving yet: there is nothing to drain.
+        if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
+      });
+    });
+  }
+
+  #drainMs(): number {
+    return this.#settings ? drainMsOf(this.#settings.listen) : 0;
+  }
+
+  async end(): Promise<void> {
+    this.#isEnding = true;
+    for (let end = this.#closers.pop(); end; end = this.#closers.pop()) {
+      try {
+        await end();
+      } catch (error) {
+        this.#problem(error);
+      }
+    }
+  }
+
+  /** `first`: the configuration of the start, already read. */
+  #readConfig(first?: UsableConfig) {
+    const { config: file } = this.#options;
+    try {
+      const { config, secrets, problems, accept } = first ?? this.#source.read();
+      for (const secret of secrets) this.#redactor.know(secret);
+      // The host parses the servers and reports problems of single entries.
+      const settings = parseServing(config);
+      for (const problem of problems) this.#problem(problem);
+      return { config: config as HostConfig, settings, accept };
+    } catch (error) {
+      throw isHostError(error) ? inFile(error, file) : error;
+    }
+  }
+
+  async #reload(): Promise<void> {
+    const [host, gateway] = [this.#host, this.#gateway];
+    if (!host || !gateway) return;
+    try {
+      const { config, settings, accept } = this.#readConfig();
+      const listen = listenOf(settings.listen, this.#options);
+      const before = this.#settings;
+      const swap = () => {
+        this.#settings = settings;
+        this.#log.level = settings.log.level;
+        accept();
+      };
+      const edit = { config, keys: settings.keys, listen, swap };
+      const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
+      this.#say('info', 'the edited configuration is in effect');
+      if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
+        this.#say('warn', 'broker: changes other than keys and roles take effect after a restart');
+      const { waiting } = this.#source;
+      if (waiting.length > 0) this.#say('warn', waitingText(waiting));
+      const { host: address, port } = this.#listen ?? listen;
+      if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
+        this.#say('warn', `listen: still ${address}, port ${port}; another host or port takes effect after a restart`);
+      await atBroker.catch(this.#problem);
+    } catch (error) {
+      this.#say('error', 'the edited configuration is invalid; the previous one stays in effect');
+      this.#problem(error);
+    }
+  }
+
+  /** Before the start is complete, `version` is the only operation. */
+  #running(): Operations {
+    return { version: async () => this.#facts(), ...this.#operations };
+  }
+
+  #facts() {
+    const { config, dataDir } = this.#options;
+    const { url } = this.#gateway ?? {};
+    const { waiting } = this.#source;
+    return {
+      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
+      ...(this.#isEnding ? { isStopping: true } : {}),
+      ...(waiting.length === 0 ? {} : { waiting }),
+    };
+  }
+
+  /** Unlisted roles of keys in the configuration, and of workers whose keys are elsewhere. */
+  #notes(): readonly string[] {
+    const ofKeys = this.#unlistedRoles();
+    const known = new Set(ofKeys.map(({ role }) => role));
+    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    return [
+      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
+      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+    ];
+  }
+
+  #unlistedRoles(): readonly UnlistedRole[] {
+    const { keys = {}, roles, unlistedRole } = this.#settings ?? {};
+    return unlistedRoles(keys, roles, unlistedRole);
+  }
+
+  readonly #problem = (error: unknown): void => {
+    if (!isHostError(error)) return this.#say('error', String(error instanceof Error ? error.message : error));
+    // An unavailable server was already logged as an event; only the hint of its cause is new.
+    const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
+    const { server, field } = error.details;
+    if (!isLogged) this.#say('warn', error.message);
+    const hint = isLogged ? (error.cause as HostError).hint : error.hint;
+    if (hint !== undefined)
+      this.#say('warn', isLogged ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
+  };
+
+  #say(level: LogLevel, text: string): void {
+    this.#log.say(level, text);
+  }
+}
+
+/** Files that a sandboxed server must not read: the configuration and the keys of the broker. */
+function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
+  const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
+  return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
+}
+
+function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {
+  const { running, waiting, ...counted } = service;
+  return { ...counted, callsRunning: running, callsWaiting: waiting, inside: broker };
+}
+
+/** Adds the file to an error of the configuration. `reason`: it is not a usage error. */
+const inFile = (error: HostError, file: string): HostError =>
+  error.details.reason === undefined ? error.with({ message: `${file}: ${error.message}`, reason: 'config' }) : error;

@@ -1,0 +1,118 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { HostEvent, HostEventKind } from '../../host/host-events.js';
+import { hostEventKinds } from '../../host/host-events.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { eventLine, loggedKinds } from '../output/event-line.js';
+import { newLines, ServerLogs } from './server-logs.js';
+
+class FakeHost {
+  readonly listeners = new Map<string, (event: HostEvent) => void>();
+  said: string | undefined = '';
+  on(kind: HostEventKind | 'any', listener: (event: never) => void): () => void {
+    this.listeners.set(kind, listener as (event: HostEvent) => void);
+    return () => this.listeners.delete(kind);
+  }
+  stderr(): string | undefined {
+    return this.said;
+  }
+  tell(event: Partial<HostEvent> & { kind: HostEventKind }): void {
+    this.listeners.get(event.kind)?.({ atMs: 0, run: 1, ...event } as HostEvent);
+  }
+}
+
+function open() {
+  const host = new FakeHost();
+  const clock = new FakeClock();
+  const logs = new ServerLogs(host as never, clock, (text) => text.replace('hunter2', '[REDACTED]'));
+  return { host, clock, logs };
+}
+
+const restart = (server: string, message: string) =>
+  ({ kind: 'restart', server, delayMs: 100, restarts: 1, reason: { code: 'exit', message } }) as const;
+
+test('all kinds of events are heard but records of calls and what another one says', () => {
+  expect([...loggedKinds, 'proven', 'call'].sort()).toEqual([...hostEventKinds].sort());
+});
+
+test('what happened is kept for each server, redacted, and then its stderr', () => {
+  const { host, logs } = open();
+  host.tell(restart('a', 'lost the password hunter2\u001b[2J'));
+  host.tell(restart('b', 'other'));
+  host.said = 'one\ntwo\nhalf a li';
+  expect(logs.tail('a').map(({ from, text }) => [from, text])).toEqual([
+    ['hostler', 'restart in 100ms: lost the password [REDACTED]\\u{1b}[2J'],
+    ['stderr', 'one'],
+    ['stderr', 'two'],
+  ]);
+});
+
+test('at most 200 lines of each server', () => {
+  const { host, logs } = open();
+  for (let n = 0; n < 300; n++) host.tell(restart('a', `n${n}`));
+  const lines = logs.tail('a');
+  expect([lines.length, lines[0]?.text]).toEqual([200, 'restart in 100ms: n100']);
+});
+
+test('who follows hears what is new, in its order, until the end', async () => {
+  const { host, clock, logs } = open();
+  host.said = 'old\n';
+  const heard: string[] = [];
+  const end = new AbortController();
+  const over = logs.follow('a', ({ text }) => heard.push(text), end.signal);
+  host.said = 'old\nnew\n';
+  clock.advance(500);
+  host.said = 'old\nnew\nlast words\n';
+  host.tell(restart('a', 'exit 1'));
+  host.tell(restart('b', 'not asked for'));
+  host.said = 'of the next run\n';
+  clock.advance(500);
+  expect(heard).toEqual(['new', 'last words', 'restart in 100ms: exit 1', 'of the next run']);
+  end.abort();
+  await over;
+  host.tell(restart('a', 'unheard'));
+  expect([heard.length, clock.pendingTimers]).toEqual([4, 0]);
+});
+
+test.each([
+  [[], ['a'], ['a']],
+  [['a', 'b'], ['a', 'b', 'c'], ['c']],
+  [['a', 'b', 'b'], ['b', 'b', 'c'], ['c']],
+  [['a', 'b'], ['a', 'b'], []],
+  [
+    ['a', 'b'],
+    ['x', 'y'],
+    ['x', 'y'],
+  ],
+  [['a', 'b'], [], []],
+])('after %j, %j has %j to tell', (before, now, told) => {
+  expect(newLines(before, now)).toEqual(told);
+});
+
+test('new lines are those behind the longest end of the old ones, and cost the same whatever they say', () => {
+  const lines = fc.array(fc.constantFrom('a', 'b'), { maxLength: 12 });
+  const longestEnd = (before: string[], now: string[]) =>
+    before.map((_, from) => before.slice(from)).find((end) => end.every((line, i) => line === now[i]))?.length ?? 0;
+  fc.assert(
+    fc.property(lines, lines, (before, now) => {
+      expect(newLines(before, now)).toEqual(now.slice(longestEnd(before, now)));
+    }),
+  );
+  // Lines whose comparisons are counted, each of which is nearly the same as all others.
+  let comparisons = 0;
+  const counted = (all: string[]) =>
+    new Proxy(all, {
+      get(target, key) {
+        comparisons++;
+        return Reflect.get(target, key);
+      },
+    });
+  const many = 5_000;
+  newLines(counted([...Array<string>(many - 1).fill('a'), 'b']), counted(Array<string>(many).fill('a')));
+  expect(comparisons).toBeLessThan(20 * many);
+});
+
+test('names and messages of others stay on their line', () => {
+  const line = eventLine({ kind: 'schema', atMs: 0, server: 'a', tool: 'x\ny', status: 'changed' } as HostEvent);
+  expect(line).toEqual({ level: 'warn', text: 'tool x\\ny is changed' });
+});

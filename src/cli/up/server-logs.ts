@@ -1,0 +1,145 @@
+/**
+ * The last log lines of each server: its events since the start of Hostler, and its stderr.
+ * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
+ *
+ * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted.
+ */
+import type { Host } from '../../host/host.js';
+import type { HostEvent } from '../../host/host-events.js';
+import { setBounded } from '../../kernel/bounded-map.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { Redact } from '../../kernel/redact.js';
+import { type EventLine, eventLine, loggedKinds } from '../output/event-line.js';
+
+const linesMax = 200;
+const serversMax = 1_000;
+/** How often `follow` reads stderr. */
+const pollMs = 500;
+const stderrBytes = 64 * 1024;
+
+export interface LogLine {
+  readonly at: string;
+  readonly server: string;
+  /** `hostler`: an event of the server; `stderr`: its own output. */
+  readonly from: 'hostler' | 'stderr';
+  readonly text: string;
+}
+
+type OnLine = (line: LogLine, level: EventLine['level']) => void;
+
+export class ServerLogs {
+  readonly #host: Pick<Host, 'on' | 'stderr'>;
+  readonly #clock: Clock;
+  readonly #redact: Redact;
+  readonly #lines = new Map<string, LogLine[]>();
+  readonly #listeners = new Set<OnLine>();
+  readonly #offs: readonly (() => void)[];
+
+  constructor(host: Pick<Host, 'on' | 'stderr'>, clock: Clock, redact: Redact) {
+    this.#host = host;
+    this.#clock = clock;
+    this.#redact = redact;
+    this.#offs = loggedKinds.map((kind) => host.on(kind, (event) => this.#onEvent(event)));
+  }
+
+  /** Calls `onLine` for every event line. Returns its unsubscribe. */
+  on(onLine: OnLine): () => void {
+    this.#listeners.add(onLine);
+    return () => this.#listeners.delete(onLine);
+  }
+
+  /** The stored lines of one server: its events, then the end of its stderr. */
+  tail(server: string): LogLine[] {
+    const stderr = linesOf(this.#host.stderr(server, stderrBytes)).slice(-linesMax);
+    return [...(this.#lines.get(server) ?? []), ...stderr.map((text) => this.#line(server, 'stderr', text))];
+  }
+
+  /** Emits every new line until the signal aborts. */
+  follow(server: string, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
+    let before = linesOf(this.#host.stderr(server, stderrBytes));
+    const readStderr = () => {
+      const now = linesOf(this.#stderrOf(server));
+      for (const text of newLines(before, now)) emit(this.#line(server, 'stderr', text));
+      before = now;
+    };
+    return new Promise((resolve) => {
+      let cancel: Cancel = () => {};
+      const again = () => {
+        readStderr();
+        cancel = this.#clock.at(this.#clock.nowMs() + pollMs, again);
+      };
+      const off = this.on((line) => {
+        if (line.server !== server) return;
+        // Earlier stderr comes before the event.
+        readStderr();
+        emit(line);
+      });
+      again();
+      const end = () => {
+        cancel();
+        off();
+        resolve();
+      };
+      if (signal.aborted) end();
+      else signal.addEventListener('abort', end, { once: true });
+    });
+  }
+
+  close(): void {
+    for (const off of this.#offs) off();
+    this.#listeners.clear();
+  }
+
+  /** A server may be removed from the configuration while it is followed. */
+  #stderrOf(server: string): string | undefined {
+    try {
+      return this.#host.stderr(server, stderrBytes);
+    } catch {
+      return undefined;
+    }
+  }
+
+  #onEvent(event: HostEvent): void {
+    const shown = eventLine(event);
+    if (!shown) return;
+    const line = this.#line(event.server, 'hostler', this.#redact(shown.text));
+    const lines = this.#lines.get(event.server) ?? [];
+    lines.push(line);
+    if (lines.length > linesMax) lines.shift();
+    setBounded(this.#lines, event.server, lines, serversMax);
+    for (const onLine of this.#listeners) onLine(line, shown.level);
+  }
+
+  #line(server: string, from: LogLine['from'], text: string): LogLine {
+    return { at: this.#clock.date().toISOString(), server, from, text };
+  }
+}
+
+/** Complete lines only. */
+const linesOf = (text: string | undefined): string[] => (text ?? '').split('\n').slice(0, -1);
+
+/**
+ * The lines of `now` after the overlap with the end of `before`; all of them without an overlap. Linear (Knuth, Morris and Pratt):
+ * a server may write thirty thousand equal lines.
+ */
+export function newLines(before: readonly string[], now: readonly string[]): readonly string[] {
+  const shorter = shorterMatches(now);
+  /** Length of the prefix of `now` that ends at the current line of `before`. */
+  let matched = 0;
+  for (const line of before) {
+    while (matched > 0 && (matched === now.length || line !== now[matched])) matched = shorter[matched - 1] as number;
+    if (matched < now.length && line === now[matched]) matched++;
+  }
+  return now.slice(matched);
+}
+
+/** The failure function: for each prefix, the length of its longest border. */
+function shorterMatches(lines: readonly string[]): number[] {
+  const shorter = lines.length === 0 ? [] : [0];
+  for (let i = 1, matched = 0; i < lines.length; i++) {
+    while (matched > 0 && lines[i] !== lines[matched]) matched = shorter[matched - 1] as number;
+    if (lines[i] === lines[matched]) matched++;
+    shorter.push(matched);
+  }
+  return shorter;
+}

@@ -1,0 +1,115 @@
+/**
+ * A second socket in the data directory, on which the running Hostler serves clients as over stdin and stdout. Each client may
+ * start `hostler up --stdio`, and all of them share one Hostler.
+ * Not here: serving (gateway/stdio), ownership of the data directory (control/control-server.ts).
+ *
+ * Invariants: the socket is for its own user alone. Only the owner of the data directory opens it, so an old socket there is
+ * stale and is removed. The end of one direction is not the end of the other.
+ */
+import { rmSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import path from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { realPath } from '../config/find-config.js';
+import { askRunning } from '../control/control-client.js';
+import { controlPath, type RunningFacts } from '../control/control-protocol.js';
+import { listenPrivately } from '../control/control-server.js';
+import type { UpOptions } from './up-options.js';
+
+const connectionsMax = 64;
+
+export const stdioPath = (dataDir: string): string => path.join(path.resolve(dataDir), 'stdio.sock');
+
+export interface StdioSocket {
+  /** Accepts no more clients; those connected are served. */
+  stop(): void;
+  close(): Promise<void>;
+}
+
+/** `serve` resolves when the client is done. */
+export async function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => socket.destroy());
+    if (sockets.size >= connectionsMax) return void socket.destroy();
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    serve(socket).then(
+      () => socket.end(),
+      () => socket.destroy(),
+    );
+  });
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      for (const socket of sockets) socket.destroySoon();
+    });
+  rmSync(file, { force: true });
+  const error = await listenPrivately(server, file);
+  if (error) throw error;
+  return { stop: () => void server.close(), close };
+}
+
+/** Pipes a client to the running Hostler, until both are done. False: no Hostler answers there. */
+export function relayStdio(file: string, input: Readable, output: Writable, signal: AbortSignal): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ path: file, allowHalfOpen: true });
+    let isConnected = false;
+    const stop = () => {
+      input.unpipe(socket);
+      // A paused pipe does not keep the process alive.
+      input.pause();
+      socket.end();
+    };
+    const gone = () => socket.destroy();
+    socket.once('connect', () => {
+      isConnected = true;
+      // The reader of our output is gone.
+      output.on('error', gone);
+      input.pipe(socket);
+      socket.pipe(output, { end: false });
+      if (signal.aborted) stop();
+      else signal.addEventListener('abort', stop, { once: true });
+    });
+    socket.on('error', gone);
+    socket.once('end', stop);
+    socket.once('close', () => {
+      signal.removeEventListener('abort', stop);
+      output.off('error', gone);
+      if (isConnected) stop();
+      resolve(isConnected);
+    });
+  });
+}
+
+/** A Hostler that starts owns its control socket a moment before it serves. */
+const tryEveryMs = 100;
+const triesMax = 100;
+const aliveMs = 60_000;
+
+/** The Hostler that owns the data directory, if it has the same configuration: another one would have other servers. */
+export async function findSame(
+  { dataDir, config }: UpOptions,
+  clock: Clock,
+): Promise<Partial<RunningFacts> | undefined> {
+  const facts = await askRunning(controlPath(dataDir), clock);
+  return facts?.config !== undefined && realPath(facts.config) === realPath(config) ? facts : undefined;
+}
+
+/** Serves the client on stdin through the running Hostler, until it is done. False: that Hostler never served. */
+export async function joinRunning(options: UpOptions, clock: Clock, signal: AbortSignal): Promise<boolean> {
+  // Keeps the process alive between two tries: stdin is not read yet, and the timers of a clock are unreferenced.
+  const alive = setInterval(() => {}, aliveMs);
+  try {
+    for (let tries = 0; tries < triesMax && !signal.aborted; tries++) {
+      if (await relayStdio(stdioPath(options.dataDir), process.stdin, process.stdout, signal)) return true;
+      await sleep(clock, tryEveryMs, signal);
+      // It may have been about to end instead: then this process can take over.
+      if (!signal.aborted && !(await findSame(options, clock))) return false;
+    }
+    return signal.aborted;
+  } finally {
+    clearInterval(alive);
+  }
+}

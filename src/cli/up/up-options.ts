@@ -1,0 +1,68 @@
+/**
+ * The options of `hostler up`, validated, with every default that does not depend on the configuration.
+ * Invariant: without keys Hostler listens on loopback only.
+ */
+import path from 'node:path';
+import type { ListenSettings } from '../../config/listen-settings.js';
+import { isLoopback } from '../../config/values.js';
+import { HostError } from '../../kernel/errors.js';
+import type { ParsedArgs } from '../command.js';
+import { dataDirOf } from '../config/data-dir.js';
+import { type ConfigPlace, findConfig } from '../config/find-config.js';
+
+export interface UpOptions {
+  readonly config: string;
+  readonly isFoundInFolder: ConfigPlace['isFoundInFolder'];
+  readonly host: string | undefined;
+  readonly port: number | undefined;
+  readonly dataDir: string;
+  readonly auth: 'key' | 'none';
+  readonly isStdio: boolean;
+  readonly isJson: boolean;
+  /** The JSON line always has the local key, not only when it was just created. */
+  readonly showsKey: boolean;
+}
+
+export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string): UpOptions {
+  const auth = args.text('auth') ?? 'key';
+  if (auth !== 'key' && auth !== 'none') throw usage('--auth', `'${auth.slice(0, 40)}' is neither key nor none`);
+  const port = portOf(args.text('port'));
+  const isStdio = args.has('stdio');
+  // A client runs --stdio in the folder its user works in, which may be an untrusted repository.
+  const place = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
+  return {
+    // Absolute: a Hostler in another folder compares it with its own (stdio-socket.ts).
+    config: path.resolve(cwd, place.file),
+    isFoundInFolder: place.isFoundInFolder,
+    host: args.text('host'),
+    port,
+    dataDir: path.resolve(cwd, dataDirOf(args, env)),
+    auth,
+    isStdio,
+    isJson: args.has('json'),
+    showsKey: args.has('show-key'),
+  };
+}
+
+export function portOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port <= 65_535) return port;
+  throw usage('--port', `'${text.slice(0, 40)}' is not a number from 0 to 65535`);
+}
+
+/** Options override the configuration. */
+export function listenOf(configured: ListenSettings, { host, port, auth }: UpOptions): ListenSettings {
+  const listen = { ...configured, ...(host === undefined ? {} : { host }), ...(port === undefined ? {} : { port }) };
+  if (auth === 'none' && !isLoopback(listen.host)) {
+    throw usage(
+      '--auth',
+      `none would admit every client that reaches ${listen.host}`,
+      'leave --auth out, or listen on 127.0.0.1 only',
+    );
+  }
+  return listen;
+}
+
+const usage = (field: string, what: string, hint = 'hostler up --help shows how it is used'): HostError =>
+  new HostError('invalid_spec', `${field}: ${what}`, { field, reason: 'usage', hint });
