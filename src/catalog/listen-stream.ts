@@ -9,7 +9,7 @@
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { parseMember, readRpcError, resultOf } from '../session/answers.js';
+import { parseMember, readRpcError, resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import { memberBytes } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer-interface.js';

@@ -8,8 +8,8 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
-import { resultOf } from '../session/answers.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
+import { resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
@@ -56,10 +56,10 @@ export class ServerRun {
 
   constructor(parts: RunParts) {
     this.#parts = parts;
-    const { capabilities, era } = parts.session.facts;
+    const { capabilities } = parts.session.facts;
     if (parts.hasLists)
       for (const method of offeredLists(capabilities)) this.#learners.set(method, this.#learner(method));
-    if (era === 'modern') this.#listen = this.#listenStream();
+    if (parts.session.hasListenStream) this.#listen = this.#listenStream();
   }
 
   /** Before anything is read: what changes meanwhile is heard. */

@@ -5,7 +5,7 @@
  * Invariant: what a run brings counts only for the server that it was opened for, never for another of its name.
  */
 import type { Clock } from '../kernel/clock.js';
-import type { ServerFacts } from '../session/negotiate.js';
+import type { ServerFacts } from '../session/eras/server-era.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { CatalogServer, KnownFacts } from './catalog-server.js';

@@ -2,7 +2,7 @@
  * Where the requests to a server go: to the one that everybody shares, or to an instance of the caller's own (instances.ts).
  * Guards, pins, budgets and places are those of the server; the connection and the breaker are the target's own.
  */
-import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
+import type { AuthLimits, AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import type { ManagedServer } from './managed-server.js';

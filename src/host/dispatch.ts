@@ -13,7 +13,7 @@ import { type Call, type CallRelay, CallResult, type Outcome, type Over, type Se
 import type { ReplayReason } from '../policy/call-events.js';
 import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
-import { quote, RpcRefusal, readRpcError } from '../session/answers.js';
+import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';

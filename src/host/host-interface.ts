@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { Principal } from '../policy/call.js';
-import type { AuthProvider } from '../session/auth-provider.js';
+import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 import type { Era } from '../wire/channel.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';

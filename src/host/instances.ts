@@ -11,7 +11,7 @@ import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { compositeKey } from '../policy/composite-key.js';
-import type { AuthLimits } from '../session/auth-recovery.js';
+import type { AuthLimits } from '../session/auth/auth-recovery.js';
 import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { CallTarget } from './call-target.js';

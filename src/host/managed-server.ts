@@ -12,7 +12,7 @@ import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy
 import type { ToolTraits } from '../policy/call.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import { RetryBudget } from '../policy/retry-budget.js';
-import type { AuthLimits, AuthRecovery } from '../session/auth-recovery.js';
+import type { AuthLimits, AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';

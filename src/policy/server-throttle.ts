@@ -2,7 +2,7 @@
  * Sends nothing to a server for a while after it asked for fewer requests: HTTP 429, or 503 with Retry-After.
  * The whole server is throttled, for all callers and all requests: the limit is the server's, not the caller's. Control traffic
  * (initialize, ping, cancel) does not pass here.
- * Not here: what a status means (transports/http/status-error.ts), servers that fail (breaker.ts), tools that reject (tool-throttle.ts).
+ * Not here: what a status means (transports/http/http-errors.ts), servers that fail (breaker.ts), tools that reject (tool-throttle.ts).
  *
  * Invariants: answers to requests that were in flight when the pause began do not double it; a pause is never shortened; there is
  * at most one entry for each server, and none once the server has answered after its pause.

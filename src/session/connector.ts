@@ -20,14 +20,13 @@ import { ChildKeeper } from '../transports/stdio/child-keeper.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
-import type { AuthProvider } from './auth-provider.js';
-import { AuthRecovery, type AuthStatus, withoutScheme } from './auth-recovery.js';
-import type { ClientIdentity } from './client-identity.js';
-import { createEraMemory } from './era-memory.js';
-import { forwardHandlers } from './forward-handlers.js';
-import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
+import type { AuthProvider } from './auth/auth-provider.js';
+import { AuthRecovery, type AuthStatus, withoutScheme } from './auth/auth-recovery.js';
+import { createEraMemory, type EraMemory } from './eras/era-memory.js';
+import { httpSseEra } from './eras/eras.js';
+import type { ClientIdentity } from './eras/server-era.js';
+import { forwardHandlers, type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
 import type { Session, SessionHandlers } from './session.js';
-import type { EraMemory } from './versions.js';
 
 /** Replaces processes and sockets. For simulations on a fake clock, which have neither. */
 export interface SimulatedTransports {
@@ -120,7 +119,7 @@ export class Connector {
       server: spec.name,
       open: this.#opener(spec, options),
       eraKey: eraKey(spec),
-      onlyEra: transport === 'http-sse' ? 'legacy' : undefined,
+      onlyEra: transport === 'http-sse' ? httpSseEra : undefined,
       mayFallBack: transport === 'auto',
     });
   }

@@ -3,9 +3,9 @@ import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Era } from '../wire/channel.js';
-import { createEraMemory } from './era-memory.js';
+import { createEraMemory, type EraMemory } from './eras/era-memory.js';
+import { legacyEra } from './eras/legacy/legacy-era.js';
 import { openSession } from './open-session.js';
-import type { EraMemory } from './versions.js';
 
 type Reply = Record<string, unknown> | 'silence' | 'exit' | 'broken pipe' | { httpStatus: number };
 
@@ -92,7 +92,7 @@ describe('on a pipe', () => {
     expect((await session).facts).toMatchObject({ era: 'legacy', version: '2025-06-18' });
     expect((await session).facts.serverInfo?.toString()).toBe('{"name":"s","vendor":true}');
     expect(methods()).toEqual([['server/discover', 'initialize', 'notifications/initialized']]);
-    expect(channels[0]?.agreement).toEqual({ era: 'legacy', version: '2025-06-18' });
+    expect(channels[0]?.agreement).toEqual({ era: legacyEra, version: '2025-06-18' });
     expect(eras.get('srv')).toBe('legacy');
   });
 
@@ -123,7 +123,7 @@ describe('on a pipe', () => {
       ]);
       await clock.advanceAsync(1);
       expect((await session).facts.era).toBe('modern');
-      expect(channels[0]?.agreement).toMatchObject({ era: 'modern' });
+      expect(channels[0]?.agreement).toMatchObject({ era: { name: 'modern' } });
       expect(methods()[0]).not.toContain('notifications/initialized');
     },
   );
@@ -134,7 +134,7 @@ describe('on a pipe', () => {
     expect((await session).facts.era).toBe('legacy');
     channels[0]?.say({ jsonrpc: '2.0', id: 1, result: discovered });
     await clock.advanceAsync(1);
-    expect(channels[0]?.agreement).toMatchObject({ era: 'legacy' });
+    expect(channels[0]?.agreement).toMatchObject({ era: { name: 'legacy' } });
   });
 
   test('a slow legacy server that refuses the question is opened by the initialize already sent', async () => {

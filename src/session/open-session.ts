@@ -1,25 +1,25 @@
 /**
- * From nothing to a session: opens the channel, finds the era, and takes the detours the field needs — a server that exits
- * at an unknown first question is started once more in the old way, an HTTP server that refuses both eras is tried over
- * HTTP+SSE, and what was remembered of a server is forgotten when it no longer holds.
- * A start is one process where the era is known. Only the first failed start of a server may use a second process, for the
- * other era: a server in a crash loop would otherwise cost two processes each time.
- * Invariant: whatever fails on the way, nothing that was opened is left behind, and `handlers.closed` is told of a session
- * only, never of an attempt.
+ * Opens a session: opens the channel, negotiates the era, and takes the detours that servers need. A server that exits at an
+ * unknown first request is started once more in the oldest era. An HTTP server that refuses every era is tried over HTTP+SSE. A
+ * remembered era is dropped when it no longer holds.
+ * A start is one process where the era is known. Only the first failed start of a server may use a second process: a server in a
+ * crash loop would otherwise cost two processes each time.
+ * Invariant: a failed attempt leaves nothing open, and `handlers.closed` is called for sessions only.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError, isHostError } from '../kernel/errors.js';
-import type { Channel, Era } from '../wire/channel.js';
+import { isHostError } from '../kernel/errors.js';
+import type { Channel } from '../wire/channel.js';
 import { Peer } from '../wire/peer.js';
 import type { PeerHandlers } from '../wire/peer-interface.js';
-import { type ClientIdentity, clientTexts } from './client-identity.js';
-import { forwardHandlers } from './forward-handlers.js';
+import type { EraMemory } from './eras/era-memory.js';
+import { eraNamed, httpSseEra, oldestEra } from './eras/eras.js';
+import type { ClientIdentity, ServerEra } from './eras/server-era.js';
 import type { LivenessPlan } from './liveness.js';
-import { type Negotiation, negotiate, refusesWords, renewSession, type ServerFacts } from './negotiate.js';
-import { judgeStart } from './not-mcp.js';
+import { type Negotiation, negotiate } from './negotiate.js';
+import { refusesProtocol } from './rpc-response.js';
 import { Session, type SessionHandlers } from './session.js';
-import type { EraMemory } from './versions.js';
+import { notMcpError, startError } from './start-error.js';
 
 export interface OpenLimits {
   readonly deadlineAtMs: number;
@@ -28,7 +28,7 @@ export interface OpenLimits {
 
 export type Variant = 'default' | 'http-sse';
 
-/** `http-sse` is asked for only after streamable HTTP was refused. */
+/** `http-sse` is used only after streamable HTTP was refused. */
 export type OpenChannel = (variant: Variant, limits: OpenLimits) => Promise<Channel>;
 
 export interface OpenSessionOptions {
@@ -39,50 +39,53 @@ export interface OpenSessionOptions {
   /** For opening and negotiating together. */
   readonly startTimeoutMs: number;
   readonly eras?: EraMemory | undefined;
-  /** What the era is remembered under; the server's name when absent. */
+  /** The key of the server in `eras`; its name when absent. */
   readonly eraKey?: string | undefined;
-  /** The transport allows only this era: no question is asked. */
-  readonly onlyEra?: Era | undefined;
+  /** The transport allows only this era: nothing is negotiated. */
+  readonly onlyEra?: ServerEra | undefined;
   /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
   readonly signal?: CancelSignal | undefined;
-  /** False: it is there for one client only; true when absent. */
+  /** False: all requests are of one client. True when absent. */
   readonly isShared?: boolean | undefined;
   readonly handlers?: SessionHandlers | undefined;
   readonly liveness?: LivenessPlan | undefined;
-  /** Redacts and neutralises what a server said before it is quoted. */
+  /** Redacts and neutralises text of a server before it is quoted. */
   readonly clean: (text: string) => string;
 }
 
 export async function openSession(options: OpenSessionOptions): Promise<Session> {
-  const { eras, clock, onlyEra } = options;
-  const eraKey = options.eraKey ?? options.server;
+  const { eras, clock, onlyEra, server } = options;
+  const eraKey = options.eraKey ?? server;
   const startedAtMs = clock.nowMs();
-  const known = eras?.get(eraKey);
+  const knownName = eras?.get(eraKey);
+  const known = knownName && eraNamed(knownName);
   const failedStarts = eras?.failedStarts(eraKey) ?? 0;
-  const isGuess = known !== 'legacy' && triesOtherEra(failedStarts);
+  const isGuess = known !== oldestEra && triesOtherEra(failedStarts);
   let attempt: Attempt | undefined = { variant: 'default', era: onlyEra ?? firstEra(known, failedStarts) };
   for (const tried = new Set<string>(); ; ) {
-    tried.add(JSON.stringify(attempt));
+    tried.add(keyOf(attempt));
     const outcome = await openOnce(options, attempt, startedAtMs);
     if (outcome instanceof Session) {
-      // A session in a guessed era does not show which era the server prefers: the next start asks.
-      eras?.opened(eraKey, isGuess && attempt.era === 'legacy' ? undefined : outcome.facts.era);
+      // A session in a guessed era does not show which era the server prefers: the next start negotiates.
+      eras?.opened(eraKey, isGuess && attempt.era === oldestEra ? undefined : outcome.facts.era);
       return outcome;
     }
     attempt = detour(outcome, attempt, options, failedStarts);
-    if (attempt && !tried.has(JSON.stringify(attempt))) continue;
-    if (outcome.kind === 'stdio' && disagrees(outcome)) eras?.startFailed(eraKey);
-    // One that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
-    throw known === undefined ? judgeStart(outcome.error, options.server) : outcome.error;
+    if (attempt && !tried.has(keyOf(attempt))) continue;
+    if (outcome.kind === 'stdio' && mayBeEra(outcome)) eras?.startFailed(eraKey);
+    // A server that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
+    throw known === undefined ? notMcpError(outcome.error, server) : outcome.error;
   }
 }
 
 interface Attempt {
   readonly variant: Variant;
-  /** What is taken for granted, not asked. */
-  readonly era: Era | undefined;
+  /** The newest era to try; undefined: all. */
+  readonly era: ServerEra | undefined;
 }
+
+const keyOf = ({ variant, era }: Attempt): string => `${variant} ${era?.name}`;
 
 interface FailedAttempt {
   readonly error: unknown;
@@ -92,39 +95,40 @@ interface FailedAttempt {
 /** Every third start of a server that keeps failing tries the other era: the server may have been replaced. */
 const triesOtherEra = (failedStarts: number): boolean => failedStarts % 3 === 2;
 
-function firstEra(known: Era | undefined, failedStarts: number): Era | undefined {
+function firstEra(known: ServerEra | undefined, failedStarts: number): ServerEra | undefined {
   if (!triesOtherEra(failedStarts)) return known;
-  return known === 'legacy' ? undefined : 'legacy';
+  return known === oldestEra ? undefined : oldestEra;
 }
 
-/** What else to try in this start, if anything. */
+/** The next attempt of this start; undefined: none. */
 function detour(
   failed: FailedAttempt,
   { variant, era }: Attempt,
   { mayFallBack = true, onlyEra }: OpenSessionOptions,
   failedStarts: number,
 ): Attempt | undefined {
-  if (onlyEra || !disagrees(failed)) return undefined;
+  if (onlyEra || !mayBeEra(failed)) return undefined;
   // After the first failed start each start is one process, unless the server answers a guessed era with an error.
   const isGuessAnswered = triesOtherEra(failedStarts) && !hasExited(failed);
   if (failed.kind === 'stdio' && failedStarts > 0 && !isGuessAnswered) return undefined;
-  if (hasExited(failed)) return era === undefined ? { variant, era: 'legacy' } : undefined;
-  if (isRefused(failed) && mayFallBack && era !== 'modern') return { variant: 'http-sse', era: 'legacy' };
-  // What was remembered may be out of date: the server was replaced.
+  if (hasExited(failed)) return era === undefined ? { variant, era: oldestEra } : undefined;
+  const maySpeakSse = era === undefined || era.hasHttpSse;
+  if (isRefused(failed) && mayFallBack && maySpeakSse) return { variant: 'http-sse', era: httpSseEra };
+  // The remembered era may be out of date: the server was replaced.
   return era === undefined ? undefined : { variant: 'default', era: undefined };
 }
 
 /** Whether the era may be the cause of the failure. */
-const disagrees = (failed: FailedAttempt): boolean =>
+const mayBeEra = (failed: FailedAttempt): boolean =>
   hasExited(failed) || isRefused(failed) || (isHostError(failed.error) && failed.error.code === 'protocol_error');
 
 const isRefused = ({ error, kind }: FailedAttempt): boolean =>
-  kind === 'streamable-http' && isHostError(error) && refusesWords(error.details.httpStatus);
+  kind === 'streamable-http' && isHostError(error) && refusesProtocol(error.details.httpStatus);
 
 function hasExited({ error, kind }: FailedAttempt): boolean {
   if (kind !== 'stdio' || !isHostError(error)) return false;
   const { reason, exitCode } = error.details;
-  // A shell that found no command would find none in the old way either.
+  // A shell that found no command would find none in another era either.
   return reason === 'exit' && exitCode !== 126 && exitCode !== 127;
 }
 
@@ -133,8 +137,8 @@ async function openOnce(
   attempt: Attempt,
   startedAtMs: number,
 ): Promise<Session | FailedAttempt> {
-  const { server, clock, clean, signal, handlers = {}, liveness } = options;
-  const deadlineAtMs = startedAtMs + options.startTimeoutMs;
+  const { server, clock, client, clean, signal, handlers = {}, liveness, startTimeoutMs } = options;
+  const deadlineAtMs = startedAtMs + startTimeoutMs;
   let peer: Peer | undefined;
   let session: Session | undefined;
   try {
@@ -146,37 +150,39 @@ async function openOnce(
       stalled: (activity) => session?.stalled(activity),
     };
     peer = new Peer(server, channel, clock, own, { isShared: options.isShared });
-    const texts = clientTexts(options.client);
-    const context: Negotiation = { server, peer, texts, clock, deadlineAtMs, signal, remembered: attempt.era, clean };
-    const facts: ServerFacts = await negotiate(context);
+    const context: Negotiation = { server, peer, client, clock, deadlineAtMs, signal, newest: attempt.era, clean };
+    const facts = await negotiate(context);
+    const newest = eraNamed(facts.era);
     const renew = () =>
-      renewSession({ ...context, signal: undefined, deadlineAtMs: clock.nowMs() + options.startTimeoutMs });
+      negotiate({ ...context, newest, signal: undefined, deadlineAtMs: clock.nowMs() + startTimeoutMs });
     const startedInMs = clock.nowMs() - startedAtMs;
-    session = new Session({ server, peer, clock, texts, facts, clean, startedInMs, liveness, handlers, renew });
+    session = new Session({ server, peer, clock, client, facts, clean, startedInMs, liveness, handlers, renew });
     return session;
   } catch (error) {
     await peer?.close();
-    return { error: startError(error, peer, options), kind: peer?.channel.kind };
+    return { error: startError(error, peer, server, startTimeoutMs), kind: peer?.channel.kind };
   }
 }
 
-const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
+type Forwarded = Required<Omit<SessionHandlers, 'request'>> & Pick<SessionHandlers, 'request'>;
 
 /**
- * A start that ran into its time limit says so, rather than naming the question that happened to be open; and what ended
- * the whole channel, which knows the server's last words, says more than what ended one request.
+ * Handlers that pass every event on, for code that overrides some of them. Each is looked up when it is called: it may be a method,
+ * or be set later. A new member of SessionHandlers does not compile until it is passed on here.
  */
-function startError(error: unknown, peer: Peer | undefined, { server, startTimeoutMs }: OpenSessionOptions): unknown {
-  if (!isHostError(error)) return error;
-  // On a busy machine the broken pipe of a server that exits is seen before its exit.
-  if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
-  if (error.code !== 'timeout') return error;
-  return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
-    server,
-    reason: 'start_timeout',
-    limit: startTimeoutMs,
-    execution: 'not_executed',
-    hint: 'look at its stderr; if it is only slow, allow it more time to start',
-    cause: error,
-  });
+export function forwardHandlers(to: SessionHandlers): Forwarded {
+  const all: Required<SessionHandlers> = {
+    request: (request) => to.request?.(request),
+    notification: (notification) => to.notification?.(notification),
+    closed: (error) => to.closed?.(error),
+    handlerError: (error) => to.handlerError?.(error),
+    unattributed: (method) => to.unattributed?.(method),
+    missed: () => to.missed?.(),
+    answered: () => to.answered?.(),
+    renewed: () => to.renewed?.(),
+  };
+  if (to.request) return all;
+  // Without a handler the peer itself refuses requests of the server, so there must be none.
+  const { request, ...others } = all;
+  return others;
 }

@@ -16,15 +16,19 @@ import { checkObject, checkParams, toBuffer } from '../wire/json-text.js';
 import type { Peer } from '../wire/peer.js';
 import type { Answer, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
-import { readRpcError, resultOf } from './answers.js';
-import type { ClientTexts } from './client-identity.js';
-import { LegacyHttpRequests } from './legacy-http-requests.js';
+import { eraNamed } from './eras/eras.js';
+import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts } from './eras/server-era.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
-import { MirroredHeaders } from './mirrored-headers.js';
-import type { ServerFacts } from './negotiate.js';
-import { callParams, metaEdits, metaMembers, type RelayedWords, withMembers } from './relayed-words.js';
-import { MODERN_ERRORS } from './versions.js';
+import {
+  callParams,
+  metaEdits,
+  metaMembers,
+  type RelayedParams,
+  type RequestMeta,
+  withMembers,
+} from './request-params.js';
+import { readRpcError, resultOf } from './rpc-response.js';
 
 export interface CallOptions extends CauseHandlers {
   /** On the session's clock. */
@@ -39,7 +43,7 @@ export interface CallOptions extends CauseHandlers {
   /** The client that it is made for: opaque, the same for all requests of one client (wire/peer-interface.ts). */
   readonly client?: string | undefined;
   /** What is said on behalf of somebody else; undefined when it is our own request. */
-  readonly relay?: RelayedWords | undefined;
+  readonly relay?: RelayedParams | undefined;
   /** Stays open for as long as the session does: neither its silence nor its being there says anything about the server. */
   readonly isStanding?: boolean | undefined;
 }
@@ -64,7 +68,7 @@ export interface SessionParts {
   readonly server: string;
   readonly peer: Peer;
   readonly clock: Clock;
-  readonly texts: ClientTexts;
+  readonly client: ClientIdentity;
   readonly facts: ServerFacts;
   readonly clean: (text: string) => string;
   /** From the first byte of the start to the end of negotiation. */
@@ -87,14 +91,16 @@ export class Session {
   readonly #parts: SessionParts;
   readonly #peer: Peer;
   readonly #liveness: Liveness;
-  readonly #headers = new MirroredHeaders();
-  readonly #legacyHttp: LegacyHttpRequests | undefined;
+  readonly #era: ServerEra;
+  /** What the era adds to every request. */
+  readonly #meta: RequestMeta | undefined;
+  /** Where headers repeat parts of each request. */
+  readonly #mirror: RequestMirror | undefined;
+  /** Where requests are sent in a session that the server may lose. */
+  readonly #httpSession: HttpSession | undefined;
   /** The activity of the channel (`ChannelListener.stalled`) when it last stalled. */
   #stalledActivity: number | undefined;
-  readonly #isModern: boolean;
   readonly #isHttp: boolean;
-  /** Modern HTTP repeats names, and arguments that ask for it, in headers. */
-  readonly #mirrors: boolean;
   #facts: ServerFacts;
   /** Probes (`probe`) under way. */
   #probes = 0;
@@ -105,12 +111,15 @@ export class Session {
     this.#facts = parts.facts;
     this.server = parts.server;
     this.startedInMs = parts.startedInMs;
-    this.#isModern = parts.facts.era === 'modern';
-    this.#isHttp = parts.peer.channel.kind === 'streamable-http';
-    this.#mirrors = this.#isModern && (this.#isHttp || parts.peer.channel.mirrorsHeaders === true);
-    if (this.#isHttp && !this.#isModern) {
-      this.#legacyHttp = new LegacyHttpRequests({
-        ...{ server: parts.server, peer: parts.peer, clock: parts.clock },
+    const { server, peer, clock } = parts;
+    const era = eraNamed(parts.facts.era);
+    this.#era = era;
+    this.#meta = era.requestMeta(parts.client);
+    this.#isHttp = peer.channel.kind === 'streamable-http';
+    if (this.#isHttp || peer.channel.mirrorsHeaders) this.#mirror = era.newMirror?.();
+    if (this.#isHttp) {
+      this.#httpSession = era.newHttpSession?.({
+        ...{ server, peer, clock },
         open: async () => {
           this.#facts = await parts.renew();
         },
@@ -138,9 +147,14 @@ export class Session {
     return this.#peer.channel;
   }
 
+  /** See `ServerEra`. */
+  get hasListenStream(): boolean {
+    return this.#era.hasListenStream;
+  }
+
   /** Tools left out of the last list because their header annotations are not allowed, with the reason. */
   get droppedTools(): ReadonlyMap<string, string> {
-    return this.#headers.dropped;
+    return this.#mirror?.dropped ?? noTools;
   }
 
   /** See `Connection`. */
@@ -175,8 +189,8 @@ export class Session {
       const token = this.#tokenFor(options);
       const { relay } = options;
       const own = relay ? withMembers(params, relay.members) : params;
-      const text = this.#isModern || token !== undefined || relay?.meta ? this.#splice(own, token, relay) : own;
-      return this.#send(method, text, options, token, this.#mirrors ? this.#headers.of(method, params) : undefined);
+      const text = this.#meta || token !== undefined || relay?.meta ? this.#splice(own, token, relay) : own;
+      return this.#send(method, text, options, token, this.#mirror?.headersOf(method, params));
     } catch (error) {
       return Promise.reject(error);
     }
@@ -207,22 +221,27 @@ export class Session {
 
   #callChecked(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const sent = this.#sendCall(name, args, options);
-    return this.#mirrors ? this.#orWithHeaders(sent, () => this.#sendCall(name, args, options), options) : sent;
+    return this.#mirror ? this.#orMirrored(this.#mirror, sent, name, args, options) : sent;
   }
 
-  /** When a server refuses a call because its schema asks for other headers than we knew: learns them, asks once more. */
-  async #orWithHeaders(sent: Promise<Answer>, again: () => Promise<Answer>, options: CallOptions): Promise<Answer> {
-    const { headerMismatch } = MODERN_ERRORS;
+  /** When the server refuses a call for its headers, the tools are listed again and the call is sent once more. */
+  async #orMirrored(
+    mirror: RequestMirror,
+    sent: Promise<Answer>,
+    name: string,
+    args: JsonText | undefined,
+    options: CallOptions,
+  ): Promise<Answer> {
     try {
       const answer = await sent;
-      if (answer.kind !== 'error' || readRpcError(answer.bytes).code !== headerMismatch) return answer;
+      if (!mirror.isMismatch(answer)) return answer;
     } catch (error) {
-      if (!isHostError(error) || error.details.rpcCode !== headerMismatch) throw error;
+      if (!mirror.isMismatch(error)) throw error;
     }
-    // In our own name: what goes along with the call is nothing that a list is asked with.
+    // Without the relayed params and handlers of the call: the list is our own request.
     const { deadlineAtMs, signal } = options;
     await this.list('tools/list', { deadlineAtMs, signal });
-    return again();
+    return this.#sendCall(name, args, options);
   }
 
   /** The whole list, every item raw. A server that does not offer it has an empty one. */
@@ -235,7 +254,7 @@ export class Session {
       return missing ? emptyPage : resultOf(answer, this.server, method, this.#parts.clean);
     });
     if (missing) return notOffered;
-    return method === 'tools/list' && this.#mirrors ? this.#headers.learn(list) : list;
+    return method === 'tools/list' && this.#mirror ? this.#mirror.learn(list) : list;
   }
 
   /**
@@ -246,7 +265,7 @@ export class Session {
     const unread = this.#peer.unread();
     this.#probes++;
     try {
-      await this.request(this.#isModern ? 'server/discover' : 'ping', undefined, { deadlineAtMs });
+      await this.request(this.#era.livenessMethod, undefined, { deadlineAtMs });
       return 'alive';
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
@@ -268,7 +287,7 @@ export class Session {
 
   /** The server refused the standalone stream of a legacy HTTP session. */
   sessionDoubted(): void {
-    this.#legacyHttp?.doubted();
+    this.#httpSession?.doubted();
   }
 
   /** Requests wait unsent and nothing moves. The same `activity` as the last time: nothing has moved since. */
@@ -307,17 +326,11 @@ export class Session {
   #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const token = this.#tokenFor(options);
     const params = this.#callParams(name, args, token, options.relay);
-    const http = this.#mirrors ? this.#headers.ofCall(name, args) : undefined;
-    return this.#send('tools/call', params, options, token, http);
+    return this.#send('tools/call', params, options, token, this.#mirror?.headersOfCall(name, args));
   }
 
-  #callParams(name: string, args: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined) {
-    return callParams(name, args, metaMembers(this.#eraTexts, token, relay), relay?.members);
-  }
-
-  /** What the era asks of every request: nothing, in the legacy one. */
-  get #eraTexts(): ClientTexts | undefined {
-    return this.#isModern ? this.#parts.texts : undefined;
+  #callParams(name: string, args: JsonText | undefined, token: number | undefined, relay: RelayedParams | undefined) {
+    return callParams(name, args, metaMembers(this.#meta, token, relay), relay?.members);
   }
 
   #send(
@@ -341,8 +354,8 @@ export class Session {
       isStanding,
       http,
     };
-    return this.#legacyHttp
-      ? this.#legacyHttp.send(method, params, own, token)
+    return this.#httpSession
+      ? this.#httpSession.send(method, params, own, token)
       : this.#peer.request(method, params, own);
   }
 
@@ -369,9 +382,9 @@ export class Session {
     return onProgress || extend ? this.#peer.nextId : undefined;
   }
 
-  #splice(params: JsonText | undefined, token: number | undefined, relay: RelayedWords | undefined): Buffer {
+  #splice(params: JsonText | undefined, token: number | undefined, relay: RelayedParams | undefined): Buffer {
     const bytes = params === undefined ? undefined : toBuffer(params);
-    return spliceMeta(bytes, metaEdits(this.#eraTexts, token, relay));
+    return spliceMeta(bytes, metaEdits(this.#meta, token, relay));
   }
 
   #unresponsive(misses: number): HostError {
@@ -385,6 +398,7 @@ export class Session {
 }
 
 const emptyPage = Buffer.from('{}');
+const noTools: ReadonlyMap<string, string> = new Map();
 const gatewayStatuses: ReadonlySet<number | undefined> = new Set([502, 503, 504]);
 
 /** An object becomes text here and needs no check; text is checked, or it could close our bracket and go on. */

@@ -15,6 +15,8 @@ export interface HttpFacts {
   readonly name?: string;
   /** Header name without the `Mcp-Param-` prefix, and its plain value; the transport encodes it. */
   readonly params?: ReadonlyArray<readonly [name: string, value: string]>;
+  /** The request opens a connection in this era: it is sent by these rules, outside any session. */
+  readonly opens?: EraRules;
 }
 
 export interface OutboundFrame {
@@ -45,11 +47,29 @@ export type MessageOrigin = Pick<OutboundFrame, 'id'> | number;
 export const originId = (origin: MessageOrigin | undefined): number | undefined =>
   typeof origin === 'object' ? origin.id : origin;
 
+/** The name of a protocol era. The eras themselves are in session/eras/ (servers) and gateway/eras/ (clients). */
 export type Era = 'legacy' | 'modern';
 
-/** What client and server agreed on. HTTP needs it for its headers. */
+/** Where eras differ below the session: in the peer and in the channels. */
+export interface EraRules {
+  readonly name: Era;
+  /** The server may send requests of its own. */
+  readonly hasServerRequests: boolean;
+  /** The server may end one of our requests with `notifications/cancelled`. */
+  readonly hasServerCancel: boolean;
+  /** HTTP: closing the response cancels the request. Otherwise `notifications/cancelled` does. */
+  readonly closeCancels: boolean;
+  /** HTTP: there is a session with an id, a standalone GET stream, and event streams that can be resumed. */
+  readonly hasHttpSession: boolean;
+  /** HTTP: headers repeat the method, the name and annotated arguments of each request. */
+  readonly mirrorsRequests: boolean;
+  /** HTTP: the version in the header of a request that opens a connection; undefined: no header. */
+  readonly openingVersion: string | undefined;
+}
+
+/** What client and server agreed on. */
 export interface Agreement {
-  readonly era: Era;
+  readonly era: EraRules;
   readonly version: string;
 }
 
@@ -83,7 +103,7 @@ export interface ChannelListener {
 export type Withdrawal =
   /** It had not been written; the server will never see it. */
   | 'unsent'
-  /** Ending the exchange notified the server (HTTP, modern era). */
+  /** Ending the exchange notified the server (HTTP, where the era says so). */
   | 'aborted'
   /** The server needs `notifications/cancelled`. */
   | 'notify';
@@ -110,7 +130,7 @@ export interface Channel {
   resetSession?(): SessionReset;
   /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
   close(): Promise<void>;
-  /** Whether modern requests carry `OutboundFrame.http` as headers; streamable HTTP always does. */
+  /** Whether `OutboundFrame.http` is sent as headers where the era mirrors requests. Streamable HTTP always sends it. */
   readonly mirrorsHeaders?: boolean;
   /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */
   readonly endedBy?: HostError | undefined;

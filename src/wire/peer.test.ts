@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
+import { legacyEra, modernEra } from '../../test/fakes/eras.js';
 import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
@@ -217,8 +218,8 @@ describe('cancelling', () => {
 
   test('tells a legacy server by a notification and a modern HTTP one by ending the exchange', async () => {
     for (const [era, told] of [
-      ['legacy', 1],
-      ['modern', 0],
+      [legacyEra, 1],
+      [modernEra, 0],
     ] as const) {
       const { channel, peer, ask } = connect();
       peer.adopt({ era, version: 'x' });
@@ -400,7 +401,7 @@ describe('what the server starts', () => {
   test('a legacy server takes back its own request, never one of ours with the same number', async () => {
     const asked: InboundRequest[] = [];
     const { channel, peer, ask } = connect({ request: (request) => asked.push(request) });
-    peer.adopt({ era: 'legacy', version: '2025-11-25' });
+    peer.adopt({ era: legacyEra, version: '2025-11-25' });
     const [first, second] = [ask(), ask()];
     const takesBack = (requestId: number) =>
       channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } });
@@ -450,7 +451,7 @@ describe('what the server starts', () => {
 
   test('requests of a modern server are against the protocol, dropped and counted', () => {
     const { channel, peer } = connect({ request: (request) => request.respond('{}') });
-    peer.adopt({ era: 'modern', version: '2026-07-28' });
+    peer.adopt({ era: modernEra, version: '2026-07-28' });
     channel.say({ jsonrpc: '2.0', id: 1, method: 'sampling/createMessage' });
     expect([channel.sent.length, peer.counters.forbidden]).toEqual([0, 1]);
   });

@@ -17,6 +17,7 @@ import {
   type Agreement,
   type Channel,
   type ChannelListener,
+  type EraRules,
   type MessageOrigin,
   type OutboundFrame,
   originId,
@@ -59,7 +60,7 @@ export class Peer implements ChannelListener {
   readonly #attribution: Attribution<Pending>;
   readonly #deadlines: Deadlines;
   #nextId = 1;
-  #era: Agreement['era'] | undefined;
+  #era: EraRules | undefined;
   #closed: HostError | undefined;
   #lastMessageAtMs: number;
   #heard = false;
@@ -310,7 +311,7 @@ export class Peer implements ChannelListener {
    * its own, numbered as ours are, and can take back nothing else.
    */
   #cancelledByServer(params: Buffer | undefined): boolean {
-    const ours = this.#era === 'legacy' ? undefined : params && this.#pending.ofCancel(params);
+    const ours = this.#era?.hasServerCancel === false ? undefined : params && this.#pending.ofCancel(params);
     if (!ours) {
       const idText = params && memberText(params, 'requestId');
       return idText !== undefined && this.#attribution.cancel(idText);
@@ -324,7 +325,7 @@ export class Peer implements ChannelListener {
   // --- requests of the server's own
 
   #asked(envelope: Envelope, origin: MessageOrigin | undefined): void {
-    if (this.#era === 'modern') {
+    if (this.#era?.hasServerRequests === false) {
       this.#counters.forbidden++;
       return;
     }

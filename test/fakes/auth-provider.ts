@@ -1,7 +1,7 @@
 /**
  * A provider of tokens that does as it is told and keeps count: each test says what a recovery brings.
  */
-import type { AuthProvider, RecoverContext } from '../../src/session/auth-provider.js';
+import type { AuthProvider, RecoverContext } from '../../src/session/auth/auth-provider.js';
 import type { AuthToken } from '../../src/transports/http/auth-token.js';
 
 export const bearer = (value: string): AuthToken => ({ header: ['authorization', `Bearer ${value}`] });

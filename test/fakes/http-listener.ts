@@ -1,10 +1,12 @@
 /**
  * A listener that writes down what a channel reports, and frames to send. Waiting is for conditions, never for time.
  */
+
 import type { HostError } from '../../src/kernel/errors.js';
 import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
 import type { Envelope } from '../../src/wire/envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from '../../src/wire/frame.js';
+import { legacyEra, modernEra } from './eras.js';
 
 export interface Heard {
   readonly text: string;
@@ -15,7 +17,12 @@ export interface Heard {
 
 let nextId = 1;
 
-export const request = (method: string, params: unknown = {}, http?: HttpFacts): OutboundFrame =>
+const opening: Readonly<Record<string, HttpFacts>> = {
+  'server/discover': { opens: modernEra },
+  initialize: { opens: legacyEra },
+};
+
+export const request = (method: string, params: unknown = {}, http = opening[method]): OutboundFrame =>
   rawRequest(method, JSON.stringify(params), http);
 
 /** With params as they are, for sizes and bytes that matter. */

@@ -58,7 +58,7 @@ export class ScriptedChannel implements Channel {
 
   withdraw(frame: OutboundFrame): Withdrawal {
     this.withdrawn.push(frame);
-    if (frame.phase !== 'queued') return this.agreement?.era === 'modern' ? 'aborted' : 'notify';
+    if (frame.phase !== 'queued') return this.agreement?.era.closeCancels ? 'aborted' : 'notify';
     this.sent.splice(this.sent.indexOf(frame), 1);
     return 'unsent';
   }

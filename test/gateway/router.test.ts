@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
 import { deferred } from '../../src/kernel/deferred.js';
 import { HostError } from '../../src/kernel/errors.js';
-import { RpcRefusal } from '../../src/session/answers.js';
+import { RpcRefusal } from '../../src/session/rpc-response.js';
 import { FakeExchange, fakeClient, principalOf } from '../fakes/fake-exchange.js';
 import { FakeGateway } from '../fakes/fake-router.js';
 import type { FakeCall, FakeServer } from '../fakes/fake-upstreams.js';

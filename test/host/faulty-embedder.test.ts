@@ -5,7 +5,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
 import type { HostOptions } from '../../src/host/host-interface.js';
-import type { AuthProvider } from '../../src/session/auth-provider.js';
+import type { AuthProvider } from '../../src/session/auth/auth-provider.js';
 import { stdioFixtures } from '../fixtures/fixture-servers.js';
 import { isAlive } from '../is-alive.js';
 

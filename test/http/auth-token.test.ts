@@ -9,14 +9,15 @@ import type { HttpSpec } from '../../src/transports/http/http-pool.js';
 import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { bearer, FakeAuthProvider } from '../fakes/auth-provider.js';
+import { legacyEra, modernEra } from '../fakes/eras.js';
 import { notification, RecordingListener, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, rpcError, startServer } from '../fakes/http-server.js';
 import { until } from '../fakes/http-until.js';
 
 const one = bearer('first-token');
 const two = bearer('second-token');
-const MODERN = { era: 'modern', version: '2026-07-28' } as const;
-const LEGACY = { era: 'legacy', version: '2025-11-25' } as const;
+const MODERN = { era: modernEra, version: '2026-07-28' } as const;
+const LEGACY = { era: legacyEra, version: '2025-11-25' } as const;
 
 const open: Array<{ close(): Promise<void> }> = [];
 afterEach(async () => {

@@ -13,6 +13,7 @@ import { seededRandom } from '../../src/kernel/random.js';
 import { type Dial, guardedDial } from '../../src/transports/http/dial-guard.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
+import { modernEra } from '../fakes/eras.js';
 import {
   answerBody,
   type ChaosServer,
@@ -49,7 +50,7 @@ function openTo(url: string, dial?: Dial) {
   const opened = openStreamableHttp({ server: 'chaos', url }, deps);
   const listener = new RecordingListener();
   opened.start(listener);
-  opened.adopt({ era: 'modern', version: '2026-07-28' });
+  opened.adopt({ era: modernEra, version: '2026-07-28' });
   return { channel: opened, heard: listener };
 }
 

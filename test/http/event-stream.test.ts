@@ -3,12 +3,13 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
+import { legacyEra, modernEra } from '../fakes/eras.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
 import { type Answer, events, result, rpcError, startServer } from '../fakes/http-server.js';
 import { until } from '../fakes/http-until.js';
 
-const MODERN = { era: 'modern', version: '2026-07-28' } as const;
-const LEGACY = { era: 'legacy', version: '2025-11-25' } as const;
+const MODERN = { era: modernEra, version: '2026-07-28' } as const;
+const LEGACY = { era: legacyEra, version: '2025-11-25' } as const;
 
 const open: Array<{ close(): unknown }> = [];
 afterEach(async () => {

@@ -4,9 +4,10 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
-import type { HttpCounters } from '../../src/transports/http/notice-lane.js';
+import type { HttpCounters } from '../../src/transports/http/one-way-queue.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
+import { legacyEra } from '../fakes/eras.js';
 import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, startServer } from '../fakes/http-server.js';
 import { until } from '../fakes/http-until.js';
@@ -16,7 +17,7 @@ afterEach(async () => {
   for (const thing of open.splice(0).reverse()) await thing.close();
 });
 
-const LEGACY = { era: 'legacy', version: '2025-06-18' } as const;
+const LEGACY = { era: legacyEra, version: '2025-06-18' } as const;
 const text = (bytes: number) => `"${'x'.repeat(bytes)}"`;
 const answer = (bytes: number) => responseFrame('"q"', 'result', text(bytes));
 

@@ -3,6 +3,7 @@ import { afterEach, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
+import { legacyEra } from '../fakes/eras.js';
 import { RecordingListener, request } from '../fakes/http-listener.js';
 import { type Answer, json, result, startServer } from '../fakes/http-server.js';
 
@@ -107,7 +108,7 @@ test.each([301, 302, 307, 308])('the GET stream follows %s within the origin', a
       response.write('data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n');
     }
   });
-  channel.adopt({ era: 'legacy', version: '2025-11-25' });
+  channel.adopt({ era: legacyEra, version: '2025-11-25' });
   channel.openServerStream();
   await heard.until(() => heard.messages.length === 1);
   expect(server.received.map((entry) => [entry.method, entry.path])).toEqual([

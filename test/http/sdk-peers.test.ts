@@ -13,6 +13,7 @@ import { systemRandom } from '../../src/kernel/random.js';
 import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import type { Channel } from '../../src/wire/channel.js';
+import { legacyEra, modernEra } from '../fakes/eras.js';
 import { notification, RecordingListener, request } from '../fakes/http-listener.js';
 
 const deps = { clock: systemClock, random: systemRandom };
@@ -67,7 +68,7 @@ test.each([false, true])('a legacy server of the SDK, with JSON answers: %s', as
   const first = initialize();
   channel.send(first);
   await heard.settled(first);
-  channel.adopt({ era: 'legacy', version: '2025-11-25' });
+  channel.adopt({ era: legacyEra, version: '2025-11-25' });
   channel.send(notification('notifications/initialized'));
   channel.openServerStream();
   expect(channel.sessionId).toMatch(/^[0-9a-f-]{36}$/);
@@ -101,7 +102,7 @@ test('a modern server of the SDK', async () => {
   channel.send(discover);
   await heard.settled(discover);
   expect(heard.answerTo(discover)?.text).toContain('2026-07-28');
-  channel.adopt({ era: 'modern', version: '2026-07-28' });
+  channel.adopt({ era: modernEra, version: '2026-07-28' });
   const call = request('tools/call', { name: 'hello', arguments: {}, _meta }, { name: 'hello' });
   channel.send(call);
   await heard.settled(call);

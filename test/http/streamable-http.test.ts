@@ -7,6 +7,7 @@ import { TokenRefused } from '../../src/transports/http/auth-token.js';
 import type { HttpSpec } from '../../src/transports/http/http-pool.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
+import { legacyEra, modernEra } from '../fakes/eras.js';
 import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 
@@ -33,8 +34,8 @@ async function connect(answer: Answer, spec: Partial<HttpSpec> = {}): Promise<Se
   return { server, channel, heard, clock };
 }
 
-const MODERN = { era: 'modern', version: '2026-07-28' } as const;
-const LEGACY = { era: 'legacy', version: '2025-11-25' } as const;
+const MODERN = { era: modernEra, version: '2026-07-28' } as const;
+const LEGACY = { era: legacyEra, version: '2025-11-25' } as const;
 
 describe('answers', () => {
   test('a JSON body is delivered to its request', async () => {

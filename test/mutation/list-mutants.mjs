@@ -15,7 +15,7 @@ const wholeFiles = [
   'src/policy/breaker.ts',
   'src/transports/http/call-lane.ts',
   'src/transports/http/post-call.ts',
-  'src/session/session-renewal.ts',
+  'src/session/eras/legacy/session-renewal.ts',
 ];
 
 /** The same for the same mutation, in whichever copy of the project it is made. */

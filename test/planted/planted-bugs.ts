@@ -195,9 +195,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/transports/http/streamable-http-channel.ts',
-        find: `        for (const call of this.#lane.waiting) call.fail(error);
+        find: `        for (const call of this.calls.waiting) call.fail(error);
         release();`,
-        replace: `        for (const call of this.#lane.waiting) call.fail(error);`,
+        replace: `        for (const call of this.calls.waiting) call.fail(error);`,
       },
     ],
     tests: ['test/simulation/recovery-simulation.test.ts'],
@@ -206,14 +206,14 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'initialize waits for a connection among the calls',
     edits: [
       {
-        file: 'src/transports/http/streamable-http-channel.ts',
-        find: `    return call.isControl ? this.#controlLane : this.#lane;`,
-        replace: `    return call.isControl && call.frame.method !== 'initialize' ? this.#controlLane : this.#lane;`,
+        file: 'src/transports/http/http-channel.ts',
+        find: `    return call.isControl ? this.#controlCalls : this.calls;`,
+        replace: `    return call.isControl && call.frame.method !== 'initialize' ? this.#controlCalls : this.calls;`,
       },
       {
         file: 'src/transports/http/call-lane.ts',
         find: `    if (this.#holds === 0 && this.#slots.take()) return`,
-        replace: `    if ((this.#holds === 0 || call.frame.method === 'initialize') && this.#slots.take()) return`,
+        replace: `    if ((this.#holds === 0 || (call as any).frame.method === 'initialize') && this.#slots.take()) return`,
       },
       {
         file: 'src/session/connector.ts',
@@ -228,8 +228,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/transports/http/streamable-http-channel.ts',
-        find: `        const isDoubtful = status === 400 && inSession;`,
-        replace: `        const isDoubtful = status === 400 && inSession && this.#closed;`,
+        find: `    const isSessionInDoubt = status === 400 && inSession;`,
+        replace: `    const isSessionInDoubt = status === 400 && inSession && this.closedBy !== undefined;`,
       },
     ],
     tests: ['test/simulation/recovery-simulation.test.ts'],

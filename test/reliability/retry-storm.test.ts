@@ -10,7 +10,7 @@ import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
-import type { ServerFacts } from '../../src/session/negotiate.js';
+import type { ServerFacts } from '../../src/session/eras/server-era.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { managedSession } from '../fakes/managed-session.js';
 import { asked, fakeCall, promised } from '../fakes/policy-call.js';

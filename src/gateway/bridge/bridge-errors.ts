@@ -3,7 +3,7 @@
  * Invariant: texts of others are quoted in it only cut to a length, and never as anything but a JSON string.
  */
 import { HostError } from '../../kernel/errors.js';
-import { MODERN_ERRORS } from '../../session/versions.js';
+import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
 import type { Era } from '../../wire/channel.js';
 import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
-import { RpcRefusal } from '../../session/answers.js';
+import { RpcRefusal } from '../../session/rpc-response.js';
 import { callFailure, type Place, requestFailure, translateError } from './failures.js';
 
 const place: Place = {

@@ -7,8 +7,8 @@
  * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
-import { RpcRefusal, readRpcError } from '../../session/answers.js';
-import { META, MODERN_ERRORS } from '../../session/versions.js';
+import { META, MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
+import { RpcRefusal, readRpcError } from '../../session/rpc-response.js';
 import type { Era } from '../../wire/channel.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';

@@ -3,7 +3,7 @@
  * Invariant: the envelope of one hop never reaches the next: whoever sends the request on writes its own.
  */
 import { BytesMemo } from '../../kernel/bytes-memo.js';
-import { META } from '../../session/versions.js';
+import { META } from '../../session/eras/modern/protocol.js';
 import { stringOf } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
 import { isLogLevel, type LogLevel } from './log-level.js';

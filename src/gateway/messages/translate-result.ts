@@ -4,7 +4,7 @@
  * Invariants: a result whose eras are the same is handed on untouched, except for a resource that must not be kept for others; a
  * modern result always says what kind it is.
  */
-import { META } from '../../session/versions.js';
+import { META } from '../../session/eras/modern/protocol.js';
 import type { Era } from '../../wire/channel.js';
 import type { JsonText } from '../../wire/frame.js';
 import { editMembers, type MemberEdits, spliceMeta } from '../../wire/json-edit.js';

@@ -14,7 +14,8 @@ import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { newId } from '../../kernel/random.js';
 import type { Principal } from '../../policy/call.js';
-import { BATCH_VERSION, META } from '../../session/versions.js';
+import { hasBatches } from '../../session/eras/legacy/revisions.js';
+import { META } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
@@ -154,8 +155,8 @@ class PipeIngress implements StdioIngress, Pipe {
   };
 
   #batch(bytes: Buffer, bounds: readonly number[]): void {
-    if (this.#session?.version !== BATCH_VERSION)
-      return this.#refuse(invalid(undefined, `only protocol ${BATCH_VERSION} has batches`), undefined);
+    if (!this.#session || !hasBatches(this.#session.version))
+      return this.#refuse(invalid(undefined, 'this protocol version has no batches'), undefined);
     const batch = new PipeBatch((parts) => this.#write(parts));
     for (let i = 0; i < bounds.length; i += 2) {
       const read = this.#in.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);

@@ -5,8 +5,9 @@
  *
  * Invariants: bounded in pages and bytes; a cursor names the last item of the page before, so that it outlives changes of the list.
  */
+
+import { META } from '../../session/eras/modern/protocol.js';
 import type { ListMethod } from '../../session/lists.js';
-import { META } from '../../session/versions.js';
 import type { Era } from '../../wire/channel.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';

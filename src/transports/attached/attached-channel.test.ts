@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { modernEra } from '../../../test/fakes/eras.js';
 import { RecordingListener, request } from '../../../test/fakes/http-listener.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -194,7 +195,7 @@ describe('to the server', () => {
       onRequestStreamEnd: () => void;
     };
     expect([options.headers, channel.mirrorsHeaders]).toEqual([{ 'Mcp-Param-Region': expect.any(String) }, true]);
-    channel.adopt({ era: 'modern', version: '2026-07-28' });
+    channel.adopt({ era: modernEra, version: '2026-07-28' });
     expect([channel.withdraw(frame), options.requestSignal.aborted]).toEqual(['aborted', true]);
     const other = await sent(channel);
     (transport.options[1] as typeof options).onRequestStreamEnd();

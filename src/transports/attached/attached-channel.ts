@@ -15,7 +15,7 @@ import {
   type Agreement,
   type Channel,
   type ChannelListener,
-  type Era,
+  type EraRules,
   frameText,
   type MessageOrigin,
   newCounters,
@@ -65,7 +65,7 @@ export class AttachedChannel implements Channel {
   #isStarted = false;
   #isClosed = false;
   #closing: Promise<void> | undefined;
-  #era: Era | undefined;
+  #era: EraRules | undefined;
   /** Frames that wait to be handed to the transport, in order. */
   readonly #outbound = new Set<OutboundFrame>();
   #isScheduled = false;
@@ -110,7 +110,7 @@ export class AttachedChannel implements Channel {
     }
     const sent = this.#forget(frame.id);
     this.#settled(frame);
-    if (!sent?.abort || this.#era !== 'modern') return 'notify';
+    if (!sent?.abort || !this.#era?.closeCancels) return 'notify';
     sent.abort.abort();
     return 'aborted';
   }

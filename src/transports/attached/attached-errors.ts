@@ -4,7 +4,7 @@
  */
 import { HostError, thrownText } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import { statusError } from '../http/status-error.js';
+import { statusError } from '../http/http-errors.js';
 
 /** What every error about one attached server needs. */
 export interface ErrorContext {

@@ -1,16 +1,17 @@
 import { expect, test } from 'vitest';
+import { legacyEra } from '../../../test/fakes/eras.js';
 import { requestFrame } from '../../wire/frame.js';
 import { CallLane } from './call-lane.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { type CallHost, PostCall } from './post-call.js';
 
 let nextId = 1;
-const call = () => new PostCall({} as CallHost, requestFrame(nextId++, 'tools/call', undefined, undefined), 'legacy');
+const call = () => new PostCall({} as CallHost, requestFrame(nextId++, 'tools/call', undefined, undefined), legacyEra);
 
 function setup(limit: number) {
   const slots = new ConnectionSlots(limit);
   const sent: PostCall[] = [];
-  const lane = new CallLane(slots, (next) => sent.push(next));
+  const lane = new CallLane<PostCall>(slots, (next) => sent.push(next));
   return { slots, lane, sent };
 }
 
@@ -55,7 +56,7 @@ test('W1 a connection that is freed while the lane is held goes to no call of it
 test('W2 of lanes that share connections, the first has the freed one', () => {
   const { slots, lane, sent } = setup(1);
   const others: PostCall[] = [];
-  const other = new CallLane(slots, (next) => others.push(next));
+  const other = new CallLane<PostCall>(slots, (next) => others.push(next));
   const [first, second, third] = [call(), call(), call()];
   other.add(first);
   other.add(second);

@@ -1,21 +1,20 @@
 /**
- * Which requests are on the wire and which wait for a connection, in order.
- * A hold keeps requests back while a session is opened: a call must not overtake the messages that open it. Each hold belongs
- * to the code that took it, which releases it whatever happens.
+ * The queue of requests for a connection, in order.
+ * A hold pauses the queue while a session is opened: a call must not overtake the messages that open it. The code that takes a
+ * hold releases it, whatever happens.
  * Invariant: no request waits while there is a free slot and no hold.
  */
 import type { ConnectionSlots } from './connection-slots.js';
-import type { PostCall } from './post-call.js';
 
-export class CallLane {
+export class CallLane<Call extends { giveUp(): void }> {
   readonly #slots: ConnectionSlots;
-  readonly #dispatch: (call: PostCall) => void;
-  readonly #waiting = new Set<PostCall>();
-  /** Answered, but the server keeps the stream open: first to go when a connection is needed. */
-  readonly #lingering = new Set<PostCall>();
+  readonly #dispatch: (call: Call) => void;
+  readonly #waiting = new Set<Call>();
+  /** Answered, but the server keeps the stream open: closed first when a connection is needed. */
+  readonly #lingering = new Set<Call>();
   #holds = 0;
 
-  constructor(slots: ConnectionSlots, dispatch: (call: PostCall) => void) {
+  constructor(slots: ConnectionSlots, dispatch: (call: Call) => void) {
     this.#slots = slots;
     this.#dispatch = dispatch;
     slots.subscribe(
@@ -24,29 +23,29 @@ export class CallLane {
     );
   }
 
-  add(call: PostCall): void {
+  add(call: Call): void {
     if (this.#holds === 0 && this.#slots.take()) return this.#dispatch(call);
     this.#waiting.add(call);
     this.#slots.want();
   }
 
-  /** True when the call had been waiting: then nothing of it went out, nor will. */
-  remove(call: PostCall): boolean {
+  /** True when the call was waiting: none of it was sent, and none will be. */
+  remove(call: Call): boolean {
     return this.#waiting.delete(call);
   }
 
-  linger(call: PostCall): void {
+  linger(call: Call): void {
     this.#lingering.add(call);
     if (this.#slots.isWanted) call.giveUp();
   }
 
   /** The connection of this call is free. */
-  released(call: PostCall): void {
+  released(call: Call): void {
     this.#lingering.delete(call);
     this.#slots.release();
   }
 
-  /** Keeps requests back until the returned function is called, once or more often. */
+  /** Pauses the queue until the returned function is called. Calling it again does nothing. */
   hold(): () => void {
     let isHeld = true;
     this.#holds++;
@@ -58,8 +57,8 @@ export class CallLane {
     };
   }
 
-  /** The requests that wait now, in order: a copy, which stays as it is while they are refused. */
-  get waiting(): PostCall[] {
+  /** A copy of the waiting requests, in order: refusing them changes the queue. */
+  get waiting(): Call[] {
     return [...this.#waiting];
   }
 

@@ -1,99 +1,107 @@
 /**
- * An event stream that is fetched by GET and fetched again when it breaks, from where it broke (`Last-Event-ID`).
- * Two uses: the standalone stream of a legacy session, which is reopened for ever, and the rest of one call's answer,
- * which is given up when it cannot be had. Not here: what the events say.
+ * An event stream that is fetched with GET. When it breaks it is fetched again from where it broke (`Last-Event-ID`).
+ * Three uses: the stream of HTTP+SSE, which is fetched once; the standalone stream of a session, which is reopened for ever;
+ * and the rest of one call's answer, which is given up after some failures. Not here: what the events mean.
  *
- * Invariant: an id counts as seen only when its event was delivered, so that a cut between the two loses nothing and
- * repeats nothing.
+ * Invariant: an id counts as seen only when its event was delivered, so a cut between the two neither loses nor repeats an event.
  */
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import { backoffMs } from '../../kernel/backoff.js';
+import type { Cancel } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { Random } from '../../kernel/random.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
-import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
-import { reconnectDelayMs } from './reconnect-delay.js';
+import { isEventStream, type ResponseHeaders } from './headers.js';
+import { statusError } from './http-errors.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
+import type { HttpDeps } from './http-pool.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
-import { headerText, statusError } from './status-error.js';
 
-/** A stream that lived this long was a good one: the next failure is the first again. */
+/** A stream that stayed open for this long was healthy: the next failure counts as the first. */
 const healthyMs = 5_000;
 const failuresMax = 5;
-/** How far the wait grows after failures, and while a stream that is reopened for ever brings nothing. */
-const grownMsMax = 30_000;
-/** A caller waits for the rest of an answer: for a server that has nothing yet, the wait grows no further than this. */
+/** Upper bound of the delay after failures, and while a standalone stream brings nothing. */
+const delayMsMax = 30_000;
+/** Upper bound of the delay while a caller waits for the rest of an answer that the server does not have yet. */
 const pollMsMax = 1_000;
 /** Lower bound from one GET to the next: a server may end the standalone stream after every event and ask for `retry: 1`. */
 const standaloneIntervalMs = 1_000;
 
-interface GetStreamOptions {
+/** The channel that a stream belongs to. */
+export interface StreamSource {
   readonly server: string;
-  readonly clock: Clock;
-  readonly random: Random;
+  readonly deps: HttpDeps;
   /** Starts the GET. */
-  readonly open: (lastEventId: string | undefined, sink: ExchangeSink) => HttpExchange;
-  /** What the GET that was just started is authorized with. */
-  readonly token: () => AuthToken | undefined;
+  get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange;
+  /** The token of the GET that was started last. */
+  readonly token: AuthToken | undefined;
+}
+
+interface GetStreamOptions {
+  readonly retries: 'none' | 'some' | 'endless';
   readonly lastEventId?: string | undefined;
   readonly retryMs?: number | undefined;
-  /** Never give up for reasons that may pass. */
-  readonly endless: boolean;
-  readonly onData: (data: Buffer) => void;
+  readonly onEvent: (event: SseEvent) => void;
+  /** A message with these first bytes is too large. */
+  readonly onTooLarge?: (head: Buffer, error: HostError) => void;
   /** The stream is over for good. Not called after `stop`. */
   readonly onGiveUp: (error: HostError) => void;
 }
 
-/** Not now, or the server still holds the stream that just broke: asked again, where other refusals are final. */
-const passingStatuses = [408, 409, 425, 429];
+/** Temporary refusals: 409 means that the server still has the stream that just broke. Other refusals are final. */
+const temporaryStatuses = [408, 409, 425, 429];
 
 export class GetStream implements ExchangeSink {
+  readonly #source: StreamSource;
   readonly #options: GetStreamOptions;
   #lastEventId: string | undefined;
   #retryMs: number | undefined;
   #exchange: HttpExchange | undefined;
-  #sent: AuthToken | undefined;
+  #token: AuthToken | undefined;
   #parser: SseParser | undefined;
   #cancelWait: Cancel = () => {};
-  #askedAtMs = Number.NEGATIVE_INFINITY;
+  #requestedAtMs = Number.NEGATIVE_INFINITY;
   #failures = 0;
   /** Streams in a row that ended cleanly and brought no data. */
-  #idle = 0;
+  #emptyStreams = 0;
   #openedAtMs: number | undefined;
   /** The present stream brought data. */
-  #heard = false;
+  #hasData = false;
   #fatal: HostError | undefined;
   #tooLarge: HostError | undefined;
-  #stopped = false;
+  #isStopped = false;
 
-  constructor(options: GetStreamOptions) {
+  constructor(source: StreamSource, options: GetStreamOptions) {
+    this.#source = source;
     this.#options = options;
     this.#lastEventId = options.lastEventId;
     this.#retryMs = options.retryMs;
   }
 
   open(): void {
-    if (this.#stopped) return;
+    if (this.#isStopped) return;
     this.#parser = this.#openedAtMs = this.#tooLarge = undefined;
-    this.#heard = false;
-    this.#askedAtMs = this.#options.clock.nowMs();
-    this.#exchange = this.#options.open(this.#lastEventId, this);
-    this.#sent = this.#options.token();
+    this.#hasData = false;
+    this.#requestedAtMs = this.#source.deps.clock.nowMs();
+    this.#exchange = this.#source.get(this.#lastEventId, this);
+    this.#token = this.#source.token;
   }
 
-  /** Opens after the time the server asked for, or later when it was asked in vain. */
+  /** Opens after the delay that the server asked for, or a longer one after failures. */
   openLater(): void {
-    const { clock, random, endless } = this.#options;
+    const { clock, random } = this.#source.deps;
+    const isEndless = this.#options.retries === 'endless';
     const delayMs =
-      this.#failures > 0 || endless
-        ? reconnectDelayMs(this.#retryMs, this.#failures + this.#idle, grownMsMax, random)
-        : reconnectDelayMs(this.#retryMs, this.#idle, pollMsMax, random);
-    const earliestMs = endless ? this.#askedAtMs + standaloneIntervalMs : 0;
+      this.#failures > 0 || isEndless
+        ? reconnectDelayMs(this.#retryMs, this.#failures + this.#emptyStreams, delayMsMax, random)
+        : reconnectDelayMs(this.#retryMs, this.#emptyStreams, pollMsMax, random);
+    const earliestMs = isEndless ? this.#requestedAtMs + standaloneIntervalMs : 0;
     this.#cancelWait = clock.at(Math.max(clock.nowMs() + delayMs, earliestMs), () => this.open());
   }
 
   stop(): void {
-    this.#stopped = true;
+    this.#isStopped = true;
     this.#cancelWait();
     this.#exchange?.abort();
   }
@@ -102,19 +110,23 @@ export class GetStream implements ExchangeSink {
   released(): void {}
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
-    const { server, clock } = this.#options;
-    if (status === 200 && headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) {
-      this.#openedAtMs = clock.nowMs();
+    const { server, deps } = this.#source;
+    if (status === 200 && isEventStream(headers)) {
+      this.#openedAtMs = deps.clock.nowMs();
       this.#parser = new SseParser(
         LIMITS.frameBytes,
         (event) => this.#event(event),
-        (bytes) => this.#eventTooLarge(bytes),
+        (bytes, head) => this.#eventTooLarge(bytes, head),
       );
       return undefined;
     }
-    const facts = { server, status, headers, inSession: true, rpcCode: undefined, sent: this.#sent };
-    const error = statusError({ ...facts, now: clock.date() });
-    if (status < 500 && !passingStatuses.includes(status)) this.#fatal = error;
+    const inSession = this.#options.retries !== 'none';
+    const now = deps.clock.date();
+    const error =
+      status === 200
+        ? notEventStream(server)
+        : statusError({ server, status, headers, inSession, rpcCode: undefined, now, sent: this.#token });
+    if (status < 500 && !temporaryStatuses.includes(status)) this.#fatal = error;
     return error;
   }
 
@@ -125,53 +137,78 @@ export class GetStream implements ExchangeSink {
 
   end(): void {
     this.#parser?.end();
-    this.#again(
-      new HostError('transport', `server '${this.#options.server}' ended its event stream`, {
-        server: this.#options.server,
-      }),
-      true,
-    );
+    const { server } = this.#source;
+    const details = { server, reason: 'stream_ended', execution: 'uncertain' } as const;
+    this.#reopen(new HostError('transport', `server '${server}' ended its event stream`, details), true);
   }
 
   failed(error: HostError): void {
-    this.#again(error, false);
+    this.#reopen(error, false);
   }
 
-  #again(error: HostError, clean: boolean): void {
-    if (this.#stopped) return;
+  #reopen(error: HostError, isClean: boolean): void {
+    if (this.#isStopped) return;
     this.#exchange = undefined;
+    const { retries } = this.#options;
+    if (retries === 'none') return this.#giveUp(error);
     if (this.#fatal) return this.#giveUp(this.#fatal);
-    const livedMs = this.#openedAtMs === undefined ? 0 : this.#options.clock.nowMs() - this.#openedAtMs;
-    if ((clean && this.#heard) || livedMs >= healthyMs) this.#failures = this.#idle = 0;
-    else if (clean) {
-      // A server may end a stream whenever it likes and be asked again: that is polling, not failure.
+    const openMs = this.#openedAtMs === undefined ? 0 : this.#source.deps.clock.nowMs() - this.#openedAtMs;
+    if ((isClean && this.#hasData) || openMs >= healthyMs) this.#failures = this.#emptyStreams = 0;
+    else if (isClean) {
+      // A server may end a stream at any time and expect the next GET: that is polling, not failure.
       this.#failures = 0;
-      this.#idle++;
+      this.#emptyStreams++;
     } else this.#failures++;
-    if (!clean && !this.#options.endless && this.#failures >= failuresMax) return this.#giveUp(error);
+    if (!isClean && retries === 'some' && this.#failures >= failuresMax) return this.#giveUp(error);
     this.openLater();
   }
 
   #giveUp(error: HostError): void {
-    this.#stopped = true;
+    this.#isStopped = true;
     this.#options.onGiveUp(error);
   }
 
   #event(event: SseEvent): void {
-    if (this.#stopped) return;
+    if (this.#isStopped) return;
     if (event.retryMs !== undefined) this.#retryMs = event.retryMs;
-    if (event.data.length > 0) {
-      this.#heard = true;
-      this.#options.onData(event.data);
-    }
+    if (event.data.length > 0) this.#hasData = true;
+    this.#options.onEvent(event);
     if (event.id !== undefined) this.#lastEventId = event.id === '' ? undefined : event.id;
   }
 
-  #eventTooLarge(bytes: number): void {
-    const { server, endless } = this.#options;
-    this.#tooLarge = inboundTooLarge(server, bytes);
-    if (!endless) this.#fatal = this.#tooLarge;
-    // Asked from the last id, the server would send the same event again.
+  #eventTooLarge(bytes: number, head: Buffer): void {
+    this.#tooLarge = inboundTooLarge(this.#source.server, bytes);
+    if (this.#options.retries === 'some') this.#fatal = this.#tooLarge;
+    // From the last id, the server would send the same event again.
     this.#lastEventId = undefined;
+    if (!this.#isStopped) this.#options.onTooLarge?.(head, this.#tooLarge);
   }
+}
+
+const notEventStream = (server: string): HostError =>
+  new HostError('protocol_error', `server '${server}' answered with no event stream`, {
+    server,
+    reason: 'content_type',
+    httpStatus: 200,
+    execution: 'not_executed',
+  });
+
+const retryMsDefault = 1_000;
+const retryMsMin = 100;
+const retryMsMax = 60_000;
+
+/**
+ * The delay before an event stream is fetched again: never shorter than the server's `retry:`, which is cut at a minute. It grows
+ * with `fruitless`, the attempts in a row that brought nothing, and is jittered.
+ */
+export function reconnectDelayMs(
+  retryMs: number | undefined,
+  fruitless: number,
+  grownMsMax: number,
+  random: Random,
+): number {
+  const requestedMs = Math.min(Math.max(retryMs ?? retryMsDefault, retryMsMin), retryMsMax);
+  if (fruitless === 0) return requestedMs;
+  const grownMs = backoffMs(requestedMs, fruitless, grownMsMax);
+  return grownMs <= requestedMs ? requestedMs : requestedMs + random() * (grownMs - requestedMs);
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { OutboundFrame } from '../../wire/channel.js';
+import { legacyEra, modernEra } from '../../../test/fakes/eras.js';
+import type { EraRules, OutboundFrame } from '../../wire/channel.js';
 import { requestFrame } from '../../wire/frame.js';
 import { checkFacts, configuredHeaders, isSessionId, RequestHeaders } from './headers.js';
 
@@ -39,25 +40,26 @@ test('a parameter name that HTTP does not allow is refused', () => {
   expect(checkFacts('fake', { params: [['Re\r\ngion', 'x']] })).toMatchObject({ code: 'invalid_request' });
 });
 
-const frame = (method: string): OutboundFrame => requestFrame(1, method, undefined, undefined);
+const frame = (method: string, opens?: EraRules): OutboundFrame =>
+  requestFrame(1, method, undefined, opens && { opens });
 const value = (list: string[], name: string) => (list.includes(name) ? list[list.indexOf(name) + 1] : undefined);
 
 test('which version and method go out, by era and by what is agreed', () => {
   const headers = new RequestHeaders([]);
-  expect(value(headers.post(frame('server/discover')), 'mcp-protocol-version')).toBe('2026-07-28');
-  expect(value(headers.post(frame('initialize')), 'mcp-protocol-version')).toBeUndefined();
+  expect(value(headers.post(frame('server/discover', modernEra)), 'mcp-protocol-version')).toBe('2026-07-28');
+  expect(value(headers.post(frame('initialize', legacyEra)), 'mcp-protocol-version')).toBeUndefined();
   expect(value(headers.post(frame('tools/list')), 'mcp-protocol-version')).toBeUndefined();
 
-  headers.adopt({ era: 'legacy', version: '2025-06-18' });
-  headers.holdSession('s');
+  headers.adopt({ era: legacyEra, version: '2025-06-18' });
+  headers.setSession('s');
   const legacy = headers.post(frame('tools/list'));
   expect([value(legacy, 'mcp-protocol-version'), value(legacy, 'mcp-session-id')]).toEqual(['2025-06-18', 's']);
   expect(value(legacy, 'mcp-method')).toBeUndefined();
-  expect(value(headers.post(frame('initialize')), 'mcp-session-id')).toBeUndefined();
+  expect(value(headers.post(frame('initialize', legacyEra)), 'mcp-session-id')).toBeUndefined();
   expect(value(headers.stream('9'), 'last-event-id')).toBe('9');
   expect(value(headers.end(), 'mcp-session-id')).toBe('s');
 
-  headers.adopt({ era: 'modern', version: '2027-01-01' });
+  headers.adopt({ era: modernEra, version: '2027-01-01' });
   const modern = headers.post(frame('tools/list'));
   expect([value(modern, 'mcp-protocol-version'), value(modern, 'mcp-method')]).toEqual(['2027-01-01', 'tools/list']);
   expect(value(modern, 'mcp-session-id')).toBeUndefined();
@@ -65,6 +67,6 @@ test('which version and method go out, by era and by what is agreed', () => {
 
 test('a version that the server made up cannot break a header', () => {
   const headers = new RequestHeaders([]);
-  headers.adopt({ era: 'legacy', version: '1\r\nX-Evil: 1' });
+  headers.adopt({ era: legacyEra, version: '1\r\nX-Evil: 1' });
   expect(headers.post(frame('tools/list')).join('')).not.toContain('\r');
 });

@@ -1,28 +1,24 @@
 /**
- * The request headers of each era, and the checks that keep a header from being anything but a header.
- * Modern (2026-07-28): every POST names its version, method and subject. Legacy: the version once it is agreed, and the
- * session id while there is one. Configured headers (credentials) go out with every request to the configured origin, and
- * so does the token that is current when the request is sent; it replaces a configured header of the same name.
+ * Request headers, by the rules of the era that was agreed on, and the checks that keep a value from breaking out of its header.
+ * Configured headers (credentials) are sent with every request to the configured origin, and so is the token that is current
+ * then; it replaces a configured header of the same name.
  *
- * Invariant: nothing that a server or caller supplied reaches a header line unencoded unless it is plain visible ASCII.
+ * Invariant: text from a server or caller is encoded unless it is plain visible ASCII.
  */
 import { HostError } from '../../kernel/errors.js';
-import type { Agreement, Era, HttpFacts, OutboundFrame } from '../../wire/channel.js';
+import type { Agreement, EraRules, HttpFacts, OutboundFrame } from '../../wire/channel.js';
 import { encodeHeaderValue } from '../../wire/header-value.js';
 import type { AuthToken, TokenSource } from './auth-token.js';
 
-/** What `server/discover` is asked with before anything is agreed. */
-const modernVersion = '2026-07-28';
-
 const acceptBoth = 'application/json, text/event-stream';
-/** Names that a server or a configuration made up are quoted this far. */
+/** Header names in errors are cut here. */
 const fieldCharsMax = 200;
 const sessionIdCharsMax = 1024;
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const configuredValue = /^[\x20-\x7e\x80-\xff\t]*$/;
 
-/** The transport writes these itself, or they decide where the message ends. */
+/** Set by the transport itself, or part of HTTP framing. */
 const RESERVED = new Set([
   'accept',
   'accept-encoding',
@@ -47,6 +43,16 @@ const RESERVED = new Set([
 /** Alternating names and values, as undici takes them. */
 export type HeaderList = string[];
 
+export type ResponseHeaders = Record<string, string | string[] | undefined>;
+
+export function headerText(headers: ResponseHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[0] : value;
+}
+
+export const isEventStream = (headers: ResponseHeaders): boolean =>
+  headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream') === true;
+
 /** Throws `invalid_spec` naming the field. */
 export function configuredHeaders(server: string, headers: Readonly<Record<string, string>> = {}): HeaderList {
   const list: HeaderList = [];
@@ -54,8 +60,8 @@ export function configuredHeaders(server: string, headers: Readonly<Record<strin
     const field = `headers.${name}`.slice(0, fieldCharsMax);
     const wrong = (what: string) => new HostError('invalid_spec', `server '${server}': ${what}`, { server, field });
     if (!token.test(name)) throw wrong('a header name has characters that HTTP does not allow');
-    if (RESERVED.has(name.toLowerCase())) throw wrong(`the header ${name} is written by Hostler itself`);
-    // The value may be a secret: it is never quoted.
+    if (RESERVED.has(name.toLowerCase())) throw wrong(`the header ${name} is set by Hostler itself; remove it`);
+    // The value may be a secret, so no error quotes it.
     if (typeof value !== 'string' || !configuredValue.test(value)) {
       throw wrong(`the value of the header ${name} has characters that HTTP does not allow`);
     }
@@ -65,7 +71,7 @@ export function configuredHeaders(server: string, headers: Readonly<Record<strin
   return list;
 }
 
-/** A session id comes from the server and goes back in a header. */
+/** A session id comes from the server and is sent back in a header. */
 export const isSessionId = (value: string): boolean =>
   value.length <= sessionIdCharsMax && /^[\x21-\x7e]+$/.test(value);
 
@@ -78,9 +84,9 @@ export class RequestHeaders {
   #own: HeaderList = [];
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
-  #modern: HeaderList = [];
-  #legacy: HeaderList = [];
-  #initialize: HeaderList = [];
+  /** Of a POST that opens a connection, and of every other POST. */
+  #opening: HeaderList = [];
+  #agreed: HeaderList = [];
 
   constructor(configured: HeaderList, tokens?: TokenSource) {
     this.#configured = configured;
@@ -98,49 +104,54 @@ export class RequestHeaders {
     return this.#sessionId;
   }
 
+  /** False once an era without HTTP sessions is agreed on. */
+  get mayHaveSession(): boolean {
+    return this.#agreement?.era.hasHttpSession !== false;
+  }
+
   adopt(agreement: Agreement): void {
     this.#agreement = agreement;
     this.#rebuild();
   }
 
-  holdSession(id: string | undefined): void {
+  setSession(id: string | undefined): void {
     this.#sessionId = id;
     this.#rebuild();
   }
 
-  /** The era a message belongs to: agreed, or before that told by the one method each era begins with. */
-  eraOf(method: string | undefined): Era {
-    if (method === 'initialize') return 'legacy';
-    return this.#agreement?.era ?? (method === 'server/discover' ? 'modern' : 'legacy');
+  /** The era a message is sent in: its own when it opens a connection, else the agreed one. */
+  eraOf(frame: OutboundFrame): EraRules | undefined {
+    return frame.http?.opens ?? this.#agreement?.era;
   }
 
-  /** For a POST of this frame, whose facts were checked. */
+  /** For a POST of this frame, which `checkFacts` has accepted. */
   post(frame: OutboundFrame): HeaderList {
-    this.#renew();
-    if (frame.method === 'initialize') return this.#initialize;
-    if (this.eraOf(frame.method) === 'legacy') return this.#legacy;
-    const list = [...this.#modern];
-    if (frame.method !== undefined) list.push('mcp-method', encodeHeaderValue(frame.method));
-    if (frame.http?.name !== undefined) list.push('mcp-name', encodeHeaderValue(frame.http.name));
-    for (const [name, value] of frame.http?.params ?? []) list.push(`mcp-param-${name}`, encodeHeaderValue(value));
-    return list;
+    this.#refreshToken();
+    const { http, method } = frame;
+    const list = http?.opens ? [...this.#opening, ...versionHeader(http.opens.openingVersion)] : this.#agreed;
+    if (!this.eraOf(frame)?.mirrorsRequests) return list;
+    const mirrored = [...list];
+    if (method !== undefined) mirrored.push('mcp-method', encodeHeaderValue(method));
+    if (http?.name !== undefined) mirrored.push('mcp-name', encodeHeaderValue(http.name));
+    for (const [name, value] of http?.params ?? []) mirrored.push(`mcp-param-${name}`, encodeHeaderValue(value));
+    return mirrored;
   }
 
   /** For a GET of an event stream. */
   stream(lastEventId: string | undefined): HeaderList {
-    this.#renew();
-    const list = this.#without('text/event-stream');
+    this.#refreshToken();
+    const list = this.#bodyless('text/event-stream');
     if (lastEventId !== undefined) list.push('last-event-id', lastEventId);
     return list;
   }
 
   /** For the DELETE that ends a session. */
   end(): HeaderList {
-    this.#renew();
-    return this.#without('application/json');
+    this.#refreshToken();
+    return this.#bodyless('application/json');
   }
 
-  #renew(): void {
+  #refreshToken(): void {
     const token = this.#tokens?.current();
     if (token === this.#token) return;
     this.#token = token;
@@ -149,32 +160,29 @@ export class RequestHeaders {
 
   #rebuild(): void {
     this.#own = withToken(this.#configured, this.#token);
-    const base = [
+    this.#opening = [
       ...['content-type', 'application/json', 'accept', acceptBoth, 'accept-encoding', 'identity'],
       ...this.#own,
     ];
-    this.#modern = [...base, 'mcp-protocol-version', this.#version() ?? modernVersion];
-    this.#legacy = [...base, ...this.#sessionParts()];
-    this.#initialize = base;
+    this.#agreed = [...this.#opening, ...this.#agreedHeaders()];
   }
 
-  /** The server had its say in the version, so it is encoded like everything else. */
-  #version(): string | undefined {
-    return this.#agreement === undefined ? undefined : encodeHeaderValue(this.#agreement.version);
-  }
-
-  #sessionParts(): HeaderList {
-    const version = this.#version();
+  #agreedHeaders(): HeaderList {
+    const sessionId = this.mayHaveSession ? this.#sessionId : undefined;
     return [
-      ...(version === undefined ? [] : ['mcp-protocol-version', version]),
-      ...(this.#sessionId === undefined ? [] : ['mcp-session-id', this.#sessionId]),
+      ...versionHeader(this.#agreement?.version),
+      ...(sessionId === undefined ? [] : ['mcp-session-id', sessionId]),
     ];
   }
 
-  #without(accept: string): HeaderList {
-    return ['accept', accept, 'accept-encoding', 'identity', ...this.#own, ...this.#sessionParts()];
+  #bodyless(accept: string): HeaderList {
+    return ['accept', accept, 'accept-encoding', 'identity', ...this.#own, ...this.#agreedHeaders()];
   }
 }
+
+/** The version may come from the server, so it is encoded like every other value. */
+const versionHeader = (version: string | undefined): HeaderList =>
+  version === undefined ? [] : ['mcp-protocol-version', encodeHeaderValue(version)];
 
 function withToken(configured: HeaderList, token: AuthToken | undefined): HeaderList {
   if (!token) return configured;
@@ -183,7 +191,7 @@ function withToken(configured: HeaderList, token: AuthToken | undefined): Header
   return [...others, name, token.header[1]];
 }
 
-/** Why a token cannot stand in a request; its value is never quoted. */
+/** Why a token cannot be a header; its value is never quoted. */
 export function checkToken(server: string, { header: [name, value] }: AuthToken): HostError | undefined {
   try {
     configuredHeaders(server, { [name]: value });

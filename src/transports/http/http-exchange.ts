@@ -12,10 +12,8 @@
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
-import type { HeaderList } from './headers.js';
-import { networkError } from './network-error.js';
-
-export type ResponseHeaders = Record<string, string | string[] | undefined>;
+import type { HeaderList, ResponseHeaders } from './headers.js';
+import { networkError } from './http-errors.js';
 
 export interface ExchangeSink {
   /** The next thing that happens is that bytes are written. */

@@ -1,42 +1,49 @@
 /**
- * One message that is POSTed and owed nothing but a status: a notification, an answer to the server, and with HTTP+SSE
- * also a request, whose answer comes over the stream. Not here: what a refusal means.
+ * One message whose POST is answered by a status alone: a notification, a response to the server, and with HTTP+SSE also a
+ * request, whose answer arrives on the event stream. Not here: what a refusal means.
  *
  * Invariants:
- * - The owner hears at most one of `refused` and `failed`, and neither once the message was accepted or given up.
- * - A response is not read for longer than its head is worth: no event stream, and not a long page.
+ * - The owner gets at most one of `refused` and `failed`, and neither once the message was accepted or given up.
+ * - Little of the response is read beyond its head: no event stream, and no long page.
  */
 import type { HostError } from '../../kernel/errors.js';
 import type { OutboundFrame } from '../../wire/channel.js';
-import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
-import { headerText } from './status-error.js';
+import type { AuthToken } from './auth-token.js';
+import { isEventStream, type ResponseHeaders } from './headers.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 
-/** The body is of no interest; this much of it is read to keep the connection. */
+/** So much of an unused body is read to keep the connection. */
 const bodyBytesMax = 64 * 1024;
 
 interface PostOwner {
-  /** Something of the message was written, or of its acknowledgement heard. */
-  active?(): void;
-  refused(status: number, headers: ResponseHeaders): void;
-  failed(error: HostError): void;
-  released(): void;
+  /** Bytes of the message were written, or of its response received. */
+  active?(post: OneWayPost): void;
+  refused(post: OneWayPost, status: number, headers: ResponseHeaders): void;
+  failed(post: OneWayPost, error: HostError): void;
+  released(post: OneWayPost): void;
 }
 
 export class OneWayPost implements ExchangeSink {
+  readonly frame: OutboundFrame;
+  readonly isControl: boolean;
+  isWaiting = false;
+  pendingBytes: number;
   exchange: HttpExchange | undefined;
-  readonly #frame: OutboundFrame;
-  readonly #to: PostOwner;
+  token: AuthToken | undefined;
+  readonly #owner: PostOwner;
   #bytes = 0;
   #refusal: (() => void) | undefined;
 
-  constructor(frame: OutboundFrame, to: PostOwner) {
-    this.#frame = frame;
-    this.#to = to;
+  constructor(owner: PostOwner, frame: OutboundFrame, isControl: boolean) {
+    this.#owner = owner;
+    this.frame = frame;
+    this.isControl = isControl;
+    this.pendingBytes = frame.bytes;
   }
 
-  /** The server has answered, and with no refusal. */
-  get accepted(): boolean {
-    return this.#frame.phase === 'written' && !this.#refusal;
+  /** The server responded, and did not refuse the message. */
+  get isAccepted(): boolean {
+    return this.frame.phase === 'written' && !this.#refusal;
   }
 
   giveUp(): void {
@@ -44,15 +51,15 @@ export class OneWayPost implements ExchangeSink {
   }
 
   started(): void {
-    this.#frame.phase = 'writing';
-    this.#to.active?.();
+    this.frame.phase = 'writing';
+    this.#owner.active?.(this);
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
-    this.#frame.phase = 'written';
-    this.#to.active?.();
-    if (status > 299) this.#refusal = () => this.#to.refused(status, headers);
-    else if (headerText(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream')) this.giveUp();
+    this.frame.phase = 'written';
+    this.#owner.active?.(this);
+    if (status > 299) this.#refusal = () => this.#owner.refused(this, status, headers);
+    else if (isEventStream(headers)) this.giveUp();
     return undefined;
   }
 
@@ -69,11 +76,11 @@ export class OneWayPost implements ExchangeSink {
 
   failed(error: HostError): void {
     if (this.#refusal) this.#refusal();
-    // Once accepted, the answer may still come over the stream: a lost acknowledgement is no failure.
-    else if (this.#frame.phase !== 'written') this.#to.failed(error);
+    // Once accepted, the answer may still arrive on the stream: a lost acknowledgement is no failure.
+    else if (this.frame.phase !== 'written') this.#owner.failed(this, error);
   }
 
   released(): void {
-    this.#to.released();
+    this.#owner.released(this);
   }
 }

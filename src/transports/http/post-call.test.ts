@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import { modernEra } from '../../../test/fakes/eras.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { newCounters } from '../../wire/channel.js';
 import { requestFrame } from '../../wire/frame.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import type { HttpExchange, ResponseHeaders } from './http-exchange.js';
+import type { ResponseHeaders } from './headers.js';
+import type { HttpExchange } from './http-exchange.js';
 import { type CallHost, PostCall } from './post-call.js';
 
 const json = { 'content-type': 'application/json' };
@@ -44,7 +46,7 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
     },
     released: () => note('released'),
   };
-  const call = new PostCall(host, requestFrame(1, 'tools/call', undefined, undefined), 'modern');
+  const call = new PostCall(host, requestFrame(1, 'tools/call', undefined, undefined), modernEra);
   call.sessionId = sessionId;
   call.exchange = { abort: () => aborts++ } as unknown as HttpExchange;
   /** What was heard since the last look, without the signs of activity. */

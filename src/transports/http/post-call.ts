@@ -1,34 +1,33 @@
 /**
- * One request on its way as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: notices (one-way-post.ts), when it may go out (streamable-http-channel.ts), fetching the rest of a broken stream (get-stream.ts).
+ * One request as one POST: reads the status, then the answer from a JSON body or an event stream.
+ * Not here: one-way messages (one-way-post.ts), when the request is sent (http-channel.ts), resuming a broken stream (get-stream.ts).
  *
  * Invariants:
- * - The host hears exactly one of `answered`, `failed` and `broke` for a request, unless the call was given up.
+ * - The host gets exactly one of `answered`, `failed`, `refused` and `broke` for a request, unless the call was given up.
  * - An answer is delivered only to the request it names: a result or error with another id is counted and dropped.
  */
-
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import type { Era, OutboundFrame } from '../../wire/channel.js';
+import type { EraRules, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
-import type { RefusalAnswer } from './bad-request.js';
-import type { ExchangeSink, HttpExchange, ResponseHeaders } from './http-exchange.js';
+import { headerText, type ResponseHeaders } from './headers.js';
+import { type RefusalAnswer, tokenRefusal } from './http-errors.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
-import { headerText, tokenRefusal } from './status-error.js';
 
 export interface CallHost {
   readonly server: string;
   decode(bytes: Buffer, deliver: (envelope: Envelope) => void): void;
   message(envelope: Envelope, frame: OutboundFrame): void;
-  /** Something of this call was written or heard. */
+  /** Bytes of this call were written or received. */
   active(call: PostCall): void;
-  /** A message that is no use to anyone. */
+  /** A message that belongs to no request. */
   junk(): void;
-  /** The response began: its head, before anything in it is delivered. A returned error fails the call. */
+  /** The head of the response, before its body is delivered. A returned error fails the call. */
   opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined;
   answered(call: PostCall): void;
   failed(call: PostCall, error: HostError): void;
@@ -38,25 +37,26 @@ export interface CallHost {
   released(call: PostCall): void;
 }
 
-/** Of an error page this much is read. */
+/** The longest part of an error page that is read. */
 const errorBodyBytesMax = 64 * 1024;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
 
 export class PostCall implements ExchangeSink {
   readonly frame: OutboundFrame;
-  readonly era: Era;
-  /** It goes over the control connections. */
+  /** Undefined: sent before an era was agreed on. */
+  readonly era: EraRules | undefined;
+  /** It uses the control connections. */
   readonly isControl: boolean;
   /** It could not be sent at once, and has not been sent since. */
   isWaiting = false;
   /** The session the request was sent in. */
   sessionId: string | undefined;
-  /** What the request was authorized with. */
+  /** The token that the request was sent with. */
   token: AuthToken | undefined;
   readonly #host: CallHost;
   exchange: HttpExchange | undefined;
-  /** Bytes of this frame that count as waiting. */
+  /** Bytes of this frame that count as pending. */
   pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
@@ -74,7 +74,7 @@ export class PostCall implements ExchangeSink {
   #tooLarge: HostError | undefined;
   #rpcCode: number | undefined;
 
-  constructor(host: CallHost, frame: OutboundFrame, era: Era, isControl = false) {
+  constructor(host: CallHost, frame: OutboundFrame, era: EraRules | undefined, isControl = false) {
     this.#host = host;
     this.frame = frame;
     this.era = era;
@@ -92,7 +92,7 @@ export class PostCall implements ExchangeSink {
     return this.#body === 'events' && this.exchange !== undefined;
   }
 
-  /** The peer is no longer interested. */
+  /** The peer has withdrawn the request. */
   giveUp(): void {
     this.#over = true;
     this.exchange?.abort();
@@ -104,7 +104,7 @@ export class PostCall implements ExchangeSink {
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
-    // The server has begun to answer, so it has read what it wanted to read.
+    // The server has begun to answer, so it has read the request as far as it wanted.
     this.frame.phase = 'written';
     this.#status = status;
     this.#headers = headers;
@@ -145,7 +145,7 @@ export class PostCall implements ExchangeSink {
     if (this.#body === 'json') {
       if (this.#length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, this.#length);
     } else if (this.#length > errorBodyBytesMax) {
-      // Enough of a page that nobody reads: what it means is settled by its status.
+      // The status decides what the page means; the rest of it is not needed.
       this.end();
       this.exchange?.abort();
       return undefined;
@@ -176,7 +176,7 @@ export class PostCall implements ExchangeSink {
   failed(error: HostError): void {
     if (this.#over) return;
     if (this.#body === 'events' && error !== this.#tooLarge) return this.#host.broke(this, error);
-    // The status is the server's word, also when the page that came with it broke off.
+    // The status counts even when its page broke off.
     if (this.#body === 'refusal') return this.#refused();
     this.#over = true;
     this.#host.failed(this, error);
@@ -191,7 +191,7 @@ export class PostCall implements ExchangeSink {
     this.#host.decode(data, (envelope) => this.#deliver(envelope));
   }
 
-  /** The call cannot be answered any more; also used when the rest of its stream cannot be had. */
+  /** The call can no longer be answered, also because the rest of its stream cannot be fetched. */
   fail(error: HostError): void {
     if (this.#over) return;
     this.#over = true;
@@ -211,10 +211,9 @@ export class PostCall implements ExchangeSink {
         return;
       }
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
-      // A server that lost the session may say so in our own id's name; that is still the end of the session. A token that
-      // is refused so is still a refused token.
+      // A server may report a lost session or a refused token as a JSON-RPC error with our id. The status decides then.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
-      if (this.#isSessionDoubtful()) return this.#keepRefusal(envelope);
+      if (this.#isSessionDoubtful()) return this.#storeRefusal(envelope);
       this.#over = true;
       this.#host.answered(this);
     }
@@ -229,12 +228,12 @@ export class PostCall implements ExchangeSink {
     return this.#status === 404 && this.sessionId !== undefined;
   }
 
-  /** With 400, an error that carries our own id may be about the session, too. */
+  /** With 400, an error with our id may be about the session, too. */
   #isSessionDoubtful(): boolean {
     return this.#status === 400 && this.sessionId !== undefined;
   }
 
-  #keepRefusal(envelope: Envelope): void {
+  #storeRefusal(envelope: Envelope): void {
     const bytes = envelope.kind === 'error' && !envelope.isTooDeep ? envelope.payload() : undefined;
     if (bytes) this.refusalAnswer = { bytes, mayHold: envelope.mayHold };
   }

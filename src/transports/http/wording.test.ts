@@ -3,8 +3,7 @@ import { expect, test } from 'vitest';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import { checkUrl } from './dial-guard.js';
 import { checkFacts, configuredHeaders } from './headers.js';
-import { networkError } from './network-error.js';
-import { statusError } from './status-error.js';
+import { networkError, statusError } from './http-errors.js';
 
 const server = 'fake';
 const facts = { server, inSession: true, rpcCode: undefined, now: new Date(0), sent: undefined };

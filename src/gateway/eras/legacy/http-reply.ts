@@ -6,7 +6,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import { type Random, randomInt } from '../../../kernel/random.js';
-import { NEWEST_LEGACY_VERSION } from '../../../session/versions.js';
+import { NEWEST_LEGACY_VERSION } from '../../../session/eras/legacy/revisions.js';
 import type { JsonText } from '../../../wire/frame.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import { type HeaderList, writeJson } from '../../http/reply.js';

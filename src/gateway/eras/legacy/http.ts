@@ -6,7 +6,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { NewId } from '../../../kernel/random.js';
-import { BATCH_VERSION } from '../../../session/versions.js';
+import { hasBatches } from '../../../session/eras/legacy/revisions.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { memberText } from '../../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../../wire/rpc-codes.js';
@@ -71,7 +71,7 @@ export class LegacyHttp {
     const session = this.#sessionOf(caller);
     if ('status' in session) return session;
     const requests = messages.filter(({ kind }) => kind === 'request');
-    if (session.version !== BATCH_VERSION || messages.length === 0) return REFUSALS.batch;
+    if (!hasBatches(session.version) || messages.length === 0) return REFUSALS.batch;
     if (requests.some((envelope) => envelope.method() === initializeMethod)) return REFUSALS.batch;
     session.touch();
     const reply = requests.length > 0 && new LegacyReply(this.#context, response, session, requests.length, true);

@@ -1,5 +1,7 @@
 /** The answer to a modern client's `server/discover`: what the endpoint speaks and can do. */
-import { LEGACY_VERSIONS, META, MODERN_VERSION } from '../../../session/versions.js';
+
+import { LEGACY_VERSIONS } from '../../../session/eras/legacy/revisions.js';
+import { META, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { capabilitiesOf, infoOf, instructionsOf } from '../../routing/capabilities.js';
 import type { ServerInfoCache } from '../../routing/server-info.js';
 import type { View } from '../../views/view.js';

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { LEGACY_VERSIONS, MODERN_VERSION } from '../../../session/versions.js';
+import { LEGACY_VERSIONS } from '../../../session/eras/legacy/revisions.js';
+import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { memberBytes } from '../../../wire/json-members.js';
 import { claimsModern, modernEnvelope, readEnvelope, readInitialize } from './envelope.js';
 

@@ -9,14 +9,8 @@
 
 import { unpooledCopy } from '../../../kernel/byte-buffer.js';
 import { BytesMemo } from '../../../kernel/bytes-memo.js';
-import {
-  isLegacyVersion,
-  LEGACY_VERSIONS,
-  META,
-  MODERN_ERRORS,
-  MODERN_VERSION,
-  NEWEST_LEGACY_VERSION,
-} from '../../../session/versions.js';
+import { isLegacyVersion, LEGACY_VERSIONS, NEWEST_LEGACY_VERSION } from '../../../session/eras/legacy/revisions.js';
+import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { isObject, memberBytes, memberString, membersBytes, stringOf } from '../../../wire/json-members.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import { type ClientCapabilities, isFailure, type RpcFailure } from '../../exchange.js';

@@ -1,5 +1,5 @@
 /** Which status of HTTP goes with a failure of JSON-RPC. */
-import { MODERN_ERRORS } from '../../../session/versions.js';
+import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import type { RpcFailure } from '../../exchange.js';
 

@@ -7,8 +7,8 @@
  */
 import { LIMITS } from '../../../kernel/limits.js';
 import { isSameNumber } from '../../../policy/canonical-number.js';
-import { nameMember } from '../../../session/named-by.js';
-import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/versions.js';
+import { nameMember } from '../../../session/eras/modern/mirrored-headers.js';
+import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { decodeHeaderValue } from '../../../wire/header-value.js';
 import { type AtPath, isObject, memberBytes, membersBytes, stringOf, valuesAt } from '../../../wire/json-members.js';
 import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../../exchange.js';

@@ -3,7 +3,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Principal } from '../../../policy/call.js';
-import { MODERN_VERSION } from '../../../session/versions.js';
+import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { NOTIFICATION } from '../../../wire/rpc-codes.js';
 import { modernClientId } from '../../client-id.js';

@@ -1,0 +1,143 @@
+/**
+ * Sends requests in a legacy HTTP session, which the server may lose. A request that was refused because of that is sent once more
+ * in a new session, and a request without a session waits for one.
+ * Not here: opening the new session (session-renewal.ts).
+ *
+ * Invariants:
+ * - A request is sent again only when the server refused it before doing anything, and once only.
+ * - No text of the server is compared. Whether it still knows a session is checked with a `ping`, at most once in 10 s; requests
+ *   that are refused meanwhile share the check, or its result.
+ */
+import { type Clock, sleep } from '../../../kernel/clock.js';
+import { isHostError } from '../../../kernel/errors.js';
+import { BadRequest } from '../../../transports/http/http-errors.js';
+import type { JsonText } from '../../../wire/frame.js';
+import type { Peer } from '../../../wire/peer.js';
+import type { Answer, RequestOptions } from '../../../wire/peer-interface.js';
+import { lost } from '../../../wire/wire-errors.js';
+import type { HttpSession, HttpSessionOwner } from '../server-era.js';
+import { SessionRenewal } from './session-renewal.js';
+
+export class LegacyHttpSession implements HttpSession {
+  readonly #peer: Peer;
+  readonly #clock: Clock;
+  readonly #renewal: SessionRenewal;
+  readonly #check: SessionCheck;
+
+  constructor(owner: HttpSessionOwner) {
+    const { server, peer, clock } = owner;
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#check = new SessionCheck(clock, (deadlineAtMs) => peer.request('ping', undefined, { deadlineAtMs }));
+    this.#renewal = new SessionRenewal({
+      server,
+      clock,
+      reset: () => peer.channel.resetSession?.(),
+      open: () => owner.open(),
+      closedBy: () => peer.closedBy && lost(server, peer.closedBy),
+      onSlow: () => owner.onSlow(),
+      renewed: () => owner.renewed(),
+    });
+  }
+
+  send(
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    progressToken: number | undefined,
+  ): Promise<Answer> {
+    const seen = this.#renewal.count;
+    if (!this.#renewal.isOpen) return this.#sendInNewSession(method, params, options, progressToken, seen);
+    return this.#peer.request(method, params, options).catch(async (error: unknown) => {
+      if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
+      return this.#sendInNewSession(method, params, options, progressToken, seen);
+    });
+  }
+
+  /** If the session is lost, it is renewed now: otherwise notifications would be missed until the next request. */
+  doubted(): void {
+    const { count } = this.#renewal;
+    this.#isGone(count)
+      .then((isGone) => (isGone ? this.#renewal.renew(count) : undefined))
+      .catch(() => {});
+  }
+
+  /** The request gets a new id here, so the peer also finds it by the progress token that is already in its params. */
+  async #sendInNewSession(
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    progressToken: number | undefined,
+    seen: number,
+  ): Promise<Answer> {
+    const { deadlineAtMs, signal } = options;
+    await this.#renewal.within({ method, deadlineAtMs, signal }, seen);
+    return this.#peer.request(method, params, { ...options, progressToken }).catch(answerOf);
+  }
+
+  /** Also false when the caller leaves before the check has ended: it then gets the response of the server. */
+  #isRefusedForSession(error: unknown, { deadlineAtMs, signal }: RequestOptions, seen: number): Promise<boolean> {
+    // A request whose session was lost before its answer arrived may have run.
+    const isRefused = isHostError(error) && error.details.execution === 'not_executed';
+    if (isRefused && error.details.reason === 'session_expired') return Promise.resolve(true);
+    if (!isRefused || !(error instanceof BadRequest)) return Promise.resolve(false);
+    const over = new AbortController();
+    const end = () => over.abort();
+    signal?.addEventListener('abort', end, { once: true });
+    if (signal?.aborted) end();
+    const late = sleep(this.#clock, deadlineAtMs - this.#clock.nowMs(), over.signal).then(() => false);
+    return Promise.race([this.#isGone(seen), late]).finally(() => {
+      signal?.removeEventListener('abort', end);
+      end();
+    });
+  }
+
+  /** Whether the server has lost the session numbered `seen`. */
+  #isGone(seen: number): Promise<boolean> {
+    if (!this.#renewal.isOpen || seen !== this.#renewal.count) return Promise.resolve(true);
+    return this.#check.isGone(seen);
+  }
+}
+
+/** The session is known, so the 400 is the answer. A JSON-RPC error in its body is passed on like any other answer. */
+function answerOf(error: unknown): Answer {
+  if (error instanceof BadRequest && error.answer) return { kind: 'error', ...error.answer };
+  throw error;
+}
+
+const checkIntervalMs = 10_000;
+const pingTimeoutMs = 5_000;
+
+/**
+ * Many servers answer 400 for an unknown session, and some answer 404 for a stream that they do not have. One `ping` tells
+ * whether the session is gone.
+ */
+export class SessionCheck {
+  readonly #clock: Clock;
+  /** Sends a `ping` in the present session, and rejects unless it is answered. */
+  readonly #ping: (deadlineAtMs: number) => Promise<unknown>;
+  #session: number | undefined;
+  #nextAtMs = 0;
+  #isGone: Promise<boolean> = Promise.resolve(false);
+
+  constructor(clock: Clock, ping: (deadlineAtMs: number) => Promise<unknown>) {
+    this.#clock = clock;
+    this.#ping = ping;
+  }
+
+  /** `session` numbers the present session. Also false when the ping could not be sent. */
+  isGone(session: number): Promise<boolean> {
+    const nowMs = this.#clock.nowMs();
+    if (session === this.#session && nowMs < this.#nextAtMs) return this.#isGone;
+    this.#session = session;
+    this.#nextAtMs = nowMs + checkIntervalMs;
+    this.#isGone = this.#ping(nowMs + pingTimeoutMs).then(
+      () => false,
+      (error: unknown) => {
+        const status = isHostError(error) ? error.details.httpStatus : undefined;
+        return status === 400 || status === 404;
+      },
+    );
+    return this.#isGone;
+  }
+}

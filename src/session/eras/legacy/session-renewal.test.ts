@@ -1,0 +1,205 @@
+import { getEventListeners } from 'node:events';
+import { describe, expect, test } from 'vitest';
+import { HostError, isHostError } from '../../../kernel/errors.js';
+import { FakeClock } from '../../../kernel/fake-clock.js';
+import { SessionRenewal } from './session-renewal.js';
+
+/** A renewal whose `initialize` ends when the test says so. */
+function setup({ hasChannel = true } = {}) {
+  const clock = new FakeClock();
+  const log: string[] = [];
+  const opens: { resolve(): void; reject(error: unknown): void }[] = [];
+  const state: { closedBy: HostError | undefined } = { closedBy: undefined };
+  const renewal = new SessionRenewal({
+    server: 'a',
+    clock,
+    reset: () => {
+      log.push('held back');
+      if (!hasChannel) return undefined;
+      return { opened: () => log.push('opened'), failed: (error) => log.push(`failed ${error.details.reason}`) };
+    },
+    open: () => {
+      log.push(`initialize at ${clock.nowMs()}`);
+      return new Promise((resolve, reject) => opens.push({ resolve, reject }));
+    },
+    closedBy: () => state.closedBy,
+    onSlow: () => log.push('slow'),
+    renewed: () => log.push('renewed'),
+  });
+  const within = (deadlineMs = 60_000, signal?: AbortSignal) =>
+    renewal.within({ method: 'tools/call', deadlineAtMs: clock.nowMs() + deadlineMs, signal }, renewal.count).then(
+      () => 'renewed',
+      (error: unknown) => {
+        if (!isHostError(error)) throw error;
+        const { execution, reason, retryAfterMs } = error.details;
+        return [error.code, reason, execution, retryAfterMs];
+      },
+    );
+  const settle = () => clock.advanceAsync(0);
+  return { clock, log, opens, state, renewal, within, settle };
+}
+
+const rpcError = () => new HostError('protocol_error', 'no', { rpcCode: -32603, execution: 'uncertain' });
+const notRenewed = ['transport', 'session_not_renewed', 'not_executed', 1_000];
+
+describe('W1 a session that is renewed', () => {
+  test('is renewed once for all requests that wait, and again only after it was lost again', async () => {
+    const { log, opens, renewal, within, settle } = setup();
+    const waiting = [within(), within(), within()];
+    expect(renewal.isOpen).toBe(false);
+    opens[0]?.resolve();
+    expect(await Promise.all(waiting)).toEqual(['renewed', 'renewed', 'renewed']);
+    expect([renewal.isOpen, renewal.count]).toEqual([true, 1]);
+    // A request that was sent in the session before: there is a newer one already.
+    await renewal.renew(0);
+    await settle();
+    expect(log).toEqual(['held back', 'initialize at 0', 'opened', 'renewed']);
+  });
+
+  test.each([
+    ['an error of the server', rpcError(), notRenewed],
+    ['a timeout', new HostError('timeout', 'late', { execution: 'uncertain', phase: 'written' }), notRenewed],
+    ['a broken connection', new HostError('transport', 'reset', { execution: 'uncertain' }), notRenewed],
+    ['anything thrown', new Error('a mistake'), notRenewed],
+    [
+      'no connection',
+      new HostError('connect_failed', 'no', { reason: 'ECONNREFUSED', execution: 'not_executed' }),
+      ['connect_failed', 'ECONNREFUSED', 'not_executed', undefined],
+    ],
+    [
+      'an overloaded server',
+      new HostError('overloaded', 'later', { reason: 'http_status', execution: 'uncertain', retryAfterMs: 7_000 }),
+      ['overloaded', 'http_status', 'not_executed', 7_000],
+    ],
+    [
+      'a refused token',
+      new HostError('needs_reauth', 'sign in', { execution: 'not_executed' }),
+      ['needs_reauth', undefined, 'not_executed', undefined],
+    ],
+  ])('and is not, for %s, releases the channel and tells every request so', async (_name, error, told) => {
+    const { log, opens, renewal, within } = setup();
+    const waiting = [within(), within()];
+    opens[0]?.reject(error);
+    expect(await Promise.all(waiting)).toEqual([told, told]);
+    expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
+    expect(log).not.toContain('renewed');
+  });
+
+  test('sends one initialize a second, each when a request asks for it', async () => {
+    const { clock, log, opens, within, settle } = setup();
+    const first = within();
+    await clock.advanceAsync(100);
+    opens[0]?.reject(rpcError());
+    expect(await first).toEqual(notRenewed);
+    await clock.advanceAsync(100);
+    const next = [within(), within()];
+    await clock.advanceAsync(799);
+    expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0']);
+    await clock.advanceAsync(1);
+    expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0', 'initialize at 1000']);
+    opens[1]?.resolve();
+    expect(await Promise.all(next)).toEqual(['renewed', 'renewed']);
+    // Lost again within the same second.
+    void within();
+    await settle();
+    expect(opens).toHaveLength(2);
+    await clock.advanceAsync(1_000);
+    expect(log.at(-1)).toBe('initialize at 2000');
+  });
+
+  test('dials again after 100 ms where no connection could be opened', async () => {
+    const { clock, log, opens, within } = setup();
+    const first = within();
+    opens[0]?.reject(new HostError('connect_failed', 'no', { execution: 'not_executed' }));
+    await first;
+    void within();
+    await clock.advanceAsync(99);
+    expect(opens).toHaveLength(1);
+    await clock.advanceAsync(1);
+    expect(log.at(-1)).toBe('initialize at 100');
+  });
+
+  test('keeps no request past its deadline or its caller, and goes on for the others', async () => {
+    const { clock, opens, within } = setup();
+    const abort = new AbortController();
+    const requests = [within(500), within(60_000, abort.signal), within()];
+    abort.abort();
+    await clock.advanceAsync(500);
+    opens[0]?.resolve();
+    expect(await Promise.all(requests)).toEqual([
+      ['timeout', 'session_expired', 'not_executed', undefined],
+      ['cancelled', 'session_expired', 'not_executed', undefined],
+      'renewed',
+    ]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test('says when initialize is slow, and not when it was answered in time', async () => {
+    const { clock, log, opens, within } = setup();
+    void within();
+    await clock.advanceAsync(9_999);
+    expect(log).not.toContain('slow');
+    await clock.advanceAsync(1);
+    expect(log).toContain('slow');
+    opens[0]?.resolve();
+    await clock.advanceAsync(60_000);
+    expect(log.filter((entry) => entry === 'slow')).toHaveLength(1);
+    void within();
+    await clock.advanceAsync(100);
+    opens[1]?.resolve();
+    await clock.advanceAsync(60_000);
+    expect(log.filter((entry) => entry === 'slow')).toHaveLength(1);
+  });
+
+  test('fails the waiting requests with the lost connection when that is lost meanwhile', async () => {
+    const { opens, state, within } = setup();
+    const request = within();
+    state.closedBy = new HostError('transport', 'gone', { reason: 'stalled', execution: 'not_executed' });
+    opens[0]?.reject(new HostError('transport', 'gone', { reason: 'stalled', execution: 'uncertain' }));
+    expect(await request).toEqual(['transport', 'stalled', 'not_executed', undefined]);
+  });
+
+  test('W24 opens again after a failed renewal, whichever session the request was sent in', async () => {
+    const { clock, log, opens, renewal, within } = setup();
+    const first = within();
+    opens[0]?.resolve();
+    await first;
+    const second = within();
+    await clock.advanceAsync(1_000);
+    opens[1]?.reject(rpcError());
+    expect(await second).toEqual(notRenewed);
+    const third = renewal.renew(0);
+    await clock.advanceAsync(1_000);
+    opens[2]?.resolve();
+    await third;
+    expect([renewal.count, log.filter((entry) => entry.startsWith('initialize')).length]).toEqual([2, 3]);
+  });
+
+  test('W24 a request that was cancelled before it waits opens no session', async () => {
+    const { log, within } = setup();
+    expect(await within(60_000, AbortSignal.abort())).toEqual([
+      'cancelled',
+      'session_expired',
+      'not_executed',
+      undefined,
+    ]);
+    expect(log).toEqual([]);
+  });
+
+  test.each(['resolve', 'reject'] as const)('W24 no listener stays on the signal of a caller: %s', async (end) => {
+    const { opens, within } = setup();
+    const { signal } = new AbortController();
+    const request = within(60_000, signal);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    opens[0]?.[end](rpcError());
+    await request;
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+  });
+
+  test('W24 a session without a channel to release fails its requests all the same', async () => {
+    const { opens, within } = setup({ hasChannel: false });
+    const request = within();
+    opens[0]?.reject(rpcError());
+    expect(await request).toEqual(notRenewed);
+  });
+});

@@ -1,0 +1,115 @@
+/**
+ * Everything in which protocol eras differ towards a server. One folder here implements one era, and eras.ts lists them.
+ * Not here: clients of the gateway (gateway/eras/).
+ */
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import type { Era, EraRules, HttpFacts } from '../../wire/channel.js';
+import type { JsonText } from '../../wire/frame.js';
+import { memberBytes } from '../../wire/json-members.js';
+import type { Peer } from '../../wire/peer.js';
+import type { Answer, RequestOptions } from '../../wire/peer-interface.js';
+import type { ServerList } from '../lists.js';
+import type { RequestMeta } from '../request-params.js';
+
+export interface ServerEra extends EraRules {
+  /** Newest first. */
+  readonly versions: readonly string[];
+  /** Asks the server to open the connection in this era. Undefined: the server speaks another era. */
+  open(opening: Opening): Promise<ServerFacts | undefined>;
+  /** Called when the agreement is in force. */
+  entered?(peer: Peer): void;
+  /** What every request carries in `_meta`; undefined: nothing. */
+  requestMeta(client: ClientIdentity): RequestMeta | undefined;
+  /** A request without params that a live server answers at once. */
+  readonly livenessMethod: string;
+  /** The server reports changes only on a stream that we open with `subscriptions/listen`. */
+  readonly hasListenStream: boolean;
+  /** Servers of this era may know HTTP+SSE only. */
+  readonly hasHttpSse: boolean;
+  /** Where `hasHttpSession`. */
+  newHttpSession?(owner: HttpSessionOwner): HttpSession;
+  /** Where `mirrorsRequests`. */
+  newMirror?(): RequestMirror;
+}
+
+export interface ClientIdentity {
+  readonly name: string;
+  readonly version: string;
+  /** What we can do for a server: elicitation, sampling, roots. Declared only when there is a handler for it. */
+  readonly capabilities: Readonly<Record<string, unknown>>;
+}
+
+export interface Opening {
+  readonly server: string;
+  readonly peer: Peer;
+  readonly client: ClientIdentity;
+  readonly deadlineAtMs: number;
+  readonly signal: CancelSignal | undefined;
+  /** The versions of all eras. */
+  readonly versions: readonly string[];
+  /** Redacts and neutralises text of a server before an error quotes it. */
+  readonly clean: (text: string) => string;
+}
+
+/** What the server declared, byte for byte. */
+export interface ServerFacts {
+  readonly era: Era;
+  readonly version: string;
+  /** A JSON object, whatever the server sent. */
+  readonly capabilities: Buffer;
+  readonly serverInfo: Buffer | undefined;
+  readonly instructions: string | undefined;
+  /** The whole result of the request that opened the connection. */
+  readonly raw: Buffer;
+}
+
+/** Sends requests in an HTTP session, which the server may lose. */
+export interface HttpSession {
+  /** `progressToken`: the token in the params, if there is one. */
+  send(
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    progressToken: number | undefined,
+  ): Promise<Answer>;
+  /** The server refused the standalone stream. */
+  doubted(): void;
+}
+
+export interface HttpSessionOwner {
+  readonly server: string;
+  readonly peer: Peer;
+  readonly clock: Clock;
+  /** Opens a new session on the same channel. */
+  open(): Promise<void>;
+  /** Opening a session takes long; meanwhile no other request can be sent. */
+  onSlow(): void;
+  renewed(): void;
+}
+
+/** Headers that repeat parts of a request, as the server's list of tools demands. */
+export interface RequestMirror {
+  /** Tools left out of the last list because their annotations are not allowed, with the reason. */
+  readonly dropped: ReadonlyMap<string, string>;
+  headersOf(method: string, params: JsonText | undefined): HttpFacts | undefined;
+  headersOfCall(tool: string, args: JsonText | undefined): HttpFacts;
+  /** The list without the tools that cannot be called. */
+  learn(tools: ServerList): Promise<ServerList>;
+  /** Whether the server refused a call because its headers did not match. */
+  isMismatch(outcome: Answer | unknown): boolean;
+}
+
+/** The capabilities of a server, which may have sent anything at all. */
+export function capabilitiesOf(result: Buffer): Buffer {
+  const capabilities = memberBytes(result, 'capabilities');
+  return capabilities?.[0] === 0x7b ? capabilities : Buffer.from('{}');
+}
+
+export const noCommonVersion = ({ server, versions }: Opening, what: string): HostError =>
+  new HostError('protocol_error', `server '${server}' ${what}`, {
+    server,
+    reason: 'no_common_version',
+    hint: `use a server that speaks one of the versions of Hostler: ${versions.join(', ')}`,
+  });

@@ -1,0 +1,66 @@
+/** Reads the few responses of a server that Hostler itself must understand. All others are relayed unread. */
+import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { memberBytes, memberString, memberText } from '../wire/json-members.js';
+import type { Answer } from '../wire/peer-interface.js';
+
+export interface RpcError {
+  readonly code: number;
+  /** As the server wrote it: neither redacted nor bounded. */
+  readonly message: string;
+  readonly data: Buffer | undefined;
+}
+
+/**
+ * The error object of a response, as the server wrote it: the cause of a HostError, so that a relay can pass it on. Neither
+ * redacted nor bounded, so it must not be logged.
+ */
+export class RpcRefusal extends Error {
+  override readonly name = 'RpcRefusal';
+  readonly bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    super('the server answered with an error');
+    this.bytes = bytes;
+  }
+}
+
+/** The server may have sent any JSON as its error. */
+export function readRpcError(bytes: Buffer): RpcError {
+  const code = Number(memberText(bytes, 'code'));
+  return {
+    code: Number.isInteger(code) ? code : 0,
+    message: memberString(bytes, 'message') ?? 'no message',
+    data: memberBytes(bytes, 'data'),
+  };
+}
+
+/** The result, or a thrown HostError that keeps the server's own code. */
+export function resultOf(answer: Answer, server: string, method: string, clean: (text: string) => string): Buffer {
+  if (answer.kind === 'result') return answer.bytes;
+  const { code, message } = readRpcError(answer.bytes);
+  const quoted = quote(message, clean);
+  throw new HostError('protocol_error', `server '${server}' answered ${method} with error ${code}: ${quoted}`, {
+    server,
+    rpcCode: code,
+    reason: 'rpc_error',
+  });
+}
+
+/** Text of a server on one line, without secrets, and short. Redacted before it is cut, or half a secret would show. */
+export const quote = (text: string, clean: (text: string) => string): string =>
+  neutraliseLine(clean(text), LIMITS.quotedChars);
+
+/** The parsed member; undefined when absent. The scanner has checked that the bytes are JSON. */
+export function parseMember(bytes: Buffer, key: string): unknown {
+  const text = memberText(bytes, key);
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
+/** These refuse the client or the moment, not the protocol of the request. */
+const otherRefusals = [401, 403, 407, 408, 425, 429];
+
+/** Whether a status may mean that the server speaks another protocol. */
+export const refusesProtocol = (status: number | undefined): boolean =>
+  status !== undefined && status >= 400 && status < 500 && !otherRefusals.includes(status);

@@ -1,0 +1,280 @@
+/**
+ * What both HTTP transports share: connections by kind of traffic, request headers, bounds, and the table of open requests.
+ * Not here: reading a response (post-call.ts, one-way-post.ts), the order of waiting frames (call-lane.ts, one-way-queue.ts),
+ * deadlines of calls and retries (the peer and policy).
+ *
+ * Invariants:
+ * - Calls, control traffic, one-way messages and event streams have connections and bounds of their own. So a response that the
+ *   server waits for never queues behind the calls that wait for the server, and a session can be opened however many calls run.
+ * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
+ * - Nothing is reported after `closed`.
+ */
+import type { Dispatcher } from 'undici';
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import {
+  type Agreement,
+  type Channel,
+  type ChannelListener,
+  frameBytes,
+  frameText,
+  type OutboundFrame,
+  type Withdrawal,
+} from '../../wire/channel.js';
+import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
+import { notOpen, overloaded } from '../../wire/wire-errors.js';
+import type { AuthToken } from './auth-token.js';
+import { CallLane } from './call-lane.js';
+import { ConnectionSlots } from './connection-slots.js';
+import { checkFacts, configuredHeaders, type HeaderList, RequestHeaders } from './headers.js';
+import { type ExchangeSink, HttpExchange } from './http-exchange.js';
+import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
+import { newHttpCounters, OneWayQueue, oneWayConnections, oneWayTimeoutMs } from './one-way-queue.js';
+import { StallWatch } from './stall-watch.js';
+
+/** One request on its way. */
+export interface HttpCall extends ExchangeSink {
+  readonly frame: OutboundFrame;
+  /** It uses the control connections. */
+  readonly isControl: boolean;
+  /** It could not be sent at once, and has not been sent since. */
+  isWaiting: boolean;
+  /** Bytes of this frame that count as pending. */
+  pendingBytes: number;
+  exchange: HttpExchange | undefined;
+  /** What the request was authorized with. */
+  token: AuthToken | undefined;
+  giveUp(): void;
+}
+
+/**
+ * Messages that open, check and unblock a session have connections of their own. Queued behind the calls of a blocked session,
+ * the message that unblocks it would never be sent.
+ */
+const isControl = ({ method }: OutboundFrame): boolean =>
+  isSessionRequest(method) || method === NOTIFICATION.cancelled || method === NOTIFICATION.initialized;
+const controlConnections = 2;
+/** The longest time for which a control notification may keep a connection from an `initialize`. */
+const controlNotificationMsMax = 2_000;
+
+export abstract class HttpChannel<Call extends HttpCall> implements Channel {
+  abstract readonly kind: Channel['kind'];
+  readonly counters = newHttpCounters();
+  readonly server: string;
+  readonly deps: HttpDeps;
+  protected readonly url: URL;
+  /** Where messages are POSTed to, once that is known. */
+  protected endpoint: URL | undefined;
+  protected readonly headers: RequestHeaders;
+  protected readonly streamPool: Dispatcher;
+  protected readonly calls: CallLane<Call>;
+  protected listener: ChannelListener | undefined;
+  /** Why the channel is over. */
+  protected closedBy: HostError | undefined;
+  /** Requests that may still be reported. */
+  protected readonly open = new Map<OutboundFrame, Call>();
+  readonly #callPool: Dispatcher;
+  readonly #controlPool: Dispatcher;
+  readonly #oneWayPool: Dispatcher;
+  readonly #controlCalls: CallLane<Call>;
+  readonly #oneWay: OneWayQueue;
+  readonly #controlOneWay: OneWayQueue;
+  readonly #stalls: StallWatch;
+  #pendingBytes = 0;
+  #closing: Promise<void> | undefined;
+
+  /** Throws `invalid_spec` naming the field. */
+  constructor(spec: HttpSpec, deps: HttpDeps) {
+    this.server = spec.server;
+    this.url = specUrl(spec);
+    this.deps = deps;
+    this.headers = new RequestHeaders(configuredHeaders(spec.server, spec.headers), spec.tokens);
+    const connections = spec.connections ?? connectionsDefault;
+    this.#callPool = openPool(spec, deps, connections);
+    this.#controlPool = openPool(spec, deps, controlConnections);
+    this.#oneWayPool = openPool(spec, deps, oneWayConnections);
+    // At least two: a new stream is opened before the one that it replaces is closed.
+    this.streamPool = openPool(spec, deps, Math.max(connections, 2));
+    this.calls = new CallLane(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
+    const control = new ConnectionSlots(controlConnections);
+    // Subscribed first: a waiting request gets a freed control connection before a waiting notification.
+    this.#controlCalls = new CallLane(control, (call) => this.dispatch(call, this.#controlPool));
+    const { clock } = deps;
+    this.#controlOneWay = new OneWayQueue(clock, this.counters, control, controlNotificationMsMax, (frame, sink) =>
+      this.#post(frame, this.#controlPool, sink),
+    );
+    const oneWaySlots = new ConnectionSlots(oneWayConnections);
+    this.#oneWay = new OneWayQueue(clock, this.counters, oneWaySlots, oneWayTimeoutMs, (frame, sink) =>
+      this.#post(frame, this.#oneWayPool, sink),
+    );
+    this.#stalls = new StallWatch(clock, (activity) => this.listener?.stalled?.(activity));
+  }
+
+  protected abstract newCall(frame: OutboundFrame, isControl: boolean): Call;
+
+  /** The channel ends: its event streams go first. */
+  protected abstract closeStreams(error: HostError): void;
+
+  start(listener: ChannelListener): void {
+    this.listener = listener;
+  }
+
+  adopt(agreement: Agreement): void {
+    this.headers.adopt(agreement);
+  }
+
+  send(frame: OutboundFrame): HostError | undefined {
+    if (this.closedBy || !this.listener || !this.endpoint) return notOpen(this.server);
+    const refused = checkFacts(this.server, frame.http);
+    if (refused) return refused;
+    if (frame.kind !== 'request') {
+      this.sendOneWay(frame);
+      return undefined;
+    }
+    if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.server, this.#pendingBytes);
+    const call = this.newCall(frame, isControl(frame));
+    this.#pendingBytes += frame.bytes;
+    this.open.set(frame, call);
+    // A stream stays open: it must not take a connection from requests that end soon.
+    if (frame.method === listenMethod) this.dispatch(call, this.streamPool);
+    else this.#laneOf(call).add(call);
+    if (frame.phase === 'queued' && !call.isControl) {
+      call.isWaiting = true;
+      this.#stalls.waiting();
+    }
+    return undefined;
+  }
+
+  withdraw(frame: OutboundFrame): Withdrawal {
+    const call = this.open.get(frame);
+    if (call) {
+      this.forget(call);
+      call.giveUp();
+    }
+    return frame.phase === 'queued' ? 'unsent' : 'notify';
+  }
+
+  close(): Promise<void> {
+    this.end(
+      new HostError('transport', `server '${this.server}': the connection was closed`, {
+        server: this.server,
+        reason: 'closed',
+      }),
+    );
+    this.#closing ??= this.endSession().then(() => this.#destroyPools());
+    return this.#closing;
+  }
+
+  /** Starts a GET of an event stream. */
+  get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange {
+    return this.exchange('GET', this.streamPool, this.headers.stream(lastEventId), null, sink);
+  }
+
+  /** What the request that was started last is authorized with. */
+  get token(): AuthToken | undefined {
+    return this.headers.token;
+  }
+
+  // --- reports of calls
+
+  /** Bytes of this call were written or received. */
+  active(call: Call): void {
+    if (call.isWaiting) this.#waitOver(call);
+    if (!call.isControl) this.#stalls.active();
+  }
+
+  failed(call: Call, error: HostError): void {
+    if (!this.open.has(call.frame)) return;
+    this.forget(call);
+    if (!this.closedBy) this.listener?.failed(call.frame, error);
+  }
+
+  /** undici holds nothing of this call any more: the next one may be sent. */
+  released(call: Call): void {
+    this.releaseBytes(call);
+    call.exchange = undefined;
+    if (call.frame.method !== listenMethod) this.#laneOf(call).released(call);
+  }
+
+  // --- for the transports
+
+  protected dispatch(call: Call, pool: Dispatcher): void {
+    call.exchange = this.#post(call.frame, pool, call);
+    call.token = this.headers.token;
+  }
+
+  /** `done` is called when the message is accepted, dropped or lost. */
+  protected sendOneWay(frame: OutboundFrame, done?: () => void): void {
+    (isControl(frame) ? this.#controlOneWay : this.#oneWay).add(frame, done);
+  }
+
+  protected exchange(
+    method: 'POST' | 'GET' | 'DELETE',
+    dispatcher: Dispatcher,
+    headers: HeaderList,
+    body: string | Buffer | null,
+    sink: ExchangeSink,
+    url = this.url,
+  ): HttpExchange {
+    const exchange = new HttpExchange({ server: this.server, dispatcher, url, method, headers, body }, sink);
+    exchange.start();
+    return exchange;
+  }
+
+  /** The server keeps the response of this answered call open: its connection is the first to be closed when one is needed. */
+  protected linger(call: Call): void {
+    if (call.frame.method === listenMethod) call.giveUp();
+    else this.#laneOf(call).linger(call);
+  }
+
+  /** The call is answered, failed or withdrawn. Its exchange may still have to end. */
+  protected forget(call: Call): void {
+    this.open.delete(call.frame);
+    if (call.isWaiting) this.#waitOver(call);
+    if (this.#laneOf(call).remove(call)) this.releaseBytes(call);
+  }
+
+  protected releaseBytes(call: Call): void {
+    this.#pendingBytes -= call.pendingBytes;
+    call.pendingBytes = 0;
+  }
+
+  /** Ends the channel once, for whatever reason. */
+  protected end(error: HostError): void {
+    if (this.closedBy) return;
+    this.closedBy = error;
+    this.closeStreams(error);
+    this.#stalls.stop();
+    this.calls.close();
+    this.#controlCalls.close();
+    this.#oneWay.close();
+    this.#controlOneWay.close();
+    for (const call of this.open.values()) call.giveUp();
+    this.open.clear();
+    this.listener?.closed(error);
+  }
+
+  /** Called when the channel has ended, before its connections are closed. */
+  protected async endSession(): Promise<void> {}
+
+  // --- here alone
+
+  #laneOf(call: Call): CallLane<Call> {
+    return call.isControl ? this.#controlCalls : this.calls;
+  }
+
+  #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
+    const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
+    return this.exchange('POST', dispatcher, this.headers.post(frame), body, sink, this.endpoint);
+  }
+
+  #waitOver(call: Call): void {
+    call.isWaiting = false;
+    this.#stalls.waitOver();
+  }
+
+  async #destroyPools(): Promise<void> {
+    const pools = [this.#callPool, this.#controlPool, this.#oneWayPool, this.streamPool];
+    await Promise.all(pools.map((pool) => pool.destroy()));
+  }
+}

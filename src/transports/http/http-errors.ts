@@ -1,0 +1,160 @@
+/**
+ * HTTP failures → HostError: a status that is no success, and what undici or the system reports about a broken exchange.
+ * A few statuses refuse the request before anything was done. All others leave execution open: a proxy sends 408, 429 and 503
+ * also for requests that it passed on. For a broken exchange the bytes decide: once one may have left, execution is uncertain.
+ */
+import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
+import { type AuthToken, type RefusalKind, TokenRefused } from './auth-token.js';
+import { headerText, type ResponseHeaders } from './headers.js';
+
+/** A longer `Retry-After` is cut to this. */
+const retryAfterMsMax = 5 * 60_000;
+const challengeCharsMax = 4_096;
+
+interface StatusFacts {
+  readonly server: string;
+  readonly status: number;
+  readonly headers: ResponseHeaders;
+  /** The request named a session. */
+  readonly inSession: boolean;
+  /** The code of a JSON-RPC error in the body that named no request. */
+  readonly rpcCode: number | undefined;
+  readonly now: Date;
+  /** The token of the request. */
+  readonly sent: AuthToken | undefined;
+}
+
+export function statusError(facts: StatusFacts): HostError {
+  const { server, status, headers, rpcCode } = facts;
+  const details: HostErrorOptions = {
+    server,
+    httpStatus: status,
+    ...(rpcCode === undefined ? {} : { rpcCode }),
+  };
+  const kind = tokenRefusal(status, headers);
+  if (kind) return tokenRefused(kind, details, facts);
+  if (status === 404 && facts.inSession) {
+    return new HostError('transport', `server '${server}' no longer knows the session (404)`, {
+      ...details,
+      reason: 'session_expired',
+      execution: 'not_executed',
+    });
+  }
+  const retryAfterMs = parseRetryAfter(headerText(headers, 'retry-after'), facts.now);
+  // A 503 without Retry-After is a failure of the server, like a 502.
+  if (status === 429 || (status === 503 && retryAfterMs !== undefined)) {
+    return new HostError('overloaded', `server '${server}' is overloaded (${status})`, {
+      ...details,
+      reason: 'http_status',
+      execution: 'uncertain',
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    });
+  }
+  if (status >= 500) {
+    return new HostError('transport', `server '${server}' answered with status ${status}`, {
+      ...details,
+      reason: 'http_status',
+      execution: 'uncertain',
+    });
+  }
+  return new HostError('protocol_error', `server '${server}' refused the request with status ${status}`, {
+    ...details,
+    reason: 'http_status',
+    execution: refusedUnread.includes(status) ? 'not_executed' : 'uncertain',
+  });
+}
+
+/** Why a response refuses the token; undefined: the token is not the cause. */
+export function tokenRefusal(status: number, headers: ResponseHeaders): RefusalKind | undefined {
+  if (status === 401) return 'token';
+  return status === 403 && /\binsufficient_scope\b/.test(challengeOf(headers) ?? '') ? 'scope' : undefined;
+}
+
+function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, headers, sent }: StatusFacts): HostError {
+  const refusal = { kind, sent, challenge: challengeOf(headers) };
+  if (kind === 'scope') {
+    const hint = `sign in to server '${server}' with the rights it asks for; do not repeat the call before that`;
+    const message = `server '${server}' wants more rights than the token grants (403)`;
+    return new TokenRefused(message, { ...details, reason: 'insufficient_scope', hint }, refusal);
+  }
+  const hint = `sign in to server '${server}' again, or renew the token in its configuration; do not repeat the call before that`;
+  return new TokenRefused(`server '${server}' wants authorization (401)`, { ...details, hint }, refusal);
+}
+
+/** With these statuses the request was not executed. */
+const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
+
+/** Seconds or a date; undefined when it is neither. */
+export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
+  if (value === undefined) return undefined;
+  const text = value.trim();
+  if (/^\d{1,10}$/.test(text)) return Math.min(Number(text) * 1000, retryAfterMsMax);
+  const atMs = /^[A-Za-z]{3}/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMsMax);
+}
+
+const challengeOf = (headers: ResponseHeaders): string | undefined =>
+  headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
+
+/** The text of the system stays in `cause`; `reason` is its code. */
+export function networkError(error: Error, server: string, written: boolean): HostError {
+  if (isHostError(error)) return error;
+  const code = (error as NodeJS.ErrnoException).code;
+  const reason = typeof code === 'string' ? code : 'socket';
+  const hint = HINTS[reason];
+  if (!written) {
+    return new HostError('connect_failed', `server '${server}': no connection could be opened (${reason})`, {
+      server,
+      reason,
+      phase: 'queued',
+      execution: 'not_executed',
+      cause: error,
+      ...(hint === undefined ? {} : { hint }),
+    });
+  }
+  return new HostError(
+    'transport',
+    `server '${server}': the connection broke before the answer was complete (${reason})`,
+    {
+      server,
+      reason,
+      phase: 'writing',
+      execution: 'uncertain',
+      cause: error,
+    },
+  );
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens at this address: check that the server is running and that the port is right',
+  ENOTFOUND: 'the host name does not resolve: check the URL and the DNS of this machine',
+  EAI_AGAIN: 'the name server did not answer: check the DNS of this machine',
+  UND_ERR_CONNECT_TIMEOUT: 'the address does not answer: check the URL and any firewall between',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed: trust it explicitly or use another',
+  SELF_SIGNED_CERT_IN_CHAIN:
+    'the certificate chain is not trusted by this machine: install the authority that signed it',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'the certificate chain is not trusted by this machine: install the authority that signed it',
+  CERT_HAS_EXPIRED: 'the certificate of the server has expired: renew it',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another name: check the host in the URL',
+};
+
+/** A JSON-RPC error with the id of the request, which the server sent as the body of the 400. */
+export interface RefusalAnswer {
+  readonly bytes: Buffer;
+  readonly mayHold: number;
+}
+
+/**
+ * A 400 in a legacy session. The request may be wrong, or the server may have lost the session: many servers report that with
+ * 400 instead of 404. The session finds out (session/eras/legacy/http-session.ts).
+ */
+export class BadRequest extends HostError {
+  /** What the caller gets when the session turns out to be known. */
+  readonly answer: RefusalAnswer | undefined;
+
+  constructor(error: HostError, answer: RefusalAnswer | undefined) {
+    super(error.code, error.message, { ...error.details, ...(error.hint === undefined ? {} : { hint: error.hint }) });
+    this.answer = answer;
+  }
+}
