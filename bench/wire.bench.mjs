@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import os from 'node:os';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
-import { LineFramer } from '../dist/wire/line-framer.js';
+import { LineReader } from '../dist/wire/line-reader.js';
 import { contestants } from './contestants.mjs';
 import { file, median, rounds, saveAs, say, seconds } from './report.mjs';
 
@@ -87,16 +87,16 @@ function judge(title, results, leastOfRaw) {
 
 /** Mean cost of one single-byte chunk while `buffered` bytes of the line already wait. */
 function dripCost(buffered) {
-  const framer = new LineFramer(
+  const reader = new LineReader(
     64 * 1024 * 1024,
     () => {},
     () => {},
   );
-  framer.push(Buffer.alloc(buffered, 'x'));
+  reader.push(Buffer.alloc(buffered, 'x'));
   const byte = Buffer.from('x');
-  for (let i = 0; i < 20_000; i++) framer.push(byte);
+  for (let i = 0; i < 20_000; i++) reader.push(byte);
   const startedMs = performance.now();
-  for (let i = 0; i < 200_000; i++) framer.push(byte);
+  for (let i = 0; i < 200_000; i++) reader.push(byte);
   return ((performance.now() - startedMs) * 1_000) / 200_000;
 }
 

@@ -3,8 +3,7 @@
  * mounted elsewhere: what is tested cannot read it, but a test must still be able to check what is left.
  */
 import { readFileSync } from 'node:fs';
-import { procTable } from '../src/transports/stdio/proc-table.js';
-import { factsOf, type ProcessFacts } from '../src/transports/stdio/process-table.js';
+import { factsOf, type ProcessFacts, procTable } from '../src/transports/stdio/process-table.js';
 
 export const procFolder = process.env.TEST_PROC_FOLDER ?? '/proc';
 export const hasProc = procFolder === '/proc';

@@ -16,7 +16,7 @@ import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../transports/http/streamable-http-channel.js';
 import { loadUndici } from '../transports/http/undici.js';
-import { ChildKeeper } from '../transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../transports/stdio/child-processes.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
@@ -77,7 +77,7 @@ export class Connector {
   readonly #random: Random;
   readonly #eras: EraMemory;
   readonly #redactor: Redactor;
-  readonly #children: ChildKeeper;
+  readonly #children: ChildProcesses;
   readonly #sessions = new Set<Session>();
 
   constructor(options: ConnectorOptions) {
@@ -87,7 +87,7 @@ export class Connector {
     this.clock = clock;
     this.#random = options.random ?? systemRandom;
     this.#eras = options.eras ?? createEraMemory();
-    this.#children = new ChildKeeper({
+    this.#children = new ChildProcesses({
       clock,
       ...(stateDir === undefined ? {} : { stateDir }),
       ambient: ambient ?? process.env,

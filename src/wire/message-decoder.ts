@@ -1,7 +1,7 @@
 /**
  * The bytes of one line, body or event → scanned messages, with everything unusable counted instead of thrown. An answer that
  * nests too deep is both: counted, and delivered as that.
- * Not here: finding where a line or event ends (line-framer.ts, the SSE parser of the HTTP transport).
+ * Not here: finding where a line or event ends (line-reader.ts, the SSE parser of the HTTP transport).
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../kernel/limits.js';

@@ -1,7 +1,7 @@
 /**
  * Finds the request that an oversized message answers, from the first or the last bytes of the message.
  * Libraries differ in where they put the id: before the result (Python, Go) or after it (the TypeScript SDK).
- * Not here: finding the first and last bytes (line-framer.ts), what becomes of the request (peer.ts).
+ * Not here: finding the first and last bytes (line-reader.ts), what becomes of the request (peer.ts).
  */
 
 /** Bytes that are read at either end. */

@@ -13,14 +13,14 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const [compiled, stateDir, what] = process.argv.slice(2);
 const load = (file) => import(pathToFileURL(path.join(compiled, file)).href);
 const { systemClock } = await load('kernel/clock.js');
-const { ChildKeeper } = await load('transports/stdio/child-keeper.js');
+const { ChildProcesses } = await load('transports/stdio/child-processes.js');
 const { openStdio } = await load('transports/stdio/stdio-channel.js');
-const { procTable } = await load('transports/stdio/proc-table.js');
+const { procTable } = await load('transports/stdio/process-table.js');
 const { closeInheritedDescriptors } = await load('transports/stdio/inherited-descriptors.js');
 if (what !== 'boxed') closeInheritedDescriptors();
 
 const cwd = path.dirname(fileURLToPath(import.meta.url));
-const children = new ChildKeeper({ clock: systemClock, stateDir, ambient: process.env });
+const children = new ChildProcesses({ clock: systemClock, stateDir, ambient: process.env });
 const stub = path.join(cwd, 'stdio-server.pl');
 const deps = { clock: systemClock, cleanText: (text) => text, children };
 

@@ -3,7 +3,7 @@
  */
 
 import type { Kill } from '../../src/transports/stdio/process-group.js';
-import type { Look, ProcessFacts, ProcessTable } from '../../src/transports/stdio/process-table.js';
+import type { Lookup, ProcessFacts, ProcessTable } from '../../src/transports/stdio/process-table.js';
 
 export interface FakeProcess extends Partial<ProcessFacts> {
   readonly pid: number;
@@ -30,7 +30,7 @@ export class FakeProcesses implements ProcessTable {
     this.#processes.push(process);
   }
 
-  read(pid: number): Look {
+  read(pid: number): Lookup {
     if (this.isUnreadable) return 'unknown';
     const found = this.#processes.find((process) => process.pid === pid);
     return found ? facts(found) : 'gone';

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { newCounters } from '../../src/wire/channel.js';
 import { Envelope, scanEnvelope } from '../../src/wire/envelope.js';
-import { LineFramer } from '../../src/wire/line-framer.js';
+import { LineReader } from '../../src/wire/line-reader.js';
 import { MessageDecoder } from '../../src/wire/message-decoder.js';
 import { countFor, timeLimitMs } from '../tier.js';
 import { spoiledFrame } from './frames.js';
@@ -16,11 +16,11 @@ const framesPerBatch = 500;
 /** Tries for one frame. The best counts: a garbage collection or another process may slow down one try, not all. */
 const tries = Array.from({ length: countFor(1, 3) });
 
-function reader() {
+function open() {
   const messages: string[] = [];
   const counters = newCounters();
   const decoder = new MessageDecoder(counters);
-  const framer = new LineFramer(
+  const reader = new LineReader(
     8 * 1024 * 1024,
     (bytes, start, end) =>
       decoder.decode(bytes, start, end, (envelope) =>
@@ -30,15 +30,15 @@ function reader() {
       ),
     () => messages.push('too long'),
   );
-  return { messages, counters, framer };
+  return { messages, counters, reader };
 }
 
 function again(frame: Buffer): number {
   const tookMs = tries.map(() => {
-    const { framer } = reader();
+    const { reader } = open();
     const startedMs = performance.now();
-    framer.push(frame);
-    framer.end();
+    reader.push(frame);
+    reader.end();
     return performance.now() - startedMs;
   });
   return Math.min(...tookMs);
@@ -90,19 +90,19 @@ test(`F1 frame fuzz: ${framesTotal} frames, 0 crashes, 0 differences, no frame t
     }
     frames += framesPerBatch;
     const bytes = Buffer.concat(batch);
-    const whole = reader();
+    const whole = open();
     // Frame by frame, so that one slow frame shows and does not vanish in a mean.
     for (let at = 0; at < batch.length; at += 2) {
       const startedMs = performance.now();
-      whole.framer.push(batch[at] as Buffer);
-      whole.framer.push(batch[at + 1] as Buffer);
+      whole.reader.push(batch[at] as Buffer);
+      whole.reader.push(batch[at + 1] as Buffer);
       const tookMs = performance.now() - startedMs;
       if (tookMs > slowestMs) slowestMs = Math.max(slowestMs, Math.min(tookMs, again(batch[at] as Buffer)));
     }
-    const cut = reader();
+    const cut = open();
     for (let at = 0; at < bytes.length; ) {
       const to = Math.min(bytes.length, at + randomInt(random, 1, 4_000));
-      cut.framer.push(bytes.subarray(at, to));
+      cut.reader.push(bytes.subarray(at, to));
       at = to;
     }
     accepted += whole.messages.length;
@@ -134,10 +134,10 @@ test('F1 one frame of 8 MiB in the shapes that could be slow is refused or read 
   for (const [name, frame] of Object.entries(shapes)) {
     const tookMs = Math.min(
       ...tries.map(() => {
-        const { framer } = reader();
+        const { reader } = open();
         const startedMs = performance.now();
-        framer.push(frame);
-        framer.end();
+        reader.push(frame);
+        reader.end();
         return performance.now() - startedMs;
       }),
     );

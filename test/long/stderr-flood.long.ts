@@ -3,7 +3,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { Peer } from '../../src/wire/peer.js';
 
@@ -11,7 +11,7 @@ const script = path.join(fileURLToPath(new URL('../fakes', import.meta.url)), 's
 
 /** Calls one after the other until the server says that its other part is done. */
 async function callsDuring(code: string) {
-  const children = new ChildKeeper({ clock: systemClock, ambient: process.env });
+  const children = new ChildProcesses({ clock: systemClock, ambient: process.env });
   const channel = await openStdio(
     { server: 'flood', command: 'perl', args: [script, code] },
     { clock: systemClock, cleanText: (text) => text, children },

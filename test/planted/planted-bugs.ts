@@ -160,8 +160,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/transports/stdio/process-group.ts',
-        find: `this.#try(-pid, signal)`,
-        replace: `this.#try(pid, signal)`,
+        find: `trySignal(this.#kill, -pid, signal)`,
+        replace: `trySignal(this.#kill, pid, signal)`,
       },
     ],
     tests: ['test/process/wrappers.test.ts', 'src/transports/stdio/process-group.test.ts'],

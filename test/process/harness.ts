@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
 import type { LadderPace } from '../../src/transports/stdio/stop-ladder.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
@@ -65,7 +65,7 @@ export class Talk {
 }
 
 export interface Bench {
-  readonly keeper: ChildKeeper;
+  readonly keeper: ChildProcesses;
   readonly stateDir: string;
   open(spec?: Partial<StdioSpec>): Promise<Talk>;
   /** The stub server with these flags. */
@@ -78,7 +78,7 @@ export function useBench(): Bench {
   const bench = {} as { -readonly [Key in keyof Bench]: Bench[Key] };
   beforeEach(() => {
     bench.stateDir = mkdtempSync(path.join(tmpdir(), 'hostler-process-'));
-    bench.keeper = new ChildKeeper({ clock: systemClock, stateDir: bench.stateDir, ambient: process.env });
+    bench.keeper = new ChildProcesses({ clock: systemClock, stateDir: bench.stateDir, ambient: process.env });
   });
   afterEach(async () => {
     await bench.keeper.closeAll();

@@ -10,8 +10,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
-import { psTable, runProgram } from '../../src/transports/stdio/ps-table.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
+import { psTable, runProgram } from '../../src/transports/stdio/process-table.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { hasProc } from '../real-table.js';
 import { carriers, fakes, stubServer, until } from './harness.js';
@@ -67,13 +67,11 @@ test.runIf(hasProc)(
 
 test('E19 no program is run between the spawn of a server and its registration', async () => {
   const asked: string[] = [];
-  const table = psTable({
-    run: (file) => {
-      asked.push(file);
-      return undefined;
-    },
+  const table = psTable((file) => {
+    asked.push(file);
+    return undefined;
   });
-  const children = new ChildKeeper({ clock: systemClock, stateDir: folder, ambient: process.env, table });
+  const children = new ChildProcesses({ clock: systemClock, stateDir: folder, ambient: process.env, table });
   // The journal names its owner and the boot, once for each host.
   expect(asked.splice(0)).toEqual(['ps', 'sysctl', 'sysctl']);
   const spec = { server: 'stub', command: 'perl', args: [stubServer] };

@@ -19,7 +19,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { inheritedDescriptors } from '../../src/transports/stdio/inherited-descriptors.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { fakes, Talk, until } from './harness.js';
@@ -41,7 +41,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Not below /tmp, which is private in every sandbox: a path that shows up must have been shown. */
 const scratch = process.env.TEST_SCRATCH ?? path.join(root, '.vitest');
 let world: string;
-let keeper: ChildKeeper;
+let keeper: ChildProcesses;
 const listeners: Server[] = [];
 const abstractName = `hostler-sandbox-${process.pid}`;
 let port: number;
@@ -93,7 +93,7 @@ beforeAll(async () => {
     TOKEN: 'secret',
   };
   const hiddenPaths = [at('home', 'project', 'hostler.json')];
-  keeper = new ChildKeeper({ clock: systemClock, stateDir: at('data'), ambient, hiddenPaths });
+  keeper = new ChildProcesses({ clock: systemClock, stateDir: at('data'), ambient, hiddenPaths });
 });
 
 afterAll(async () => {

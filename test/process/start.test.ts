@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { inheritedDescriptors } from '../../src/transports/stdio/inherited-descriptors.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { hasProc, procFolder } from '../real-table.js';
@@ -74,7 +74,7 @@ test.each(profiles)(
       XDG_STATE_HOME: '/sandbox/home/.local/state',
     };
     const ours = { AWS_SECRET_ACCESS_KEY: 's', NODE_OPTIONS: '--no-warnings', LD_PRELOAD: '', HOSTLER_RUN: 'forged' };
-    const children = new ChildKeeper({ clock: systemClock, ambient: { ...baseline, ...ours } });
+    const children = new ChildProcesses({ clock: systemClock, ambient: { ...baseline, ...ours } });
     const script =
       'print qq({"jsonrpc":"2.0","method":"env","params":"), join("|", map { "$_=$ENV{$_}" } sort keys %ENV)';
     const args = ['-e', `$| = 1; ${script}, qq("}\n); <STDIN>`];
@@ -158,7 +158,7 @@ test('S6 permanent failure: what cannot be started says why', async () => {
 });
 
 test('S6 permanent failure: a sandbox that is not installed is named, with the way out', async () => {
-  const keeper = new ChildKeeper({ clock: systemClock, ambient: { PATH: '/no/such/folder' } });
+  const keeper = new ChildProcesses({ clock: systemClock, ambient: { PATH: '/no/such/folder' } });
   const spec = { server: 'stub', command: '/bin/sh', sandbox: 'standard' } as const;
   await expect(openStdio(spec, { clock: systemClock, cleanText: String, children: keeper })).rejects.toMatchObject({
     code: 'connect_failed',
@@ -185,7 +185,7 @@ test('S6 permanent failure: on Windows a child process is refused before anythin
 test('a state directory others may write to is told once, and not used', async () => {
   const problems: unknown[] = [];
   chmodSync(bench.stateDir, 0o777);
-  const keeper = new ChildKeeper({
+  const keeper = new ChildProcesses({
     clock: systemClock,
     stateDir: bench.stateDir,
     ambient: process.env,
@@ -203,7 +203,7 @@ test('a state directory others may write to is told once, and not used', async (
 test('E15 a program that embeds a host as PID 1 is told once that nothing reaps orphans', async () => {
   const problems: unknown[] = [];
   const onProblem = (error: unknown) => void problems.push(error);
-  const keeper = new ChildKeeper({ clock: systemClock, ambient: process.env, isInit: true, onProblem });
+  const keeper = new ChildProcesses({ clock: systemClock, ambient: process.env, isInit: true, onProblem });
   const spec = { server: 'stub', command: 'perl', args: [stubServer] };
   const open = () => openStdio(spec, { clock: systemClock, cleanText: String, children: keeper });
   await Promise.all([open(), open()]);

@@ -3,10 +3,10 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
-import { ChildKeeper } from '../../src/transports/stdio/child-keeper.js';
+import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
 import { responseFrame } from '../../src/wire/frame.js';
-import { LineFramer } from '../../src/wire/line-framer.js';
+import { LineReader } from '../../src/wire/line-reader.js';
 import { factsNow, hasProc, ownRssBytes } from '../real-table.js';
 import { isLongTier, timeLimitMs } from '../tier.js';
 import { carriers, fakes, stubServer, Talk, until, useBench } from './harness.js';
@@ -53,16 +53,16 @@ describe('P3 stdout flood:', () => {
   test('a dripped byte costs as much at 8 MiB as at 1 KiB', () => {
     const byte = Buffer.from('x');
     const costUs = (bufferedBytes: number) => {
-      const framer = new LineFramer(
+      const reader = new LineReader(
         LIMITS.frameBytes,
         () => {},
         () => {},
       );
-      framer.push(Buffer.alloc(bufferedBytes, 0x78));
+      reader.push(Buffer.alloc(bufferedBytes, 0x78));
       const drips = 5_000;
       // CPU time: what other processes take does not count.
       const before = process.cpuUsage();
-      for (let i = 0; i < drips; i++) framer.push(byte);
+      for (let i = 0; i < drips; i++) reader.push(byte);
       const { user, system } = process.cpuUsage(before);
       return (user + system) / drips;
     };
@@ -121,9 +121,15 @@ describe('P5 dead peer writes:', () => {
     const talk = await bench.stub('--no-read');
     const accepted = [talk.send(large), talk.send(large), talk.send(large), talk.send(large)];
     expect(accepted.map(({ refused }) => refused)).toEqual([undefined, undefined, undefined, undefined]);
-    expect(talk.send(large).refused?.toJSON()).toMatchObject({ code: 'overloaded', reason: 'backpressure' });
+    expect(talk.send(large).refused?.toJSON()).toMatchObject({
+      ...{ code: 'overloaded', reason: 'backpressure', limit: LIMITS.outboundBytes, retryable: true },
+      ...{ actual: accepted.reduce((bytes, { frame }) => bytes + frame.bytes, 0), execution: 'not_executed' },
+    });
     await until(() => accepted[0]?.frame.phase === 'writing', 'the first frame is being written');
     expect(talk.channel.withdraw(accepted[3]?.frame as never)).toBe('unsent');
+    expect(talk.send(`"${'é'.repeat(2 * MiB)}"`).refused?.code).toBe('overloaded');
+    const { frame, refused } = talk.send(large);
+    expect([refused, talk.channel.withdraw(frame)]).toEqual([undefined, 'unsent']);
     expect(talk.channel.withdraw(accepted[0]?.frame as never)).toBe('notify');
     const killedMs = performance.now();
     process.kill(talk.channel.describe().pid, 'SIGKILL');
@@ -223,7 +229,7 @@ describe('P5 dead peer writes:', () => {
 describe('P6 pipe held open:', () => {
   test('the end is told 200 ms after the exit though a grandchild keeps the pipes', async () => {
     const clock = new FakeClock();
-    const children = new ChildKeeper({ clock, ambient: process.env });
+    const children = new ChildProcesses({ clock, ambient: process.env });
     const args = [stubServer, '--grandchild', 'setsid', '--stderr', 'no key given\\n', '--exit', '4'];
     const spec = { server: 'stub', command: 'perl', args };
     const talk = new Talk(await openStdio(spec, { clock, cleanText: String, children }));

@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 import path from 'node:path';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
-import { LineFramer } from '../../wire/line-framer.js';
+import { LineReader } from '../../wire/line-reader.js';
 
 /** The address of a socket has 108 bytes on Linux, 104 on macOS, both with a final NUL. */
 const pathBytesMax = process.platform === 'linux' ? 107 : 103;
@@ -50,16 +50,17 @@ export function readFrames(
   onFrame: (frame: Readonly<Record<string, unknown>>) => void,
   broken: (error: HostError) => void,
 ): void {
-  const framer = new LineFramer(
+  const reader = new LineReader(
     frameBytesMax,
     (bytes, start, end) => {
+      if (socket.destroyed) return;
       const frame = parse(bytes.toString('utf8', start, end));
       if (frame) onFrame(frame);
       else broken(new HostError('protocol_error', 'a line on the control socket is not a JSON object'));
     },
     () => broken(new HostError('protocol_error', 'a line on the control socket is too long', { limit: frameBytesMax })),
   );
-  socket.on('data', (chunk) => framer.push(chunk));
+  socket.on('data', (chunk) => reader.push(chunk));
 }
 
 function parse(text: string): Readonly<Record<string, unknown>> | undefined {

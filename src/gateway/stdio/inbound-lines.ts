@@ -9,7 +9,7 @@ import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
 import { Envelope, scanBounded } from '../../wire/envelope.js';
 import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
-import { LineFramer } from '../../wire/line-framer.js';
+import { LineReader } from '../../wire/line-reader.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
 
@@ -29,36 +29,29 @@ export interface LineListener {
 
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
-const NEWLINE = 0x0a;
 /** Of an id as it is written: it is kept, compared and written again. */
 export const idBytesMax = 1024;
 
 export class InboundLines {
   readonly #listener: LineListener;
   readonly #envelope = new Envelope();
-  #framer: LineFramer;
-  #isTooLong = false;
-  /** Of a line that is too long: until its end. */
-  #isSkipping = false;
+  readonly #reader: LineReader;
 
   constructor(listener: LineListener) {
     this.#listener = listener;
-    this.#framer = this.#newFramer();
+    this.#reader = new LineReader(
+      LIMITS.frameBytes,
+      (bytes, start, end) => this.#line(bytes, start, end),
+      () => listener.fault(invalid(undefined, `the message has more than ${LIMITS.frameBytes} bytes`)),
+    );
   }
 
   push(chunk: Buffer): void {
-    for (let from = 0; from < chunk.length; ) {
-      const newline = chunk.indexOf(NEWLINE, from);
-      const to = newline < 0 ? chunk.length : newline + 1;
-      if (this.#isSkipping) this.#isSkipping = newline < 0;
-      else this.#pushLine(chunk.subarray(from, to), newline < 0);
-      from = to;
-    }
+    this.#reader.push(chunk);
   }
 
-  /** What is left may be a whole message that only lacks its newline. */
   end(): void {
-    this.#framer.end();
+    this.#reader.end();
   }
 
   /** One message in its bounds; a fault of it is returned. */
@@ -84,25 +77,6 @@ export class InboundLines {
       case 'not_rpc':
         return invalid(requestIdOf(envelope), 'the message is not JSON-RPC 2.0');
     }
-  }
-
-  #pushLine(bytes: Buffer, isUnfinished: boolean): void {
-    this.#framer.push(bytes);
-    if (!this.#isTooLong) return;
-    this.#isTooLong = false;
-    this.#isSkipping = isUnfinished;
-    this.#framer = this.#newFramer();
-  }
-
-  #newFramer(): LineFramer {
-    return new LineFramer(
-      LIMITS.frameBytes,
-      (bytes, start, end) => this.#line(bytes, start, end),
-      () => {
-        this.#isTooLong = true;
-        this.#listener.fault(invalid(undefined, `the message has more than ${LIMITS.frameBytes} bytes`));
-      },
-    );
   }
 
   #line(bytes: Buffer, start: number, end: number): void {

@@ -1,7 +1,7 @@
 /**
  * MCP over one pipe: lines of a client in, lines for it out, both eras at once. A request with the modern envelope is served
  * by itself; `initialize` opens the one legacy session that everything without an envelope belongs to.
- * Not here: reading lines (inbound-lines.ts), writing them (outbound-lines.ts), answering requests (the router).
+ * Not here: reading lines (inbound-lines.ts), writing them (wire/line-writer.ts), answering requests (the router).
  *
  * Invariants: every request with an id is answered once, or was cancelled; a client that does not read is not read from;
  * what is under way, what waits to be written and what is asked of the client is bounded; after the end nothing is said. What
@@ -19,6 +19,7 @@ import { META } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
+import { LineWriter, lineOf } from '../../wire/line-writer.js';
 import type { Answer } from '../../wire/peer-interface.js';
 import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
@@ -30,7 +31,6 @@ import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/ingress-figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
-import { OutboundLines } from './outbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
 import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
 import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
@@ -71,7 +71,7 @@ class PipeIngress implements StdioIngress, Pipe {
   readonly #options: StdioIngressOptions;
   /** One process is one client, whichever era it speaks. */
   readonly #id = newId();
-  readonly #out: OutboundLines;
+  readonly #out: LineWriter;
   readonly #in: InboundLines;
   readonly #asks: ClientRequests;
   /** By id as it is written. At most `exchangesMax`. */
@@ -89,7 +89,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.closed = new Promise((resolve) => {
       this.#resolveClosed = resolve;
     });
-    this.#out = new OutboundLines({ stream: output, onTaken: () => this.#balance() });
+    this.#out = new LineWriter(output, { defer: process.nextTick, onTaken: () => this.#balance() });
     this.#asks = new ClientRequests(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
@@ -294,7 +294,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #write(parts: readonly JsonText[]): void {
     if (this.#isOver) return;
-    this.#out.write(parts);
+    this.#out.write(lineOf(parts));
     this.#balance();
   }
 
@@ -341,7 +341,7 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   readonly #broken = (): void => {
-    this.#out.close();
+    this.#out.abandon();
     this.#end();
   };
 
@@ -356,12 +356,12 @@ class PipeIngress implements StdioIngress, Pipe {
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
     if (!this.#session?.wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
-    const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.close());
+    const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.abandon());
     this.#out
       .drained()
       .then(() => {
         giveUp();
-        this.#out.close();
+        this.#out.abandon();
         this.#resolveClosed();
       })
       .catch(this.#options.onProblem);

@@ -1,10 +1,11 @@
 /**
- * One running child: its three streams, its end, and the walk down the stop ladder for its whole group.
- * Not here: what runs (command.ts, sandbox.ts), who remembers it (child-keeper.ts), what its output means (stdio-channel.ts).
+ * One running child process: its three streams, its end, and the stop ladder for its whole group.
+ * Not here: which program runs (command.ts, sandbox.ts), the list of children (child-processes.ts), the meaning of its output
+ * (stdio-channel.ts).
  *
  * Invariants:
- * - The end is the `exit` event. `close` waits for everybody who holds a pipe, and a grandchild can hold one for ever.
- * - However the child ends, its group is taken down; `stop` resolves when nobody is left in it, or says how many are.
+ * - The end is the `exit` event. `close` waits for every process that has the pipe open, and a grandchild can keep it open for ever.
+ * - However the child ends, its group is stopped; `stop` resolves when the group is empty, or reports how many members are left.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
@@ -12,10 +13,10 @@ import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { keepAlive } from '../../kernel/keep-alive.js';
+import type { EscapedProcesses } from './escaped-processes.js';
 import { inheritedDescriptors } from './inherited-descriptors.js';
 import { ProcessGroup } from './process-group.js';
-import type { ProcessTable } from './process-table.js';
-import { spawnError } from './spawn-error.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 import {
   DEFAULT_PACE,
   hurry,
@@ -28,12 +29,12 @@ import {
 
 export interface ChildRequest {
   readonly server: string;
-  /** Absolute path; never looked up, never given to a shell. */
+  /** Absolute path; not searched on PATH and not given to a shell. */
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Record<string, string>;
-  /** The leader is a sandbox that takes everything with it when it dies: ask what is inside to leave first. */
+  /** The leader is a sandbox whose death kills all inside: SIGTERM goes to the processes inside first. */
   readonly leaderIsSandbox: boolean;
 }
 
@@ -42,10 +43,11 @@ interface ChildDeps {
   readonly startTicks: number;
   readonly clock: Clock;
   readonly table: ProcessTable;
-  /** The walk is about to begin, and the leader still lives. */
-  readonly stopping: (child: Child) => void;
-  /** The walk is over, with so many of the group left. Answers with the pids of those that had left it before. */
-  readonly stopped: (child: Child, left: number) => Promise<readonly number[]>;
+  readonly escaped: EscapedProcesses;
+  /** The run's mark in the environment of the child. */
+  readonly mark: string;
+  /** The stop is over; `left` members of the group outlived it. */
+  readonly onStopped: (child: Child, left: number) => void;
 }
 
 export interface ChildExit {
@@ -60,11 +62,7 @@ export interface StopReport {
   readonly rung: Rung;
   /** Members of the group that outlived SIGKILL. */
   readonly left: number;
-  /**
-   * Processes that left the group and still run: found by the mark in their environment or by their descent from the
-   * server when its stop began, told, and not signalled. One that wiped its environment and was no descendant any more
-   * by then (a daemon, or any child of a server that ended by itself) is not among them: 0 means that none was found.
-   */
+  /** Processes that left the group and still run, as far as they can be found (escaped-processes.ts); they are not signalled. */
   readonly escaped: number;
   readonly escapedPids: readonly number[];
 }
@@ -72,7 +70,7 @@ export interface StopReport {
 const pollFirstMs = 2;
 const pollMaxMs = 50;
 
-/** Starts the process. Resolves or throws in the same tick when it could be started, so that it can be registered at once. */
+/** Starts the process. Returns it in the same tick when it could be started, so that it can be registered at once. */
 export function spawnChild(request: ChildRequest): ChildProcess | Promise<never> {
   const { server, file, args, cwd, env } = request;
   let handle: ChildProcess;
@@ -82,7 +80,7 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
       cwd,
       env,
       stdio: ['pipe', 'pipe', 'pipe', ...(closed?.stdio ?? [])],
-      // A session and group of its own: signals meant for it reach its children too, and none of ours reaches it.
+      // A session and group of its own: signals for it reach its children too, and signals for our group do not reach it.
       detached: true,
       shell: false,
     });
@@ -99,29 +97,31 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
 }
 
 /**
- * Descriptors that this process inherited, and would hand on, may be sockets or open files of other programs. A program closes its own
- * (inherited-descriptors.ts); inside an embedder's process a sandboxed child gets /dev/null in their place.
+ * Inherited descriptors may be sockets or open files of other programs. The command closes them (inherited-descriptors.ts); inside an
+ * embedder's process a sandboxed child gets /dev/null in their place.
  */
 function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly release: () => void } | undefined {
-  // Once: what Node opens later is closed on exec by the system.
-  given ??= inheritedDescriptors();
-  if (given.length === 0) return undefined;
+  // Once: descriptors that Node opens later are close-on-exec.
+  inherited ??= inheritedDescriptors();
+  if (inherited.length === 0) return undefined;
   const nothing = openSync('/dev/null', 'r');
-  const stdio = Array.from({ length: Math.max(...given) - 2 }, (_, i) => (given?.includes(i + 3) ? nothing : 'ignore'));
+  const stdio = Array.from({ length: Math.max(...inherited) - 2 }, (_, i) =>
+    inherited?.includes(i + 3) ? nothing : 'ignore',
+  );
   return { stdio, release: () => closeSync(nothing) };
 }
 
-let given: readonly number[] | undefined;
+let inherited: readonly number[] | undefined;
 
-/** Ends a child that was started a moment ago and cannot be kept. */
+/** Kills a child that was just started and cannot be registered. */
 export function abortChild(handle: ChildProcess): void {
   for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {}).destroy();
   handle.on('error', () => {});
   try {
-    // Not reaped yet, so the number is still its own, and that of its group.
+    // It cannot have been reaped yet, so pid and group are still its own.
     if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
   } catch {
-    // Gone already.
+    // It is gone already.
   }
 }
 
@@ -142,9 +142,10 @@ export class Child {
   #wake: Cancel = () => {};
   #stopped: Promise<StopReport> | undefined;
   #report: StopReport | undefined;
+  #descendants: readonly ProcessFacts[] = [];
   #resolveStopped: (report: StopReport) => void = () => {};
 
-  /** Does not look at the process table: the start of a server must not wait for it. */
+  /** Does not read the process table: the start of a server must not wait for it. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
     if (pid === undefined || !stdin || !stdout || !stderr) throw withoutPipes(request.server);
@@ -156,7 +157,7 @@ export class Child {
     this.#deps = deps;
     this.startTicks = deps.startTicks;
     this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
-    // A broken pipe shows in the write that met it; unheard, the event would end our process.
+    // A failed write reports a broken pipe; an `error` event without a listener would end this process.
     for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {});
     handle.on('error', () => {});
     handle.once('exit', (code, signal) => this.#exited(code, signal));
@@ -177,7 +178,7 @@ export class Child {
     else this.#onExit.push(listener);
   }
 
-  /** Walks down the ladder. Safe to call again; a less patient pace hurries the walk. */
+  /** Runs the stop ladder. Safe to call again; a less patient pace hurries it. */
   stop(pace?: LadderPace): Promise<StopReport> {
     if (pace) {
       this.#pace = pace;
@@ -187,11 +188,11 @@ export class Child {
       this.#stopped = new Promise((resolve) => {
         this.#resolveStopped = resolve;
       });
-      // A process that is about to end must not end in the middle of this.
+      // Keeps this process alive until the stop is over.
       void this.#stopped.then(keepAlive());
-      if (!this.#exit) this.#deps.stopping(this);
+      if (!this.#exit) this.#descendants = this.#deps.escaped.descendants(this.pid);
     }
-    this.#look();
+    this.#advance();
     return this.#stopped;
   }
 
@@ -202,12 +203,12 @@ export class Child {
     void this.stop();
   }
 
-  #look(): void {
+  #advance(): void {
     this.#wake();
     if (this.#ladder.kind === 'done') return;
     const { clock } = this.#deps;
     const leader = this.#exit === undefined;
-    // While the leader lives the group is not empty, and walking the process table can wait.
+    // While the leader lives the group is not empty: no walk through the process table is needed.
     const followers = leader ? 0 : this.#group.count();
     const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
     this.#ladder = ladder;
@@ -218,7 +219,7 @@ export class Child {
       if (effects.length > 0) this.#pollMs = pollFirstMs;
       const pollAtMs = leader ? Number.POSITIVE_INFINITY : clock.nowMs() + this.#pollMs;
       this.#pollMs = Math.min(this.#pollMs * 2, pollMaxMs);
-      this.#wake = clock.at(Math.min(ladder.untilMs, pollAtMs), () => this.#look());
+      this.#wake = clock.at(Math.min(ladder.untilMs, pollAtMs), () => this.#advance());
     }
   }
 
@@ -229,20 +230,22 @@ export class Child {
       return;
     }
     if (!this.#request.leaderIsSandbox || !this.#group.signalFollowers('SIGTERM')) this.#group.signal('SIGTERM');
-    // A stopped process would keep the SIGTERM for later: wake it, after it has the signal.
+    // A stopped process handles SIGTERM only after SIGCONT.
     this.#group.signal('SIGCONT');
   }
 
   #closeStdin(): void {
-    // Bytes the child does not read would hold back the end of file behind them.
+    // Unread bytes would delay the end of file behind them.
     if (this.stdin.writableLength === 0) this.stdin.end();
     else this.stdin.destroy();
   }
 
   async #finish(rung: Rung, left: number): Promise<void> {
-    const escapedPids = await this.#deps.stopped(this, left);
-    const exitCode = this.#exit?.exitCode;
-    const signal = this.#exit?.signal;
+    const { escaped, mark, onStopped } = this.#deps;
+    const { server } = this.#request;
+    const escapedPids = await escaped.find({ server, leader: this, mark, descendants: this.#descendants });
+    onStopped(this, left);
+    const { exitCode, signal } = this.#exit ?? {};
     this.#report = { exitCode, signal, rung, left, escaped: escapedPids.length, escapedPids };
     this.#resolveStopped(this.#report);
   }
@@ -254,3 +257,29 @@ const withoutPipes = (server: string) =>
     reason: 'no_pipes',
     execution: 'not_executed',
   });
+
+const SPAWN_HINTS: Readonly<Record<string, string>> = {
+  ENOENT: 'the file exists, but the interpreter in its first line does not: install it or correct the line',
+  EACCES: 'make the file executable, and check that its file system is not mounted "noexec"',
+  ENOEXEC:
+    'the file is not a program for this machine, or a script without a "#!" line: start it through its interpreter',
+  E2BIG: 'arguments and environment together are too large: pass a file instead',
+  EAGAIN: 'the process limit is reached (ulimit -u, or the pids limit of the container): stop processes or raise it',
+  EMFILE: 'too many files are open in Hostler: raise "ulimit -n", or run fewer servers at a time',
+  ENFILE: 'the whole system has too many files open: raise fs.file-max, or stop processes',
+  ENOMEM: 'the system is out of memory: stop processes, or add memory',
+  ERR_INVALID_ARG_VALUE: 'command, arguments and environment may not contain NUL characters',
+};
+
+export function spawnError(server: string, command: string, cause: unknown): HostError {
+  const { code } = cause as NodeJS.ErrnoException;
+  const reason = typeof code === 'string' ? code : 'spawn';
+  const hint = SPAWN_HINTS[reason];
+  return new HostError('connect_failed', `server '${server}': "${command}" could not be started (${reason})`, {
+    server,
+    reason,
+    execution: 'not_executed',
+    cause,
+    ...(hint === undefined ? {} : { hint }),
+  });
+}

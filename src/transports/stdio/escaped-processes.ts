@@ -1,51 +1,149 @@
 /**
- * Processes that left the groups of servers which were stopped, by server, for as long as they run.
- * Not here: finding them (escapees.ts). They are told, never signalled.
- * Invariant: who is counted lives at this instant, and is the very process that was found.
+ * Processes of a server that left its group (setsid, daemons) and are out of reach of a group signal. They are counted and
+ * reported, never signalled: a process that leaves on purpose may have a reason to stay.
+ * Two signs identify them: the run's mark in the environment, and descent from the leader when its stop began. A process that
+ * wiped its environment and left its parent before that shows neither; only the sandbox profile contains it. When a server
+ * ended by itself, its descent cannot be seen any more, and the mark alone counts.
+ * Invariant: a counted process lives at this instant, and is the very process that was found.
+ *
+ * Lookups of the same moment share one walk through the process table: fifty servers may stop at once, and each walk reads some
+ * hundred files.
  */
-import { factsOf, isDead, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
+import type { GroupLeader } from './process-group.js';
+import { isDead, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
-/** Of one server; past it the oldest is forgotten. */
+export interface StoppedRun {
+  readonly server: string;
+  readonly leader: GroupLeader;
+  readonly mark: string;
+  /** Descendants of the leader when its stop began. */
+  readonly descendants: readonly ProcessFacts[];
+}
+
+interface Search extends StoppedRun {
+  readonly resolve: (pids: number[]) => void;
+}
+
+/** Children by the pid of their parent. */
+type Family = ReadonlyMap<number, readonly ProcessFacts[]>;
+
+/** Processes of one server; past it the oldest is dropped. */
 const perServerMax = 256;
-
-type Found = Pick<ProcessFacts, 'pid' | 'startTicks'>;
 
 export class EscapedProcesses {
   readonly #table: ProcessTable;
-  /** Only servers of which something was found. */
-  readonly #byServer = new Map<string, readonly Found[]>();
+  #searches: Search[] = [];
+  #family: Family | undefined;
+  /** Only servers with at least one escaped process. */
+  readonly #byServer = new Map<string, readonly ProcessFacts[]>();
 
   constructor(table: ProcessTable) {
     this.#table = table;
   }
 
-  add(server: string, pids: readonly number[]): void {
-    if (pids.length === 0) return;
-    const known = this.#byServer.get(server) ?? [];
-    const added = pids.flatMap((pid) => this.#read(pid) ?? []);
-    const all = [...known.filter((one) => this.#lives(one)), ...added];
-    if (all.length > 0) this.#byServer.set(server, all.slice(-perServerMax));
+  /** Descendants of this process now. Call it before the process is stopped: afterwards its children have another parent. */
+  descendants(pid: number): ProcessFacts[] {
+    if (!this.#family) {
+      this.#family = familyOf(this.#living());
+      setImmediate(() => {
+        this.#family = undefined;
+      });
+    }
+    return descendantsOf([pid], this.#family);
   }
 
-  /** Those that still run. */
+  /** Pids of the processes of the run that live outside its group; from now on they are counted. Call it when the group is empty. */
+  find(run: StoppedRun): Promise<number[]> {
+    return new Promise((resolve) => {
+      this.#searches.push({ ...run, resolve });
+      if (this.#searches.length === 1) setImmediate(() => this.#walk());
+    });
+  }
+
+  /** Escaped processes of the server that still run. */
   countOf(server: string): number {
-    const known = this.#byServer.get(server);
-    if (!known) return 0;
-    const living = known.filter((one) => this.#lives(one));
-    if (living.length === 0) this.#byServer.delete(server);
-    else this.#byServer.set(server, living);
-    return living.length;
+    return this.#store(server, []);
   }
 
-  #lives({ pid, startTicks }: Found): boolean {
+  #walk(): void {
+    const searches = this.#searches;
+    this.#searches = [];
+    const living = this.#living();
+    const byPid = new Map(living.map((facts) => [facts.pid, facts]));
+    const family = familyOf(living);
+    const sinceTicks = Math.min(...searches.map(({ leader }) => leader.startTicks)) - this.#table.startSlack;
+    const marked = this.#byMark(living, sinceTicks);
+    for (const { server, leader, mark, descendants, resolve } of searches) {
+      const alive = descendants.filter(({ pid, startTicks }) => {
+        const now = byPid.get(pid);
+        return now !== undefined && isSameStart(this.#table, now.startTicks, startTicks);
+      });
+      const pids = pidsOf(alive);
+      const found = [...pids, ...pidsOf(descendantsOf(pids, family)), ...(marked.get(mark) ?? [])];
+      const outside = new Set(found.filter((pid) => byPid.get(pid)?.pgid !== leader.pid));
+      const escaped = [...outside].sort((one, other) => one - other);
+      this.#store(
+        server,
+        escaped.map((pid) => byPid.get(pid) as ProcessFacts),
+      );
+      resolve(escaped);
+    }
+  }
+
+  #byMark(living: readonly ProcessFacts[], sinceTicks: number): Map<string, number[]> {
+    const found = new Map<string, number[]>();
+    for (const { pid, startTicks } of living) {
+      if (startTicks < sinceTicks) continue;
+      const mark = this.#table.mark(pid);
+      if (mark !== undefined) found.set(mark, [...(found.get(mark) ?? []), pid]);
+    }
+    return found;
+  }
+
+  /** A stop does not wait for a table that cannot be read: then no process is found. */
+  #living(): readonly ProcessFacts[] {
+    const living = this.#table.living();
+    return living === 'unknown' ? [] : living;
+  }
+
+  #store(server: string, added: readonly ProcessFacts[]): number {
+    const known = this.#byServer.get(server) ?? [];
+    const all = [...known.filter((one) => this.#lives(one)), ...added].slice(-perServerMax);
+    if (all.length > 0) this.#byServer.set(server, all);
+    else this.#byServer.delete(server);
+    return all.length;
+  }
+
+  #lives({ pid, startTicks }: ProcessFacts): boolean {
     const now = this.#table.read(pid);
     // It ran when the table was last read.
     if (now === 'unknown') return true;
     return now !== 'gone' && isSameStart(this.#table, now.startTicks, startTicks) && !isDead(now.state);
   }
-
-  #read(pid: number): Found | undefined {
-    const facts = factsOf(this.#table.read(pid));
-    return facts && { pid, startTicks: facts.startTicks };
-  }
 }
+
+function familyOf(living: readonly ProcessFacts[]): Family {
+  const family = new Map<number, ProcessFacts[]>();
+  for (const facts of living) {
+    const siblings = family.get(facts.ppid);
+    if (siblings) siblings.push(facts);
+    else family.set(facts.ppid, [facts]);
+  }
+  return family;
+}
+
+function descendantsOf(pids: readonly number[], family: Family): ProcessFacts[] {
+  const found: ProcessFacts[] = [];
+  const seen = new Set(pids);
+  // The set grows during the loop, generation by generation.
+  for (const pid of seen) {
+    for (const child of family.get(pid) ?? []) {
+      if (seen.has(child.pid)) continue;
+      seen.add(child.pid);
+      found.push(child);
+    }
+  }
+  return found;
+}
+
+const pidsOf = (processes: readonly ProcessFacts[]) => processes.map(({ pid }) => pid);

@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { FakeProcesses } from '../../../test/fakes/stdio-process-table.js';
-import { parseJournal } from './journal-reader.js';
-import { PidJournal } from './pid-journal.js';
+import { PidJournal, parseJournal } from './pid-journal.js';
 
 const instanceId = 'instance-of-the-living';
 

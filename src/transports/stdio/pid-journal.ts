@@ -1,14 +1,24 @@
 /**
- * What children this Hostler has running, on disk, so that the next one can clean up when this one and its death watch
- * were both killed. One file per running Hostler: a header that says whose it is, then one line per start and end.
- * Not here: reading such files (journal-reader.ts) and acting on them (reaper.ts).
- * Invariants: a run is announced before its process exists, because we may be killed before we know its number; the file
- * stays small; a directory that cannot be written to, or not be trusted, costs the clean-up after a crash, never the start
- * of a server.
+ * The children of a running Hostler on disk, so that the next one can clean up when this one and its death watch were both killed.
+ * One file per running Hostler: a header that names its owner, then one line per start and end.
+ * Not here: acting on a journal (reaper.ts).
+ * Invariants: a run is announced before its process exists, because Hostler may be killed before it knows the pid. The file
+ * stays small. A directory that cannot be written or trusted costs the clean-up after a crash, never the start of a server.
+ * Only a parsed journal has an owner to judge: one that could not be read is not an empty one.
  */
-import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import path from 'node:path';
-import type { GroupLeader } from './process-group.js';
+import { type GroupLeader, signallable } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
 
@@ -24,10 +34,10 @@ export interface JournalEntry extends GroupLeader {
   readonly run: number;
 }
 
-/** A start that was announced: its process has no number yet. */
+/** An announced start: its pid is not known yet. */
 export interface JournalStart {
   readonly run: number;
-  /** For the operator, who may have to look for it. */
+  /** For the operator, who may have to look for the process. */
   readonly server: string;
 }
 
@@ -39,7 +49,7 @@ export class PidJournal {
   readonly #header: JournalHeader;
   readonly #onProblem: (error: unknown) => void;
   readonly #running = new Map<number, JournalEntry>();
-  /** Announced, and not yet known to have a process or to have none. */
+  /** Announced runs that have neither started nor failed yet. */
   readonly #starting = new Map<number, JournalStart>();
   #fd: number | undefined;
   #bytes = 0;
@@ -61,7 +71,7 @@ export class PidJournal {
   /** Call right before the process is made; `started` or `notStarted` must follow. */
   starting(start: JournalStart): void {
     this.#starting.set(start.run, start);
-    // Made with the first child: a Hostler without processes leaves no file.
+    // The first child creates the file: a Hostler without processes leaves none.
     if (!this.#opened) this.#attempt(() => this.#rewrite());
     else this.#append({ starting: start });
   }
@@ -82,7 +92,7 @@ export class PidJournal {
     if (this.#running.delete(run)) this.#append({ ended: { pid, run } });
   }
 
-  /** Removes the file when nothing is running; else it stays, for the next start to act on. */
+  /** Removes the file when no child is running; else the next start acts on it. */
   close(): void {
     this.#attempt(() => {
       if (this.#fd === undefined) return;
@@ -100,7 +110,7 @@ export class PidJournal {
     });
   }
 
-  /** By way of a second file, so that a crash in between leaves one of the two whole. */
+  /** Writes a second file first, so that a crash leaves one of the two complete. */
   #rewrite(): void {
     this.#opened = true;
     const lines = [
@@ -115,7 +125,7 @@ export class PidJournal {
     const fd = openSync(fresh, 'w', 0o600);
     try {
       this.#bytes = writeSync(fd, text);
-      // With a thousand children the list alone is longer than that: rewriting it for each of them would not end.
+      // With a thousand children the list alone is longer than `compactBytes`: each start would rewrite it.
       this.#compactAtBytes = Math.max(compactBytes, 2 * this.#bytes);
       renameSync(fresh, this.file);
     } catch (error) {
@@ -135,7 +145,7 @@ export class PidJournal {
   }
 }
 
-/** 0 when the table cannot be read: a journal without it still names its children. */
+/** 0 when the table cannot be read: the journal still names its children. */
 function ownStart(table: ProcessTable): number {
   try {
     return table.startOf(process.pid);
@@ -143,3 +153,95 @@ function ownStart(table: ProcessTable): number {
     return 0;
   }
 }
+
+interface Journal {
+  readonly header: JournalHeader;
+  readonly running: readonly JournalEntry[];
+  /** Announced runs without a known process. */
+  readonly starting: readonly JournalStart[];
+}
+
+export type JournalReading =
+  | { readonly kind: 'parsed'; readonly journal: Journal }
+  /** Just created by its writer, or removed meanwhile. */
+  | { readonly kind: 'empty' }
+  /** It belongs to another user. */
+  | { readonly kind: 'foreign' }
+  /** `reason` is an errno, or `not_a_file`, `too_large`, `no_header`. */
+  | { readonly kind: 'unreadable'; readonly reason: string };
+
+/** Far above what a journal grows to; a file beyond it is not one of ours. */
+const journalBytesMax = 1024 * 1024;
+
+/** `ownUid` is undefined where files have no owner. */
+export function readJournal(file: string, ownUid: number | undefined = process.getuid?.()): JournalReading {
+  let fd: number | undefined;
+  try {
+    // A link is not followed, and opening a FIFO does not block.
+    fd = openSync(file, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
+    const facts = fstatSync(fd);
+    if (ownUid !== undefined && facts.uid !== ownUid) return { kind: 'foreign' };
+    if (!facts.isFile()) return { kind: 'unreadable', reason: 'not_a_file' };
+    if (facts.size > journalBytesMax) return { kind: 'unreadable', reason: 'too_large' };
+    const text = readFileSync(fd, 'utf8');
+    if (text === '') return { kind: 'empty' };
+    const journal = parseJournal(text);
+    return journal ? { kind: 'parsed', journal } : { kind: 'unreadable', reason: 'no_header' };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'ENOENT' ? { kind: 'empty' } : { kind: 'unreadable', reason: code ?? 'read' };
+  } finally {
+    if (fd !== undefined) closeSync(fd);
+  }
+}
+
+/** Undefined without a valid header. Lines that are no entries are skipped. */
+export function parseJournal(text: string): Journal | undefined {
+  let header: JournalHeader | undefined;
+  const running = new Map<number, JournalEntry>();
+  const starting = new Map<number, JournalStart>();
+  for (const line of text.split('\n')) {
+    const parsed = parseLine(line);
+    if (!header) {
+      if (!isHeader(parsed.header)) return undefined;
+      header = parsed.header;
+    } else if (isStart(parsed.starting)) {
+      const { run, server } = parsed.starting;
+      starting.set(run, { run, server: typeof server === 'string' ? server : '' });
+    } else if (isEntry(parsed.started)) {
+      starting.delete(parsed.started.run);
+      running.set(parsed.started.run, parsed.started);
+    } else if (isRecord(parsed.ended) && isCount(parsed.ended.run)) {
+      starting.delete(parsed.ended.run);
+      running.delete(parsed.ended.run);
+    }
+  }
+  return header && { header, running: [...running.values()], starting: [...starting.values()] };
+}
+
+function parseLine(line: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(line);
+    return isRecord(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+const isHeader = (value: unknown): value is JournalHeader =>
+  isRecord(value) &&
+  typeof value.instanceId === 'string' &&
+  value.instanceId.length >= 8 &&
+  typeof value.bootId === 'string' &&
+  typeof value.pidSpace === 'string' &&
+  isCount(value.ownerPid) &&
+  isCount(value.ownerStartTicks);
+
+const isStart = (value: unknown): value is { readonly run: number; readonly server?: unknown } =>
+  isRecord(value) && isCount(value.run);
+
+const isEntry = (value: unknown): value is JournalEntry =>
+  isRecord(value) && isCount(value.pid) && signallable(value.pid) && isCount(value.startTicks) && isCount(value.run);

@@ -1,12 +1,12 @@
 /**
- * One child's process group: who is still in it, and signals to it.
- * Not here: when to signal (stop-ladder.ts), who the group belongs to after a crash (left-group.ts).
- * Invariants: never a signal to our own group, to pid 0, 1 or all processes; never to a group whose number now belongs
- * to somebody else.
+ * One child's process group: its living members, and signals to it.
+ * Not here: when to signal (stop-ladder.ts), groups of a dead Hostler (reaper.ts).
+ * Invariants: no signal goes to our own group, to pid 0, 1 or all processes, nor to a group whose number belongs to another
+ * process now.
  */
 import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
-/** A group is named by the process that began it, and by when, because its number can be given out again. */
+/** Identifies a group: by pid and start time of its first process, because the number can be reused. */
 export interface GroupLeader {
   readonly pid: number;
   readonly startTicks: number;
@@ -22,7 +22,7 @@ export class ProcessGroup {
   readonly leader: GroupLeader;
   readonly #table: ProcessTable;
   readonly #kill: Kill;
-  /** Looked up with the first signal: a start must not wait for the process table. */
+  /** Read with the first signal: a start must not wait for the process table. */
   #ownGroup: number | undefined;
 
   constructor(leader: GroupLeader, table: ProcessTable, kill: Kill = systemKill) {
@@ -31,7 +31,7 @@ export class ProcessGroup {
     this.#kill = kill;
   }
 
-  /** How many live in it. When the process table cannot be read but the group is not empty: 1, because that may not be called gone. */
+  /** Living members. 1 when the process table cannot be read and the group is not empty. */
   count(): number {
     const members = this.members();
     return members === 'unknown' ? 1 : members.length;
@@ -45,27 +45,27 @@ export class ProcessGroup {
     const members: ProcessFacts[] = [];
     for (const facts of living) {
       if (facts.pgid !== this.leader.pid) continue;
-      // The number is another process's by now, so what was ours is gone.
+      // The pid belongs to another process now: our group is gone.
       if (facts.pid === this.leader.pid && !this.#isSameStart(facts)) return [];
       if (facts.startTicks >= this.leader.startTicks - this.#table.startSlack) members.push(facts);
     }
     return members;
   }
 
-  /** To all members at once, so that one that is just forking cannot slip away. False when there was nobody. */
+  /** Signals all members at once, so that a forking process cannot escape. False when there was no member. */
   signal(...signals: NodeJS.Signals[]): boolean {
     const { pid } = this.leader;
-    if (!signallable(pid) || this.#isOurs() || this.#isSomebodyElses()) return false;
-    return signals.map((signal) => this.#try(-pid, signal)).every(Boolean);
+    if (!signallable(pid) || this.#isOurs() || this.#isReused()) return false;
+    return signals.map((signal) => trySignal(this.#kill, -pid, signal)).every(Boolean);
   }
 
-  /** To each member but the leader. */
+  /** Signals each member but the leader. */
   signalFollowers(...signals: NodeJS.Signals[]): boolean {
     if (this.#isOurs()) return false;
     const members = this.members();
     if (members === 'unknown') return false;
     const followers = members.filter(({ pid }) => pid !== this.leader.pid && signallable(pid));
-    for (const { pid } of followers) for (const signal of signals) this.#try(pid, signal);
+    for (const { pid } of followers) for (const signal of signals) trySignal(this.#kill, pid, signal);
     return followers.length > 0;
   }
 
@@ -74,7 +74,7 @@ export class ProcessGroup {
       this.#kill(-this.leader.pid, 0);
       return false;
     } catch (error) {
-      // EPERM: there is somebody, only not ours to signal.
+      // EPERM: there is a member that we may not signal.
       return (error as NodeJS.ErrnoException).code === 'ESRCH';
     }
   }
@@ -84,12 +84,9 @@ export class ProcessGroup {
     return this.leader.pid === process.pid || this.leader.pid === this.#ownGroup;
   }
 
-  #isSomebodyElses(): boolean {
-    // A missing leader is no proof against us. The group was made with its leader in sight, and is signalled only while the last
-    // look found a member; a group with a member keeps its number, whether its leader lives or not. To hit another group, the last
-    // member would have to go, the number be given out again, become a group's and lose its new leader, all between a look and
-    // the signal right after it. `unknown` is no proof either: the number was that of our child, and a stop must work without
-    // descriptors too. Groups of a dead Hostler, of which only a journal tells, are not signalled then (left-group.ts).
+  #isReused(): boolean {
+    // Neither a missing leader nor `unknown` proves reuse: a group keeps its number while it has a member, and it is signalled only
+    // right after a lookup found one. A stop must also work without free descriptors, when every lookup is `unknown`.
     const holder = factsOf(this.#table.read(this.leader.pid));
     return holder !== undefined && !this.#isSameStart(holder);
   }
@@ -97,16 +94,17 @@ export class ProcessGroup {
   #isSameStart({ startTicks }: ProcessFacts): boolean {
     return isSameStart(this.#table, startTicks, this.leader.startTicks);
   }
+}
 
-  #try(target: number, signal: NodeJS.Signals): boolean {
-    try {
-      this.#kill(target, signal);
-      return true;
-    } catch {
-      return false;
-    }
+/** False when the target is gone or may not be signalled. */
+export function trySignal(kill: Kill, target: number, signal: NodeJS.Signals): boolean {
+  try {
+    kill(target, signal);
+    return true;
+  } catch {
+    return false;
   }
 }
 
-/** Signals to 0, -1 and 1 mean our own group, everybody and init. */
+/** 0, -1 and 1 as targets mean our own group, all processes and init. */
 export const signallable = (pid: number): boolean => Number.isSafeInteger(pid) && pid > 1;

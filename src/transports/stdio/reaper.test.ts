@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type FakeProcess, FakeProcesses } from '../../../test/fakes/stdio-process-table.js';
 import type { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { type JournalReading, parseJournal, readJournal } from './journal-reader.js';
+import { type JournalReading, parseJournal, readJournal } from './pid-journal.js';
 import { reap } from './reaper.js';
 
 const instanceId = 'instance-of-the-dead';

@@ -1,11 +1,10 @@
 /**
- * Cleans up after a Hostler that died together with its death watch: takes down what still runs of the children that
- * its journal names, and of those it had only announced.
- * Not here: writing journals (pid-journal.ts), reading one (journal-reader.ts), telling whose a group is (left-group.ts).
+ * Cleans up after a Hostler that died together with its death watch: ends the children that its journal names or announces.
+ * Not here: the journal (pid-journal.ts).
  *
- * Invariants: a journal is removed only when it was read, its owner is dead, and nothing it names is left. One that is
- * empty, unreadable, another user's, or whose owner lives or cannot be seen from here, stays as it is. What the process table
- * does not tell (`unknown`) is not signalled and not called gone: its journal stays and is reported.
+ * Invariants: a journal is removed only when it was read, its owner is dead, and no process that it names is left. A journal that
+ * is empty, unreadable or another user's, or whose owner lives or cannot be seen from here, is not touched. While the process
+ * table answers `unknown`, no process is signalled or counted as gone: the journal stays and is reported.
  */
 import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -13,10 +12,15 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { keepAlive } from '../../kernel/keep-alive.js';
 import { runMark } from '../environment.js';
-import { type JournalReading, readJournal } from './journal-reader.js';
-import { LeftGroup } from './left-group.js';
-import { JOURNAL_ENDING, type JournalEntry, type JournalHeader, type JournalStart } from './pid-journal.js';
-import { type Kill, signallable, systemKill } from './process-group.js';
+import {
+  JOURNAL_ENDING,
+  type JournalEntry,
+  type JournalHeader,
+  type JournalReading,
+  type JournalStart,
+  readJournal,
+} from './pid-journal.js';
+import { type Kill, ProcessGroup, signallable, systemKill, trySignal } from './process-group.js';
 import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
 
@@ -25,11 +29,11 @@ export interface ReapReport {
   readonly journals: number;
   /** Processes that were signalled. */
   readonly signalled: readonly number[];
-  /** Entries whose process is gone or is now somebody else's. */
+  /** Entries whose process is gone, or whose pid belongs to another process now. */
   readonly stale: number;
-  /** Groups that outlived SIGKILL; their journals stay, for the next start. */
+  /** Groups that outlived SIGKILL; their journals stay for the next start. */
   readonly left: number;
-  /** Journals that stay because the process table does not tell whether what they name still runs. Each is reported. */
+  /** Journals that stay because the process table does not show whether their processes still run. Each is reported. */
   readonly unknown: number;
 }
 
@@ -37,15 +41,15 @@ interface ReapDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
   readonly kill?: Kill;
-  /** A journal could not be used, and why. */
+  /** Why a journal could not be used. */
   readonly onProblem?: (error: HostError) => void;
   readonly read?: (file: string) => JournalReading;
 }
 
 interface DeadJournal {
   readonly file: string;
-  readonly groups: readonly LeftGroup[];
-  /** Announced starts that cannot be looked for, or groups that cannot be judged: it stays, whatever becomes of the rest. */
+  readonly groups: readonly OrphanGroup[];
+  /** Some of its processes cannot be found or identified: the file stays. */
   readonly isUnknown: boolean;
 }
 
@@ -61,9 +65,9 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   const dead: DeadJournal[] = [];
   let stale = 0;
   let unknown = 0;
-  const keep = (file: string, what: string): void => {
+  const leave = (file: string, why: string): void => {
     unknown++;
-    onProblem(keptJournal(file, what));
+    onProblem(journalLeft(file, why));
   };
   for (const file of journalFiles(stateDir)) {
     const reading = read(file);
@@ -74,17 +78,18 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
     }
     const { header, running, starting } = reading.journal;
     const owner = ownerOf(header, table);
-    if (owner === 'unknown') keep(file, 'the process table could not be read, so its owner may still run');
+    if (owner === 'unknown') leave(file, 'the process table could not be read, so its owner may still run');
     if (owner !== 'dead' && owner !== 'other_boot') continue;
-    const announced = owner === 'dead' ? unnamed(starting, header.instanceId, table) : [];
+    const announced = owner === 'dead' ? findAnnounced(starting, header.instanceId, table) : [];
     const entries = owner === 'dead' ? [...running, ...(announced === 'unknown' ? [] : announced)] : [];
-    const groups = entries.map((entry) => new LeftGroup(entry, header.instanceId, table, kill));
-    const looks = groups.map((group) => group.members());
-    const isUnknown = announced === 'unknown' || looks.includes('unknown');
-    if (announced === 'unknown') keep(file, unseenStarts(starting));
-    else if (isUnknown) keep(file, 'the process table does not tell whether what it names still runs');
-    stale += looks.filter((members) => !isLiving(members)).length;
-    dead.push({ file, groups: groups.filter((_group, i) => isLiving(looks[i])), isUnknown });
+    const groups = entries.map((entry) => new OrphanGroup(entry, header.instanceId, table, kill));
+    const members = groups.map((group) => group.members());
+    const isUnknown = announced === 'unknown' || members.includes('unknown');
+    if (announced === 'unknown') leave(file, unseenStarts(starting));
+    else if (isUnknown) leave(file, 'the process table does not show whether its processes still run');
+    const living = groups.filter((_group, i) => isLiving(members[i]));
+    stale += groups.length - living.length;
+    dead.push({ file, groups: living, isUnknown });
   }
 
   const groups = dead.flatMap((journal) => journal.groups);
@@ -94,10 +99,10 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   };
   const waitForEnd = async (waitMs: number) => {
     const untilMs = clock.nowMs() + waitMs;
-    // A process that has just begun has nothing else to live for, and would end before what it waits for.
-    const letGo = keepAlive();
+    // At the start of the process no other handle keeps its event loop alive.
+    const release = keepAlive();
     while (groups.some(lives) && clock.nowMs() < untilMs) await sleep(clock, pollMs);
-    letGo();
+    release();
   };
   signalAll('SIGTERM', 'SIGCONT');
   await waitForEnd(termMs);
@@ -106,16 +111,16 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
     await waitForEnd(termMs);
   }
 
-  // Last of all: if we are killed in the middle of this, the next start finds the journals again.
+  // Last: when this process is killed before, the next start finds the journals again.
   const removed = dead.filter(({ file, groups: named, isUnknown }) => !isUnknown && !named.some(lives) && remove(file));
   return { journals: removed.length, signalled: [...signalled], stale, left: groups.filter(lives).length, unknown };
 }
 
 /**
- * Processes that the dead Hostler had started without coming to write them down. Only the mark of that very run tells. Of several
- * that carry it, the oldest is in the group of the child: what left that group later is not ours to take down.
+ * Processes that the dead Hostler started and could not record any more, found by the mark of their run. The oldest process with
+ * the mark is in the child's group; processes that left the group later are not signalled.
  */
-function unnamed(
+function findAnnounced(
   starting: readonly JournalStart[],
   instanceId: string,
   table: ProcessTable,
@@ -133,18 +138,91 @@ function unnamed(
   return [...oldest].flatMap(([run, { pgid }]) => {
     const leader = factsOf(table.read(pgid));
     const isForeign = leader !== undefined && table.mark(pgid) !== runMark(instanceId, run);
-    // Without a leader each member is ours by its mark, and no start time is compared.
+    // Without a leader, marks identify the members, and no start time is compared.
     return isForeign || !signallable(pgid) ? [] : [{ pid: pgid, startTicks: leader?.startTicks ?? 0, run }];
   });
+}
+
+/**
+ * The process group of a child whose Hostler is dead.
+ * Invariants: no process of another program is signalled. The group's number is ours while its leader has the recorded pid and start
+ * time, and after that while a process lives that was seen in the group together with its leader: the system does not reuse the
+ * number of a group with a member. Without either, only members that carry the mark of the run are ours, each by itself.
+ */
+class OrphanGroup {
+  readonly #entry: JournalEntry;
+  readonly #mark: string;
+  readonly #table: ProcessTable;
+  readonly #kill: Kill;
+  readonly #group: ProcessGroup;
+  #witnesses: readonly ProcessFacts[] = [];
+
+  constructor(entry: JournalEntry, instanceId: string, table: ProcessTable, kill: Kill) {
+    this.#entry = entry;
+    this.#mark = runMark(instanceId, entry.run);
+    this.#table = table;
+    this.#kill = kill;
+    this.#group = new ProcessGroup(entry, table, kill);
+  }
+
+  /** Living members of our run. */
+  members(): readonly ProcessFacts[] | 'unknown' {
+    const tie = this.#tie();
+    if (tie === 'unknown') return 'unknown';
+    if (tie !== 'number') return tie === 'marks' ? this.#marked() : [];
+    const members = this.#group.members();
+    if (members !== 'unknown') this.#witnesses = members;
+    return members;
+  }
+
+  /** Returns the pids of the receivers; none while it is not known whose they are. */
+  signal(...signals: NodeJS.Signals[]): number[] {
+    const members = this.members();
+    const tie = this.#tie();
+    if (members === 'unknown' || tie === 'none' || tie === 'unknown') return [];
+    const pids = members.map(({ pid }) => pid);
+    if (tie === 'number') this.#group.signal(...signals);
+    else for (const pid of pids) for (const signal of signals) trySignal(this.#kill, pid, signal);
+    return pids;
+  }
+
+  /** What proves that the group's members are ours. */
+  #tie(): 'number' | 'marks' | 'none' | 'unknown' {
+    const { pid, startTicks } = this.#entry;
+    const holder = this.#table.read(pid);
+    if (holder === 'unknown') return 'unknown';
+    if (holder !== 'gone') {
+      return isSameStart(this.#table, holder.startTicks, startTicks) && holder.pgid === pid ? 'number' : 'none';
+    }
+    return this.#witnesses.some((witness) => this.#isStillIn(witness)) ? 'number' : 'marks';
+  }
+
+  #isStillIn(witness: ProcessFacts): boolean {
+    const now = factsOf(this.#table.read(witness.pid));
+    return (
+      now !== undefined && isSameStart(this.#table, now.startTicks, witness.startTicks) && now.pgid === this.#entry.pid
+    );
+  }
+
+  #marked(): readonly ProcessFacts[] | 'unknown' {
+    const living = this.#table.living();
+    if (living === 'unknown') return 'unknown';
+    const members = living.filter(
+      ({ pid, pgid }) => pgid === this.#entry.pid && signallable(pid) && pid !== process.pid,
+    );
+    // Without marks it is not known whether the members are ours.
+    if (!this.#table.seesMarks) return members.length === 0 ? [] : 'unknown';
+    return members.filter(({ pid }) => this.#table.mark(pid) === this.#mark);
+  }
 }
 
 const isLiving = (members: readonly ProcessFacts[] | 'unknown' | undefined): boolean =>
   members === 'unknown' || (members?.length ?? 0) > 0;
 
-/** When the table cannot be read, nothing is called gone. */
-const lives = (group: LeftGroup): boolean => isLiving(group.members());
+/** A group that cannot be read counts as living. */
+const lives = (group: OrphanGroup): boolean => isLiving(group.members());
 
-/** One that cannot be removed is found again by the next start, and names nobody who lives. */
+/** A journal that cannot be removed names no living process; the next start finds it again. */
 function remove(file: string): boolean {
   try {
     rmSync(file, { force: true });
@@ -159,7 +237,7 @@ type Owner = 'alive' | 'dead' | 'other_boot' | 'other_container' | 'unknown';
 function ownerOf(header: JournalHeader, table: ProcessTable): Owner {
   const bootId = table.bootId();
   if (header.bootId !== bootId) return header.bootId === '' || bootId === '' ? 'unknown' : 'other_boot';
-  // The process table of this container says nothing about another one.
+  // The process table of this container does not show the processes of another one.
   if (header.pidSpace !== table.pidSpace()) return 'other_container';
   const owner = table.read(header.ownerPid);
   if (owner === 'unknown') return 'unknown';
@@ -170,26 +248,26 @@ function ownerOf(header: JournalHeader, table: ProcessTable): Owner {
 }
 
 const unseenStarts = (starting: readonly JournalStart[]): string =>
-  `its Hostler was killed while it started ${namesOf(starting)}, and this system does not show which processes those are`;
+  `its Hostler was killed while it started ${namesOf(starting)}, and this system does not show which processes these are`;
 
-/** At most a few: the file has them all. */
+/** At most three names: the file has them all. */
 function namesOf(starting: readonly JournalStart[]): string {
   const names = [...new Set(starting.map(({ server }) => (server === '' ? 'a server' : `'${server}'`)))];
   return names.length > 3 ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', ');
 }
 
-const keptJournal = (file: string, what: string): HostError =>
-  new HostError('invalid_spec', `the journal of children ${file} was kept: ${what}`, {
+const journalLeft = (file: string, why: string): HostError =>
+  new HostError('invalid_spec', `the journal of child processes ${file} was not removed: ${why}`, {
     reason: 'unknown_process',
     field: 'stateDir',
-    hint: 'look for processes of these servers that no Hostler runs, end them, and remove the file; a reboot settles it too',
+    hint: 'end the processes of these servers that no running Hostler owns, and remove the file; a reboot does both',
   });
 
 function journalFiles(stateDir: string): string[] {
   try {
     return (
       readdirSync(stateDir)
-        // A journal that was being rewritten when its owner died is whole as well.
+        // A journal whose rewrite was interrupted by the death of its owner is complete too.
         .filter((name) => name.endsWith(JOURNAL_ENDING) || name.endsWith(`${JOURNAL_ENDING}.new`))
         .map((name) => path.join(stateDir, name))
     );
@@ -202,11 +280,15 @@ function journalFiles(stateDir: string): string[] {
 function problemOf(file: string, reading: JournalReading): HostError | undefined {
   if (reading.kind === 'parsed' || reading.kind === 'empty') return undefined;
   const reason = reading.kind === 'foreign' ? 'foreign_owner' : reading.reason;
-  // Somebody may be writing it this very moment.
+  // Its owner may be writing it right now.
   if (reason === 'no_header' && file.endsWith('.new')) return undefined;
-  return new HostError('invalid_spec', `the journal of children ${file} was left alone, unread (${reason})`, {
-    reason,
-    field: 'stateDir',
-    hint: 'if no Hostler runs that it could belong to, look for the processes it names and remove it',
-  });
+  return new HostError(
+    'invalid_spec',
+    `the journal of child processes ${file} was skipped: it could not be read (${reason})`,
+    {
+      reason,
+      field: 'stateDir',
+      hint: 'if no running Hostler owns it, end the processes that it names and remove the file',
+    },
+  );
 }

@@ -1,14 +1,13 @@
 /**
- * A channel to a server that runs as our child and speaks over its stdin and stdout, one message per line.
- * Joins child, framer, decoder and outbound queue, and decides what each way of ending means for the frames under way.
+ * A channel to a server that runs as a child process, over its stdin and stdout, one message per line.
  * Not here: restarting (supervisor), answers and deadlines (peer), how a child is stopped (child.ts).
  *
  * Invariants, beside those of wire/channel.ts:
- * - stdout and stderr are always read, also when nothing is owed, so a server never blocks on a full pipe.
- * - When the child is gone, frames still queued are failed at once. Frames half sent wait until its output ended, at
- *   most `halfSentMs`: a batch counts as written when its last byte is, and its first may be answered already. Frames
- *   sent wait for answers still in the pipe, at most `stdoutDrainMs`.
- * - Every ending takes the child's whole group down.
+ * - stdout and stderr are always read, so a server never blocks on a full pipe.
+ * - When the child is gone, queued frames fail at once. Frames that are being written wait until its output ended, at most
+ *   `halfSentMs`: a batch counts as written with its last byte, and its first frame may be answered already. Written frames
+ *   wait for answers still in the pipe, at most `stdoutDrainMs`.
+ * - Every ending stops the child's whole group.
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -22,19 +21,17 @@ import {
   type Withdrawal,
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
-import { LineFramer } from '../../wire/line-framer.js';
+import { LineReader } from '../../wire/line-reader.js';
+import { LineWriter } from '../../wire/line-writer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { oversizedHead, oversizedTail } from '../../wire/oversized-answer.js';
-import { inboundTooLarge } from '../../wire/wire-errors.js';
+import { inboundTooLarge, overloaded } from '../../wire/wire-errors.js';
 import { childEnvironment, type Environment } from '../environment.js';
 import type { Child, ChildExit, StopReport } from './child.js';
-import type { ChildKeeper } from './child-keeper.js';
+import { drain, readFairly, readIntoSharedBuffer, stdoutDrainMs, whenEnded } from './child-output.js';
+import type { ChildProcesses } from './child-processes.js';
 import { resolveCommand } from './command.js';
-import { drain, stdoutDrainMs, whenEnded } from './drain.js';
 import { type Ending, endingError, frameError, refusal } from './ending.js';
-import { readFairly, readLent } from './fair-read.js';
-import { NoiseMeter } from './noise-meter.js';
-import { OutboundQueue } from './outbound-queue.js';
 import { sandboxAmbient } from './sandbox/private-home.js';
 import { sandboxedExit } from './sandbox/sandbox-error.js';
 import { type SandboxProfile, wrapInSandbox } from './sandbox.js';
@@ -50,25 +47,25 @@ export interface StdioSpec {
   readonly env?: Environment;
   readonly cwd?: string;
   readonly sandbox?: SandboxProfile;
-  /** What a sandboxed server may read beside the system and its own program, absolute or relative to `cwd`. */
+  /** Paths that a sandboxed server may read beside the system and its own program, absolute or relative to `cwd`. */
   readonly readablePaths?: readonly string[];
-  /** What it may read and write. */
+  /** Paths that it may read and write. */
   readonly writablePaths?: readonly string[];
   readonly stopPace?: LadderPace;
 }
 
 interface StdioDeps {
   readonly clock: Clock;
-  /** Redaction, and removal of terminal codes, for everything of stderr that is shown. */
+  /** Redacts text of stderr and removes terminal codes before it is shown. */
   readonly cleanText: (text: string) => string;
-  readonly children: ChildKeeper;
+  readonly children: ChildProcesses;
 }
 
 interface StdioDescription {
   readonly pid: number;
   readonly profile: SandboxProfile;
   readonly exit: ChildExit | undefined;
-  /** How the stop went, once nothing is left. */
+  /** Known once the stop is over. */
   readonly stop: StopReport | undefined;
   /** More than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
@@ -79,13 +76,13 @@ interface StdioDescription {
 
 /** How long to wait for the end of an oversized line, which may name the request that the line answers. */
 const lineEndMs = 1_000;
-/** With the time a system takes to tell of an exit, every frame has its outcome within 100 ms of it. */
+/** Together with the time a system takes to report an exit, every frame has its outcome within 100 ms. */
 const halfSentMs = 50;
 
-/** Of the last line on stderr, quoted in the error that ends the channel. */
-const lastWordsChars = 500;
+/** Length of the stderr line that is quoted in the error that ends the channel. */
+const stderrLineChars = 500;
 
-/** How long a broken stdin may wait for the exit that probably caused it, and explains it better. */
+/** How long a broken stdin waits for the exit that probably caused it and explains it better. */
 const exitAfterBreakMs = 50;
 
 /** Starts the server. Rejects with `connect_failed` when it cannot be started. */
@@ -108,7 +105,7 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
   return new StdioChannel(child, spec, deps);
 }
 
-/** Without process groups a stop could not promise anything. */
+/** Without process groups a stop cannot reach all processes of a server. */
 const unsupportedPlatform = (server: string) =>
   new HostError('connect_failed', `server '${server}' runs as a child process, which is not supported on Windows`, {
     server,
@@ -126,9 +123,9 @@ export class StdioChannel implements Channel {
   readonly #stopPace: LadderPace | undefined;
   readonly #clock: Clock;
   readonly #child: Child;
-  readonly #queue: OutboundQueue;
+  readonly #writer: LineWriter<OutboundFrame>;
   readonly #decoder = new MessageDecoder(this.counters);
-  readonly #framer: LineFramer;
+  readonly #reader: LineReader;
   readonly #stderr: StderrRing;
   readonly #stderrStream: Readable;
   readonly #noise: NoiseMeter;
@@ -153,14 +150,13 @@ export class StdioChannel implements Channel {
     this.#child = child;
     this.#stderr = new StderrRing(LIMITS.stderrBytes, deps.cleanText);
     this.#noise = new NoiseMeter(deps.clock);
-    this.#queue = new OutboundQueue({
-      server: spec.server,
-      stream: child.stdin,
+    this.#writer = new LineWriter(child.stdin, {
+      defer: setImmediate,
       beforeWrite: () => this.#listener?.beforeWrite?.(),
       onBroken: () => this.#stdinBroke(),
     });
-    this.#framer = new LineFramer(LIMITS.frameBytes, this.#line, (bytes, head) => this.#lineTooLong(bytes, head));
-    this.#stderrStream = readLent(child.stderr, (bytes) => this.#stderr.push(bytes));
+    this.#reader = new LineReader(LIMITS.frameBytes, this.#line, (bytes, head) => this.#lineTooLong(bytes, head));
+    this.#stderrStream = readIntoSharedBuffer(child.stderr, (bytes) => this.#stderr.push(bytes));
     child.onExit(() => this.#exited());
   }
 
@@ -169,13 +165,16 @@ export class StdioChannel implements Channel {
     const closedWith = this.#closedWith;
     if (closedWith) return queueMicrotask(() => listener.closed(closedWith));
     const { stdout } = this.#child;
-    readFairly(stdout, (chunk) => this.#framer.push(chunk));
+    readFairly(stdout, (chunk) => this.#reader.push(chunk));
     stdout.once('end', () => this.#stdoutEnded());
   }
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#ending) return refusal(this.#server, this.#ending, this.#child.exit);
-    return this.#queue.send(frame);
+    const { bytes } = this.#writer;
+    if (bytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, bytes);
+    this.#writer.write(frame);
+    return undefined;
   }
 
   get endedBy(): HostError | undefined {
@@ -183,10 +182,10 @@ export class StdioChannel implements Channel {
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
-    return this.#queue.withdraw(frame) ? 'unsent' : 'notify';
+    return this.#writer.withdraw(frame) ? 'unsent' : 'notify';
   }
 
-  /** Lines carry no headers: what was agreed changes nothing here. */
+  /** Lines carry no headers: the agreed version changes nothing here. */
   adopt(): void {}
 
   close(): Promise<void> {
@@ -208,10 +207,10 @@ export class StdioChannel implements Channel {
   }
 
   async #close(): Promise<void> {
-    // The ladder's first rung lets the server finish: answers that come on the way out are still delivered.
+    // The first rung of the ladder lets the server finish: answers that arrive until its exit are delivered.
     this.#end('closed');
     await this.#child.stop(this.#stopPace);
-    // A child that even SIGKILL did not end has no exit that would finish the channel.
+    // A child that outlived SIGKILL has no exit that would finish the channel.
     if (!this.#child.exit) this.#finish();
     await this.#over;
   }
@@ -243,7 +242,7 @@ export class StdioChannel implements Channel {
   }
 
   #stdoutEnded(): void {
-    this.#framer.end();
+    this.#reader.end();
     if (this.#ending || this.#child.exit) return;
     this.#waitForExit(stdoutDrainMs, () => {
       this.#end('stdout_closed');
@@ -252,12 +251,12 @@ export class StdioChannel implements Channel {
     });
   }
 
-  /** All requests wait for the end of the line: the id there tells which of them it answers, and the others are only lost. */
+  /** All requests wait for the end of the line: the id there may name the request that it answers. */
   #lineTooLong(bytes: number, head: Buffer): void {
     this.#end('frame_too_large');
     const id = oversizedHead(head);
     if (id !== 'unnamed') return this.#finishTooLarge(bytes, id === 'none' ? undefined : id);
-    this.#framer.skipToEnd((tail) => this.#finishTooLarge(bytes, oversizedTail(tail)));
+    this.#reader.onTail((tail) => this.#finishTooLarge(bytes, oversizedTail(tail)));
     this.#waitForExit(lineEndMs, () => this.#finishTooLarge(bytes, undefined));
   }
 
@@ -277,18 +276,18 @@ export class StdioChannel implements Channel {
     this.#cancelWait = this.#clock.at(this.#clock.nowMs() + waitMs, otherwise);
   }
 
-  /** From here on nothing is sent. */
+  /** After this no frame is sent. */
   #end(ending: Ending): void {
     if (this.#ending) return;
     this.#ending = ending;
-    const { writing, queued } = this.#queue.abandon();
+    const { writing, queued } = this.#writer.abandon();
     this.#halfSent = writing;
     this.#fail(queued);
     if (ending !== 'exit' && ending !== 'closed') this.#failHalfSent();
   }
 
   #endingError(ending: Ending, lineBytes?: number): HostError {
-    const lastLine = this.#stderr.crashLine(lastWordsChars);
+    const lastLine = this.#stderr.crashLine(stderrLineChars);
     const error = endingError(this.#server, ending, this.#child.exit, lastLine, lineBytes);
     return this.#profile === 'standard' && ending === 'exit' ? sandboxedExit(this.#server, error, lastLine) : error;
   }
@@ -297,10 +296,10 @@ export class StdioChannel implements Channel {
     this.#fail(this.#halfSent.splice(0));
   }
 
-  /** Nobody waits for our own answers and notices, and a server can leave some hundred thousand of them unread. */
+  /** Only requests are reported; a server can leave some hundred thousand of our answers and notifications unread. */
   #fail(frames: OutboundFrame[]): void {
     const ending = this.#ending ?? 'closed';
-    // One error for all that came equally far: each costs a stack trace, and they say the same.
+    // One error per phase: each costs a stack trace.
     const errors = new Map<SendPhase, HostError>();
     for (const frame of frames) {
       const { kind, phase } = frame;
@@ -312,17 +311,47 @@ export class StdioChannel implements Channel {
     }
   }
 
-  /** From here on nothing is reported. */
+  /** After this nothing is reported. */
   #finish(lineBytes?: number): void {
     if (this.#closedWith) return;
     this.#cancelWait();
     this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
     this.#closedWith = this.#endingError(ending, lineBytes);
-    // Whoever else holds these pipes must not cost us descriptors.
+    // Another process may keep the pipes open; that must not cost descriptors here.
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());
     this.#listener?.closed(this.#closedWith);
     this.#resolveOver();
+  }
+}
+
+const junkLinesMax = 20;
+const noiseWindowMs = 60_000;
+
+/**
+ * Whether a server keeps writing junk lines to stdout: more than twenty within a minute. A few are normal (a banner at the start);
+ * many mean that its log goes to the wrong stream.
+ */
+export class NoiseMeter {
+  readonly #clock: Clock;
+  /** The times of the last twenty-one junk lines, in a ring. */
+  readonly #timesMs = new Float64Array(junkLinesMax + 1).fill(Number.NEGATIVE_INFINITY);
+  #next = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  count(lines: number): void {
+    const nowMs = this.#clock.nowMs();
+    for (let i = 0; i < Math.min(lines, junkLinesMax + 1); i++) {
+      this.#timesMs[this.#next] = nowMs;
+      this.#next = (this.#next + 1) % (junkLinesMax + 1);
+    }
+  }
+
+  get noisy(): boolean {
+    return this.#clock.nowMs() - (this.#timesMs[this.#next] as number) <= noiseWindowMs;
   }
 }

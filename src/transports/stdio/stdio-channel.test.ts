@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { NoiseMeter } from './noise-meter.js';
+import { NoiseMeter } from './stdio-channel.js';
 
 test('twenty junk lines in a minute are bearable, twenty-one are noise, and noise passes', () => {
   const clock = new FakeClock();

@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { LineFramer } from './line-framer.js';
+import { LineReader } from './line-reader.js';
 
 function frame(chunks: Buffer[], maxBytes = 1_000_000, end = true) {
   const lines: string[] = [];
   const tooLong: number[] = [];
-  const framer = new LineFramer(
+  const reader = new LineReader(
     maxBytes,
     (bytes, start, stop) => lines.push(bytes.toString('latin1', start, stop)),
     (bytes) => tooLong.push(bytes),
   );
-  for (const chunk of chunks) framer.push(chunk);
-  const pendingBytes = framer.pendingBytes;
-  if (end) framer.end();
+  for (const chunk of chunks) reader.push(chunk);
+  const pendingBytes = reader.pendingBytes;
+  if (end) reader.end();
   return { lines, tooLong, pendingBytes };
 }
 
@@ -34,7 +34,7 @@ describe('lines', () => {
     );
   });
 
-  test('a line longer than one slab is put together whole', () => {
+  test('a line of many chunks is put together whole', () => {
     const long = 'x'.repeat(200_000);
     const bytes = Buffer.from(`${long}\nshort\n`);
     const chunks = Array.from({ length: Math.ceil(bytes.length / 999) }, (_, i) =>
@@ -47,24 +47,24 @@ describe('lines', () => {
 describe('W14 a line that is too long', () => {
   const line = `HEAD${'x'.repeat(4_000)}TAIL`;
   /** What is reported of the line, whose bytes come in chunks of this size. */
-  const edges = (chunkBytes: number, text = `ok\n${line}\nlost\n`, maxBytes = 1_000) => {
+  const edges = (chunkBytes: number, text = `ok\n${line}\nnext\n`, maxBytes = 1_000) => {
     const seen: string[] = [];
-    const framer = new LineFramer(
+    const reader = new LineReader(
       maxBytes,
       (bytes, start, stop) => seen.push(bytes.toString('latin1', start, stop)),
       (_bytes, head) => {
         seen.push(head.toString('latin1'));
-        framer.skipToEnd((tail) => seen.push(tail.toString('latin1')));
+        reader.onTail((tail) => seen.push(tail.toString('latin1')));
       },
     );
     const bytes = Buffer.from(text);
-    for (let at = 0; at < bytes.length; at += chunkBytes) framer.push(bytes.subarray(at, at + chunkBytes));
-    framer.end();
+    for (let at = 0; at < bytes.length; at += chunkBytes) reader.push(bytes.subarray(at, at + chunkBytes));
+    reader.end();
     return seen;
   };
 
   test.each([1, 7, 100, 999, 5_000])('is reported by its first and last 256 bytes, in chunks of %d bytes', (size) => {
-    expect(edges(size)).toEqual(['ok', line.slice(0, 256), line.slice(-256)]);
+    expect(edges(size)).toEqual(['ok', line.slice(0, 256), line.slice(-256), 'next']);
   });
 
   test('without an end is read to a bound, and then has no last bytes', () => {
@@ -73,21 +73,21 @@ describe('W14 a line that is too long', () => {
 });
 
 describe('the bound', () => {
-  test('a line of exactly the limit passes; one byte more ends the framer, once', () => {
+  test('a line of exactly the limit passes; a longer one is reported once, and the line after it is read', () => {
     expect(frame([Buffer.from('12345\n')], 5)).toMatchObject({ lines: ['12345'], tooLong: [] });
-    expect(frame([Buffer.from('ok\n123456\nlost\n')], 5)).toMatchObject({ lines: ['ok'], tooLong: [6] });
+    expect(frame([Buffer.from('ok\n123456\nnext\n')], 5)).toMatchObject({ lines: ['ok', 'next'], tooLong: [6] });
     expect(
       frame(
-        ['123', '456', '7\n', 'lost\n'].map((text) => Buffer.from(text)),
+        ['123', '456', '7\n', 'next\n'].map((text) => Buffer.from(text)),
         5,
       ),
     ).toMatchObject({
-      lines: [],
+      lines: ['next'],
       tooLong: [6],
     });
   });
 
-  test('what was held is let go when the limit is passed', () => {
+  test('buffered bytes are released when the limit is passed', () => {
     expect(frame([Buffer.alloc(600, 'x'), Buffer.alloc(600, 'x')], 1_000, false).pendingBytes).toBe(0);
   });
 });

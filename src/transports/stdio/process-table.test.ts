@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseStat, procTable } from './proc-table.js';
-import { parseLine, psTable } from './ps-table.js';
+import { parsePsLine, parseStat, procTable, psTable } from './process-table.js';
 
 const after = 'S 10 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1000 1 18446744073709551615';
 
@@ -41,7 +40,7 @@ test('a folder that is no process table is unknown, not empty', () => {
 });
 
 test('a line of ps says the same, in seconds of wall time', () => {
-  expect(parseLine(' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026')).toEqual({
+  expect(parsePsLine(' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026')).toEqual({
     pid: 42,
     ppid: 10,
     pgid: 42,
@@ -49,19 +48,19 @@ test('a line of ps says the same, in seconds of wall time', () => {
     startTicks: Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000,
     state: 'S',
   });
-  expect(parseLine('PID PPID')).toBeUndefined();
+  expect(parsePsLine('PID PPID')).toBeUndefined();
 });
 
 const line = ' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026';
 
 test('E19 ps: a process that is not listed is gone, and a failed ps is unknown', () => {
-  const listing = psTable({ run: () => [line] });
+  const listing = psTable(() => [line]);
   expect(listing.read(42)).toMatchObject({ pid: 42 });
   expect(listing.read(43)).toBe('gone');
   expect(listing.living()).toHaveLength(1);
-  expect(psTable({ run: () => [] }).read(42)).toBe('gone');
-  expect(psTable({ run: () => [] }).living()).toBe('unknown');
-  const failing = psTable({ run: () => undefined });
+  expect(psTable(() => []).read(42)).toBe('gone');
+  expect(psTable(() => []).living()).toBe('unknown');
+  const failing = psTable(() => undefined);
   expect([failing.read(42), failing.living(), failing.bootId()]).toEqual(['unknown', 'unknown', '']);
 });
 
@@ -70,9 +69,9 @@ test('E19 ps: no program is run for the start time of a new child', () => {
   const run = () => {
     throw new Error('a program was run');
   };
-  const table = psTable({ run, wallMs: () => wallMs });
+  const table = psTable(run, () => wallMs);
   expect(table.startOf(42)).toBe(Math.floor(wallMs / 1_000));
   const own = line.replace('42', String(process.pid));
-  expect(psTable({ run: () => [own] }).startOf(process.pid)).toBe(Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000);
-  expect(psTable({ run: () => undefined }).startOf(process.pid)).toBe(0);
+  expect(psTable(() => [own]).startOf(process.pid)).toBe(Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000);
+  expect(psTable(() => undefined).startOf(process.pid)).toBe(0);
 });

@@ -1,0 +1,96 @@
+/**
+ * Byte chunks → lines. Each byte is looked at once; a line that lies within one chunk is not copied.
+ * Invariants: at most `maxBytes` of an unfinished line are buffered. A longer line is reported once with its first bytes and then
+ * skipped; the line after it is read again.
+ */
+import { ByteBuffer } from '../kernel/byte-buffer.js';
+import { oversizedEdgeBytes } from './oversized-answer.js';
+
+const NEWLINE = 0x0a;
+/** An oversized line is read up to this many times the limit to find its last bytes. */
+const tailTimesMax = 8;
+
+export class LineReader {
+  readonly #maxBytes: number;
+  readonly #onLine: (bytes: Buffer, start: number, end: number) => void;
+  readonly #onTooLong: (bytes: number, head: Buffer) => void;
+  /** Of the line that has not ended yet. */
+  readonly #pending = new ByteBuffer();
+  /** The rest of a line that is too long is being skipped. */
+  #isSkipping = false;
+  #onTail: ((tail: Buffer) => void) | undefined;
+  #tail: Buffer = Buffer.alloc(0);
+  #skippedBytes = 0;
+
+  constructor(
+    maxBytes: number,
+    onLine: (bytes: Buffer, start: number, end: number) => void,
+    onTooLong: (bytes: number, head: Buffer) => void,
+  ) {
+    this.#maxBytes = maxBytes;
+    this.#onLine = onLine;
+    this.#onTooLong = onTooLong;
+  }
+
+  /** Bytes of the line that has not ended yet. */
+  get pendingBytes(): number {
+    return this.#pending.length;
+  }
+
+  push(chunk: Buffer): void {
+    for (let from = 0; from < chunk.length; ) {
+      const newline = chunk.indexOf(NEWLINE, from);
+      const to = newline < 0 ? chunk.length : newline;
+      const bytes = this.#pending.length + to - from;
+      if (this.#isSkipping) this.#skip(chunk, from, newline);
+      else if (bytes > this.#maxBytes) this.#overflow(bytes, chunk, from, newline);
+      else if (newline >= 0 && this.#pending.length === 0) this.#onLine(chunk, from, newline);
+      else {
+        this.#pending.add(chunk, from, to);
+        if (newline >= 0) this.#finish();
+      }
+      from = to + 1;
+    }
+  }
+
+  /**
+   * Only from within `onTooLong`: reports the last bytes of the line when it has ended, or none when it is longer than a bound.
+   * The report may come before `push` returns.
+   */
+  onTail(report: (tail: Buffer) => void): void {
+    this.#onTail = report;
+  }
+
+  /** The stream ended. The rest may be a whole message that only lacks its newline. */
+  end(): void {
+    if (this.#pending.length > 0) this.#finish();
+  }
+
+  #finish(): void {
+    const line = this.#pending.take();
+    this.#onLine(line, 0, line.length);
+  }
+
+  #overflow(bytes: number, chunk: Buffer, from: number, newline: number): void {
+    const rest = chunk.subarray(from, newline < 0 ? chunk.length : newline).subarray(0, oversizedEdgeBytes);
+    const head = Buffer.concat([this.#pending.take().subarray(0, oversizedEdgeBytes), rest]);
+    this.#isSkipping = true;
+    this.#skippedBytes = 0;
+    this.#tail = Buffer.alloc(0);
+    this.#onTooLong(bytes, head.subarray(0, oversizedEdgeBytes));
+    this.#skip(chunk, from, newline);
+  }
+
+  #skip(chunk: Buffer, from: number, newline: number): void {
+    const end = newline < 0 ? chunk.length : newline;
+    this.#isSkipping = newline < 0;
+    const report = this.#onTail;
+    if (!report) return;
+    const last = Buffer.concat([this.#tail, chunk.subarray(Math.max(from, end - oversizedEdgeBytes), end)]);
+    this.#tail = last.subarray(-oversizedEdgeBytes);
+    this.#skippedBytes += end - from;
+    if (newline < 0 && this.#skippedBytes <= tailTimesMax * this.#maxBytes) return;
+    this.#onTail = undefined;
+    report(newline < 0 ? Buffer.alloc(0) : this.#tail);
+  }
+}
