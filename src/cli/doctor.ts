@@ -16,7 +16,7 @@ import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
-import { type SandboxPlaces, sandboxPlaces } from '../transports/stdio/sandbox/places.js';
+import { type HostPaths, hostPaths } from '../transports/stdio/sandbox/host-paths.js';
 import { sandboxView } from '../transports/stdio/sandbox/view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption } from './command.js';
@@ -67,8 +67,8 @@ async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessE
   const findings: Finding[] = [nodeFinding(process.versions.node)];
   const settings = configFindings(config, env, findings);
   const servers = [...(settings?.mcpServers.values() ?? [])];
-  const places = placesOf(config, dataDir, env);
-  for (const server of servers) findings.push(await serverFinding(server, env, places));
+  const ownPaths = hostPathsOf(config, dataDir, env);
+  for (const server of servers) findings.push(await serverFinding(server, env, ownPaths));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
@@ -119,21 +119,21 @@ function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.Proce
   return [{ check: 'trust', level: 'note', what: message, hint }];
 }
 
-/** The same places as with `hostler up`. */
-function placesOf(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): SandboxPlaces {
+/** The same paths as with `hostler up`. */
+function hostPathsOf(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): HostPaths {
   let hiddenPaths: string[] = [];
   try {
     hiddenPaths = [path.resolve(config().file)];
   } catch {
     // No configuration is a finding of its own.
   }
-  return sandboxPlaces({ ambient: env, stateDir: dataDir, hiddenPaths, keepsHomes: true });
+  return hostPaths(env, dataDir, hiddenPaths);
 }
 
 async function serverFinding(
   { name, spec, isEnabled }: ServerDefinition,
   env: NodeJS.ProcessEnv,
-  places: SandboxPlaces,
+  ownPaths: HostPaths,
 ): Promise<Finding> {
   const check = `server ${name}`;
   if (!isEnabled) return { check, level: 'note', what: 'is disabled in the configuration' };
@@ -146,7 +146,7 @@ async function serverFinding(
     const file = await resolveCommand({ server: name, command: spec.command, cwd, env: own });
     if (spec.sandbox === 'standard') {
       const paths = { ...spec, server: name, file, cwd: realpathSync(cwd), declaredCwd: spec.cwd };
-      await sandboxView({ ...paths, searchPath: own.PATH ?? '', places, home: undefined });
+      await sandboxView({ ...paths, searchPath: own.PATH ?? '', hostPaths: ownPaths, home: undefined });
     }
     return { check, level: 'ok', what: `command ${file}` };
   } catch (error) {

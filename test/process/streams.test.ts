@@ -127,7 +127,7 @@ describe('P5 dead peer writes:', () => {
     });
     await until(() => accepted[0]?.frame.phase === 'writing', 'the first frame is being written');
     expect(talk.channel.withdraw(accepted[3]?.frame as never)).toBe('unsent');
-    expect(talk.send(`"${'é'.repeat(2 * MiB)}"`).refused?.code).toBe('overloaded');
+    expect(talk.send(`"${'é'.repeat(2 * MiB + 1_024)}"`).refused?.code).toBe('overloaded');
     const { frame, refused } = talk.send(large);
     expect([refused, talk.channel.withdraw(frame)]).toEqual([undefined, 'unsent']);
     expect(talk.channel.withdraw(accepted[0]?.frame as never)).toBe('notify');
@@ -250,7 +250,7 @@ describe('P6 pipe held open:', () => {
     const afterMs = (talk.closed[0]?.atMs as number) - exitMs;
     expect(afterMs).toBeGreaterThanOrEqual(200);
     expect(afterMs).toBeLessThan(timeLimitMs(200 + 100));
-    expect(error.message).toBe("server 'stub' exited with code 4; its last words on stderr: no key given");
+    expect(error.message).toBe("server 'stub' exited with code 4; last line on stderr: no key given");
     await talk.channel.close();
     const { escaped, stop } = talk.channel.describe();
     // Its parent ended by itself, so only its mark tells whose it is.
@@ -263,7 +263,7 @@ describe('P6 pipe held open:', () => {
     const script = 'function connect() { throw new TypeError("no key given") }\nconnect()';
     const talk = await bench.open({ command: process.execPath, args: ['-e', script] });
     expect((await talk.whenClosed()).message).toBe(
-      "server 'stub' exited with code 1; its last words on stderr: TypeError: no key given at connect ([eval]:1:28)",
+      "server 'stub' exited with code 1; last line on stderr: TypeError: no key given at connect ([eval]:1:28)",
     );
     await talk.channel.close();
   });

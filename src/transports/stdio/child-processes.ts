@@ -17,7 +17,7 @@ import { PidJournal } from './pid-journal.js';
 import type { GroupLeader } from './process-group.js';
 import { type ProcessTable, systemTable } from './process-table.js';
 import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
-import { type SandboxPlaces, sandboxPlaces } from './sandbox/places.js';
+import { type HostPaths, hostPaths } from './sandbox/host-paths.js';
 import type { LadderPace } from './stop-ladder.js';
 
 interface ChildProcessesOptions {
@@ -41,7 +41,7 @@ interface ChildProcessesOptions {
 export class ChildProcesses {
   readonly instanceId: string;
   readonly ambient: Environment;
-  readonly places: SandboxPlaces;
+  readonly hostPaths: HostPaths;
   readonly #clock: Clock;
   readonly #table: ProcessTable;
   readonly #stateDir: string | undefined;
@@ -58,8 +58,7 @@ export class ChildProcesses {
   constructor(options: ChildProcessesOptions) {
     this.instanceId = options.instanceId ?? newId();
     this.ambient = options.ambient;
-    const { ambient, stateDir, hiddenPaths = [], keepsHomes = true } = options;
-    this.places = sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes });
+    this.hostPaths = hostPaths(options.ambient, options.stateDir, options.hiddenPaths ?? [], options.keepsHomes);
     this.#clock = options.clock;
     this.#table = options.table ?? systemTable;
     this.#stateDir = options.stateDir;

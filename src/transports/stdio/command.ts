@@ -1,8 +1,8 @@
 /**
- * Which file a configured command means, found as the child would find it and without a shell, so that a missing
- * program is a clear error before anything runs.
+ * Resolves a configured command to a file, as the child would find it and without a shell, so that a missing program is a clear
+ * error before anything runs.
  * Not here: running it (child.ts), wrapping it in a sandbox (sandbox.ts).
- * Invariant: what is returned is an absolute path of a file that could be executed when it was looked at.
+ * Invariant: the result is the absolute path of a file that was executable when it was checked.
  */
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
@@ -14,13 +14,13 @@ interface CommandRequest {
   readonly server: string;
   readonly command: string;
   readonly cwd: string;
-  /** The child's own environment: its PATH counts, not ours. */
+  /** The child's own environment: its PATH counts, not Hostler's. */
   readonly env: Environment;
 }
 
 type Fault = 'ENOENT' | 'EACCES' | 'ENOTDIR';
 
-/** What execvp(3) searches when PATH is not set. */
+/** The search path of execvp(3) when PATH is not set. */
 const defaultPath = '/usr/local/bin:/usr/bin:/bin';
 
 export async function resolveCommand(request: CommandRequest): Promise<string> {
@@ -35,7 +35,7 @@ export async function resolveCommand(request: CommandRequest): Promise<string> {
     const file = path.resolve(cwd, folder, command);
     const found = await executableFault(file);
     if (found === undefined) return file;
-    // As execvp does: a file that may not be run is worth telling, one that is not there is not.
+    // As in execvp: a file without permission is reported rather than a missing one.
     if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
   }
   throw commandError(request, fault, hasFolder);

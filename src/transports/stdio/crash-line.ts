@@ -1,11 +1,11 @@
 /**
- * What a program wrote to stderr at its end → the one line that says why it ended: the error with its first stack line, for
- * Node, Deno, Bun and Java, Python, Go and Rust; the last line that says anything for every other program.
- * Not here: keeping and redacting the text (stderr-ring.ts).
- * Invariant: an error that was logged earlier, with other lines after it, is not taken for the end.
+ * The end of a program's stderr → the one line that explains its exit: the error with its first stack line for Node, Deno, Bun,
+ * Java, Python, Go and Rust; the last meaningful line for every other program.
+ * Not here: storing and redacting the text (stderr-ring.ts).
+ * Invariant: an error that was logged earlier, with other lines after it, is not the reason of the exit.
  */
 
-/** Written after the error by a runtime or a package runner. */
+/** Lines that a runtime or a package runner writes after the error. */
 const noise: readonly RegExp[] = [
   /^\s*$/,
   /^\s*\^+\s*$/,
@@ -17,7 +17,7 @@ const noise: readonly RegExp[] = [
   /^npm (?:error|ERR!)(?: \d+)?$/,
 ];
 
-/** Lines of one message, and of the properties that Node prints of an error. */
+/** Maximum lines of one message, and of the error properties that Node prints. */
 const messageLinesMax = 20;
 const propertyLinesMax = 80;
 
@@ -73,7 +73,7 @@ const logRecord = /^\s*\[?(?:\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN|WARNING|ERROR|CR
 
 const ofPython: Find = (lines, last) => {
   const start = lastMatch(lines, last, /^Traceback \(most recent call last\):$/);
-  // An error of syntax has one frame and no first line.
+  // A syntax error has one frame and no first line.
   const frames = start >= 0 ? start + 1 : lastMatch(lines, last - 1, pythonFrame);
   if (frames < 0) return undefined;
   const head = lines.findIndex((line, i) => i > frames && !line.startsWith(' '));
@@ -90,7 +90,7 @@ const scriptFrame = /^\s+at\s/;
 const elided = /^\s+\.\.\. \d+ /;
 const namedError = /\b(?:Error|Exception|Rejection)\b|[a-z](?:Error|Exception|Rejection)\b/;
 
-/** JavaScript and Java: an error, then `at` lines; Node prints further properties of the error in braces behind them. */
+/** JavaScript and Java: an error, then `at` lines; Node prints the error's other properties in braces after them. */
 const ofScript: Find = (lines, last) => {
   const end = at(lines, last) === '}' ? propertiesStart(lines, last) : last;
   if (end < 0) return undefined;

@@ -1,6 +1,5 @@
 /**
- * Why a stdio channel is over, in words and codes: for the channel as a whole, for each frame that was under way, and
- * for whoever still tries to send.
+ * The errors that report the end of a stdio channel: for the channel, for each frame in progress, and for frames sent later.
  * Invariant: only a frame that was still queued is called `not_executed`.
  */
 import { HostError, type SendPhase } from '../../kernel/errors.js';
@@ -10,7 +9,7 @@ import type { ChildExit } from './child.js';
 
 export type Ending = 'exit' | 'stdin_closed' | 'stdout_closed' | 'frame_too_large' | 'closed';
 
-const WHAT: Readonly<Record<Ending, string>> = {
+const DESCRIPTIONS: Readonly<Record<Ending, string>> = {
   exit: 'exited',
   stdin_closed: 'closed its input',
   stdout_closed: 'closed its output',
@@ -25,13 +24,13 @@ export function endingError(
   lastLine: string,
   lineBytes?: number,
 ): HostError {
-  const said = lastLine === '' ? '' : `; its last words on stderr: ${lastLine}`;
+  const quoted = lastLine === '' ? '' : `; last line on stderr: ${lastLine}`;
   const facts = { server, reason: ending, execution: 'uncertain', ...exitFacts(exit) } as const;
   if (ending === 'frame_too_large') return inboundTooLarge(server, lineBytes ?? LIMITS.frameBytes);
-  return new HostError('transport', `server '${server}' ${describe(ending, exit)}${said}`, facts);
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)}${quoted}`, facts);
 }
 
-/** For a frame that did not get through. */
+/** For a frame that was not written completely. */
 export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
   return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}`, {
@@ -43,12 +42,12 @@ export function frameError(server: string, ending: Ending, exit: ChildExit | und
   });
 }
 
-/** For a frame that comes after the end. */
+/** For a frame that is sent after the end. */
 export const refusal = (server: string, ending: Ending, exit: ChildExit | undefined): HostError =>
   frameError(server, ending, exit, 'queued');
 
 function describe(ending: Ending, exit: ChildExit | undefined): string {
-  if (ending !== 'exit' || !exit) return WHAT[ending];
+  if (ending !== 'exit' || !exit) return DESCRIPTIONS[ending];
   return exit.signal === undefined ? `exited with code ${exit.exitCode}` : `was ended by ${exit.signal}`;
 }
 

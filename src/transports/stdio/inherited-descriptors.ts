@@ -1,13 +1,13 @@
 /**
- * Descriptors we got from whoever started us and would hand on to every child: what we open ourselves is closed for
- * them by the system, these are not. A lock, a listening socket or a job server's pipe has no business in a server.
- * For a program's first lines only: in somebody else's process we must not close what is not ours.
+ * Descriptors that this process inherited without close-on-exec and would pass on to every child: a lock, a listening socket or a job
+ * server's pipe. Descriptors that Node opens itself are close-on-exec.
+ * Only for the first lines of a program: an embedder's process needs its own descriptors.
  */
 import { closeSync, readdirSync, readFileSync } from 'node:fs';
 
 const closeOnExec = 0o2000000;
 
-/** Beside stdin, stdout and stderr. Empty where the system does not tell. */
+/** Without stdin, stdout and stderr. Empty where the system does not list them. */
 export function inheritedDescriptors(): number[] {
   const found: number[] = [];
   for (const name of list('/proc/self/fdinfo')) {
@@ -17,13 +17,13 @@ export function inheritedDescriptors(): number[] {
   return found;
 }
 
-/** Returns how many there were. Never throws: one that cannot be closed is no reason not to start. */
+/** Returns how many there were. Never throws. */
 export function closeInheritedDescriptors(found = inheritedDescriptors(), close = closeSync): number {
   for (const descriptor of found) {
     try {
       close(descriptor);
     } catch {
-      // Closed meanwhile, or its last write failed (EIO): either way it is gone.
+      // Closed meanwhile, or its last write failed (EIO): it is closed in both cases.
     }
   }
   return found.length;

@@ -23,7 +23,7 @@ test.each([0o720, 0o702, 0o777, 0o1777])('a directory with mode %o is not: other
     expect.objectContaining({
       code: 'invalid_spec',
       details: { reason: 'others_may_write', field: 'stateDir' },
-      hint: `take the right from them: chmod go-w ${dir}`,
+      hint: `remove that permission: chmod go-w ${dir}`,
     }),
   );
 });

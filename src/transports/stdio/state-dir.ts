@@ -1,7 +1,7 @@
 /**
- * Whether the directory of our state can be trusted: what is written there names processes to be signalled and tools that
- * were approved, so whoever can write to it can have us signal, and call, what he pleases.
- * Not here: making the directory (pid-journal.ts), reading what is in it (journal-reader.ts).
+ * Checks that no other user can write to the state directory: its files name processes to signal and approved tools, so a user who
+ * can write there could make Hostler signal any process and call any tool.
+ * Not here: creating the directory and reading its files (pid-journal.ts).
  */
 import { statSync } from 'node:fs';
 import { HostError } from '../../kernel/errors.js';
@@ -22,14 +22,14 @@ export function requireTrusted(stateDir: string, ownUid: number | undefined = pr
   if ((facts.mode & othersMayWrite) !== 0) {
     throw untrusted(
       'others_may_write',
-      `others may write to the state directory ${stateDir}`,
-      `take the right from them: chmod go-w ${stateDir}`,
+      `other users may write to the state directory ${stateDir}`,
+      `remove that permission: chmod go-w ${stateDir}`,
     );
   }
 }
 
 const untrusted = (reason: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `${what}: what is written there cannot be trusted`, {
+  new HostError('invalid_spec', `${what}: its files cannot be trusted`, {
     reason,
     field: 'stateDir',
     hint,

@@ -1,26 +1,26 @@
 /**
- * The last bytes a server wrote to stderr, for errors and status pages.
- * Not here: redaction and neutralising of terminal codes (handed in as `clean`), writing logs to disk.
- * Invariant: feeding costs one copy and no look at the bytes, so a server that floods stderr cannot slow its own calls.
+ * The last bytes that a server wrote to stderr, for errors and status pages.
+ * Not here: redaction and removal of terminal codes (the `redact` argument), writing logs to disk.
+ * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its own calls.
  */
 import { crashLine } from './crash-line.js';
 
 const NEWLINE = 0x0a;
-/** A stack trace, with what was said right before it. */
+/** Enough for a stack trace and the lines before it. */
 const crashBytes = 16 * 1024;
 
 export class StderrRing {
   readonly #capacity: number;
-  readonly #clean: (text: string) => string;
-  /** Allocated with the first byte: most servers say nothing. Pages never written cost no memory. */
+  readonly #redact: (text: string) => string;
+  /** Allocated with the first byte: most servers write nothing. Pages never written cost no memory. */
   #ring: Buffer | undefined;
   #next = 0;
-  /** All bytes ever written, kept or not. */
+  /** All bytes ever written, still stored or not. */
   #total = 0;
 
-  constructor(capacity: number, clean: (text: string) => string) {
+  constructor(capacity: number, redact: (text: string) => string) {
     this.#capacity = capacity;
-    this.#clean = clean;
+    this.#redact = redact;
   }
 
   push(chunk: Buffer): void {
@@ -33,7 +33,7 @@ export class StderrRing {
     this.#next = second > 0 ? second : (this.#next + first) % this.#capacity;
   }
 
-  /** At most the last `maxBytes`, cleaned. When something was cut off, the line it was cut in is left out. */
+  /** At most the last `maxBytes`, redacted. A partial first line is left out. */
   tail(maxBytes: number = this.#capacity): string {
     const ring = this.#ring;
     if (!ring) return '';
@@ -43,13 +43,13 @@ export class StderrRing {
       start + length <= this.#capacity
         ? ring.subarray(start, start + length)
         : Buffer.concat([ring.subarray(start), ring.subarray(0, this.#next)], length);
-    if (length === this.#total) return this.#clean(bytes.toString('utf8'));
-    // A secret cut in half is one that redaction no longer recognises: never show the first, partial line.
+    if (length === this.#total) return this.#redact(bytes.toString('utf8'));
+    // Redaction does not recognise a secret that was cut in half, so the partial first line is never shown.
     const newline = bytes.indexOf(NEWLINE);
-    return newline < 0 ? '' : this.#clean(bytes.toString('utf8', newline + 1));
+    return newline < 0 ? '' : this.#redact(bytes.toString('utf8', newline + 1));
   }
 
-  /** The line that says why the server ended, cut to `maxChars`; '' when there is none. */
+  /** The line that explains the server's exit, cut to `maxChars`; '' when there is none. */
   crashLine(maxChars: number): string {
     return crashLine(this.tail(crashBytes), maxChars);
   }

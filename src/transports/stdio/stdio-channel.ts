@@ -33,8 +33,7 @@ import type { ChildProcesses } from './child-processes.js';
 import { resolveCommand } from './command.js';
 import { type Ending, endingError, frameError, refusal } from './ending.js';
 import { sandboxAmbient } from './sandbox/private-home.js';
-import { sandboxedExit } from './sandbox/sandbox-error.js';
-import { type SandboxProfile, wrapInSandbox } from './sandbox.js';
+import { type SandboxProfile, sandboxedExit, wrapInSandbox } from './sandbox/sandbox.js';
 import { StderrRing } from './stderr-ring.js';
 import { ABUSE_PACE, type LadderPace } from './stop-ladder.js';
 
@@ -89,7 +88,7 @@ const exitAfterBreakMs = 50;
 export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
   if (process.platform === 'win32') throw unsupportedPlatform(spec.server);
   const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
-  const { places } = deps.children;
+  const { hostPaths } = deps.children;
   const ambient = sandbox === 'group' ? deps.children.ambient : sandboxAmbient(deps.children.ambient);
   const child = await deps.children.start(async (mark) => {
     const env = childEnvironment(ambient, spec.env ?? {}, mark);
@@ -98,7 +97,7 @@ export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<Stdio
     if (sandbox === 'group') return { ...base, file, args, leaderIsSandbox: false };
     const searchPath = ambient.PATH ?? '/usr/bin:/bin';
     const { readablePaths = [], writablePaths = [] } = spec;
-    const paths = { cwd, declaredCwd: spec.cwd, readablePaths, writablePaths, places, searchPath };
+    const paths = { cwd, declaredCwd: spec.cwd, readablePaths, writablePaths, hostPaths, searchPath };
     const wrapped = await wrapInSandbox({ server, file, args, env, ...paths });
     return { ...base, ...wrapped, leaderIsSandbox: true };
   });

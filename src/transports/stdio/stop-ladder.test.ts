@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { hurry, type Ladder, type LadderEffect, type LadderPace, type Sight, step } from './stop-ladder.js';
+import { type GroupStatus, hurry, type Ladder, type LadderEffect, type LadderPace, step } from './stop-ladder.js';
 
 const pace: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 1_000 };
-const leader: Sight = { leader: true, followers: 0 };
-const followers: Sight = { leader: false, followers: 2 };
-const nobody: Sight = { leader: false, followers: 0 };
+const leader: GroupStatus = { leader: true, followers: 0 };
+const followers: GroupStatus = { leader: false, followers: 2 };
+const nobody: GroupStatus = { leader: false, followers: 0 };
 
 /** Plays a list of [time, what is seen] and tells each effect with its time, and where the walk ended. */
-function walk(...sights: Array<[number, Sight]>) {
+function walk(...sights: Array<[number, GroupStatus]>) {
   let ladder: Ladder = { kind: 'standing' };
   const effects: Array<[number, LadderEffect]> = [];
   for (const [nowMs, sight] of sights) {

@@ -2,14 +2,14 @@
  * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It begins empty.
  * Not here: which paths a server sees (view.ts).
  *
- * Invariants: a mount comes after the one it lies in; nothing is mounted below a folder that the server can write to, where
- * it could have left a link in the way; folders made only to hold a mount cannot be written to.
+ * Invariants: a mount comes after the one that contains it. No mount lies below a folder that the server can write to, where it
+ * could have left a link. Folders that were made for a mount cannot be written to.
  */
 import { isWithin } from './trace-path.js';
 
 export type Mount =
   | { readonly kind: 'read' | 'write'; readonly at: string; readonly source: string }
-  /** `sealed`: nothing can be written to it. */
+  /** `sealed`: read-only. */
   | { readonly kind: 'empty'; readonly at: string; readonly sealed: boolean }
   | { readonly kind: 'folder' | 'proc' | 'dev'; readonly at: string }
   | { readonly kind: 'link'; readonly at: string; readonly to: string };
@@ -17,7 +17,7 @@ export type Mount =
 export class Mounts {
   readonly #byPath = new Map<string, Mount>();
 
-  /** Replaces what was to be mounted at the same place. */
+  /** Replaces an earlier mount at the same path. */
   add(mount: Mount): void {
     this.#byPath.set(mount.at, mount);
   }
@@ -30,7 +30,7 @@ export class Mounts {
     this.add({ kind: 'write', at, source });
   }
 
-  /** The innermost mount that decides what is found at this path. Links and folders decide nothing. */
+  /** The innermost mount that contains this path. Links and folders do not count. */
   covering(file: string): Mount | undefined {
     let found: Mount | undefined;
     for (const mount of this.#byPath.values()) {
@@ -40,7 +40,7 @@ export class Mounts {
     return found;
   }
 
-  /** Whether the real file system is found at this path. */
+  /** Whether the real file system is visible at this path. */
   isVisible(file: string): boolean {
     const kind = this.covering(file)?.kind;
     return kind === 'read' || kind === 'write';
@@ -58,7 +58,7 @@ const depthOf = (file: string): number => file.split('/').length;
 function argsOf(mount: Mount): string[] {
   switch (mount.kind) {
     case 'read':
-      // Gone since it was looked at: then it is not seen either.
+      // `-try`: the source may have been removed meanwhile.
       return ['--ro-bind-try', mount.source, mount.at];
     case 'write':
       return ['--bind', mount.source, mount.at];

@@ -1,8 +1,7 @@
 /**
- * The home of a sandboxed server: one folder per server name in the data directory, kept between starts, so that package
- * runners find what they downloaded.
- * Invariant: two names never share a folder, and a server can write inside its home only, so it cannot put a link in the
- * place of the home itself.
+ * The home of a sandboxed server: one folder per server name in the data directory, reused by later starts, so that package
+ * runners find their downloads.
+ * Invariant: two names never share a folder. A server can write inside its home only, so it cannot replace the home by a link.
  */
 import { createHash } from 'node:crypto';
 import { lstat, mkdir } from 'node:fs/promises';
@@ -10,16 +9,16 @@ import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
 import type { Environment } from '../../environment.js';
 
-/** Where a server finds it. Neutral, so that it collides with no real path and says nothing about the user. */
+/** Path of the home inside the sandbox. Neutral: no real path collides with it, and it does not contain the user's name. */
 export const homeInside = '/sandbox/home';
 
-/** Names of a configuration stand for themselves; any other text is hashed, because it may hold `/` or be `..`. */
+/** A name that is valid in a configuration is used as it is; any other text is hashed, because it may contain `/` or be `..`. */
 export const homeFolderName = (server: string): string =>
   /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(server) ? server : `%${createHash('sha256').update(server).digest('hex')}`;
 
 const othersMayWrite = 0o022;
 
-/** Creates it where needed. */
+/** Creates the folder where needed. */
 export async function prepareHome(homes: string, server: string): Promise<string> {
   const own = path.join(homes, homeFolderName(server));
   const home = path.join(own, 'home');
@@ -29,7 +28,7 @@ export async function prepareHome(homes: string, server: string): Promise<string
       const facts = await lstat(folder);
       if (!facts.isDirectory()) throw unusable(server, folder, 'is not a folder');
       if (facts.uid !== process.getuid?.()) throw unusable(server, folder, 'belongs to another user');
-      // The server itself may have opened its home to others, who cannot reach it inside the data directory.
+      // The server may have made its own home writable for others; they cannot reach it inside the data directory.
       if (folder !== home && (facts.mode & othersMayWrite) !== 0)
         throw unusable(server, folder, 'can be written by others');
     }
@@ -41,7 +40,7 @@ export async function prepareHome(homes: string, server: string): Promise<string
 }
 
 const unusable = (server: string, folder: string, what: string, cause?: unknown): HostError =>
-  new HostError('connect_failed', `server '${server}': the folder of its sandbox ${folder} ${what}`, {
+  new HostError('connect_failed', `server '${server}': its sandbox folder ${folder} ${what}`, {
     server,
     reason: 'sandbox_home',
     field: 'sandbox',
@@ -50,7 +49,7 @@ const unusable = (server: string, folder: string, what: string, cause?: unknown)
     ...(cause === undefined ? {} : { cause }),
   });
 
-/** Our own environment as a sandboxed server gets it: with folders that exist inside. */
+/** Hostler's environment for a sandboxed server: with folders that exist inside the sandbox. */
 export function sandboxAmbient(ambient: Environment): Environment {
   const own = Object.entries(ambient).filter(([name]) => !name.startsWith('XDG_'));
   return {

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { realPlaces } from './places.js';
-import { type ProgramRequest, programPaths } from './program-paths.js';
+import { resolveHostPaths } from './host-paths.js';
+import { type ProgramRequest, programPaths, scriptFiles } from './program-paths.js';
 import { isWithin } from './trace-path.js';
 
 let folder: string;
@@ -28,8 +28,8 @@ function link(name: string, to: string): string {
 
 async function requestFor(file: string, more: Partial<ProgramRequest> = {}): Promise<ProgramRequest> {
   const hidden = [at('home/.local/share/hostler')];
-  const places = await realPlaces({ homes: undefined, hidden, userHomes: [at('home')], programs: [] });
-  return { file, args: [], cwd: folder, searchPath: '', places, isSystem, writable: [], ...more };
+  const hostPaths = await resolveHostPaths({ homes: undefined, hidden, userHomes: [at('home')], programs: [] });
+  return { file, args: [], cwd: folder, searchPath: '', hostPaths, isSystem, writable: [], ...more };
 }
 
 /** What is shown, and the links, relative to the folder. */
@@ -163,4 +163,32 @@ test('a folder of dependencies is not shown through a link that the server can w
   const args = [file('home/mono/packages/server/index.js')];
   const [shown] = await needs('/usr/bin/node', { args, writable: [at('home/work')] });
   expect(shown).toEqual(['home/mono/packages/server']);
+});
+
+const scripts = new Set([
+  'server.js',
+  './dist/index.js',
+  '/srv/app.py',
+  'loader.mjs',
+  'secret.txt',
+  '/data/secret.txt',
+]);
+const scriptsOf = (command: string, ...args: string[]): Promise<string[]> =>
+  scriptFiles(command, args, async (arg) => scripts.has(arg));
+
+test.each([
+  ['the script of an interpreter', 'node', ['server.js'], ['server.js']],
+  ['an interpreter with a version', '/usr/bin/python3.12', ['-u', '/srv/app.py'], ['/srv/app.py']],
+  ['a script after options', 'node', ['--no-warnings', './dist/index.js'], ['./dist/index.js']],
+  ['modules that are loaded before', 'node', ['--import', 'loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
+  ['modules after an equals sign', 'node', ['--import=loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
+  ['a subcommand before', 'uv', ['run', '/srv/app.py'], ['/srv/app.py']],
+  ['no argument of the script', 'node', ['server.js', 'secret.txt'], ['server.js']],
+  ['no argument of a script that is missing', 'node', ['./gone.js', '/data/secret.txt'], []],
+  ['no argument of a module', 'python', ['-m', 'http.server', 'secret.txt'], []],
+  ['no argument of code given as text', 'sh', ['-c', 'cat "$0"', '/data/secret.txt'], []],
+  ['no argument of a program that runs no scripts', 'cat', ['/data/secret.txt'], []],
+  ['no argument of a package runner', 'npx', ['-y', 'some-server', '/data/secret.txt'], []],
+])('files named by a command line: %s', async (_name, command, args, expected) => {
+  expect(await scriptsOf(command, ...args)).toEqual(expected);
 });

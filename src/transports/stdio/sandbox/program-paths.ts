@@ -1,29 +1,27 @@
 /**
- * What a server needs to see of its own program: the real file of its command, the installation that file belongs to (the
- * folder above `bin`: nvm, pyenv, uv tools, virtual environments), the interpreter of its first line, and the package that
- * its script belongs to.
- * Not here: what of it is then hidden (view.ts), files that the server works on (declared by its definition).
+ * The files of a server's own program: the real file of its command, the installation around it (the folder above `bin`: nvm, pyenv,
+ * uv tools, virtual environments), the interpreter of its first line, and the package of its script.
+ * Not here: hidden files (view.ts), files that the server works on (declared by its definition).
  *
- * Invariants: a link that the server itself can change is not followed, and the first line of a script that it can change
- * names no file, or a server could point them at any file and see that file after its next start. A user's home or a folder of
- * many programs is never shown as a whole.
+ * Invariants: a link that the server itself can change is not followed, and the first line of a script that it can change names no
+ * file: a server could point them at any file and see that file after its next start. A user's home or a folder of many
+ * programs is never shown as a whole.
  */
 import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import path from 'node:path';
-import type { RealPlaces } from './places.js';
-import { isInterpreter, scriptFiles } from './script-files.js';
+import type { ResolvedHostPaths } from './host-paths.js';
 import { isWithin, type Link, type Traced, tracePath } from './trace-path.js';
 
 export interface ProgramRequest {
-  /** The command as it was found, links included. */
+  /** Path of the command, with its links. */
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
   /** PATH of the server, to find the interpreter of `#!/usr/bin/env`. */
   readonly searchPath: string;
-  readonly places: RealPlaces;
-  /** Shown anyway, as part of the system. */
+  readonly hostPaths: ResolvedHostPaths;
+  /** Whether the path is visible as part of the system. */
   readonly isSystem: (real: string) => boolean;
   /** Real paths that the server may write to. */
   readonly writable: readonly string[];
@@ -33,7 +31,7 @@ export interface ProgramPaths {
   /** Files and folders, real. */
   readonly shown: readonly string[];
   readonly links: readonly Link[];
-  /** By which version managers find their folder: without them they look for it in HOME. */
+  /** Version managers find their folder by these; otherwise they look for it in HOME. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -47,7 +45,7 @@ const managers: Readonly<Record<string, string>> = {
 };
 
 const programFolders = new Set(['bin', 'sbin', 'shims', 'libexec']);
-/** Any of them beside `bin` makes the folder an installation. `.cargo` has none: its folder holds credentials. */
+/** Any of them beside `bin` marks an installation. `.cargo` has none: its folder contains credentials. */
 const installationMarks = ['lib', 'lib64', 'libexec', 'versions', 'installs', 'tools', 'pyvenv.cfg', 'Cellar'];
 const packageMarks = ['package.json', 'pyproject.toml', 'setup.py', 'deno.json', 'deno.jsonc'];
 /** A script may name a script as its interpreter, such as a virtual environment's own wrapper. */
@@ -82,9 +80,9 @@ class Findings {
   async command(file: string, depth: number): Promise<void> {
     const traced = await this.follow(file);
     if (!traced) return;
-    // Each link on the way may lie in an installation: npx is a link from `bin` of Node's installation into its `lib`.
+    // Each link may lie in an installation: npx is a link from `bin` of Node's installation into its `lib`.
     for (const { at } of traced.links) await this.#installationOf(at);
-    // A package below node_modules may look like an installation, and its dependencies lie beside it.
+    // A package below node_modules may look like an installation, but its dependencies lie beside it.
     const isModule = outermostModules(traced.real) !== undefined;
     const isInstalled = !isModule && (await this.#installationOf(traced.real));
     if (!isInstalled && !(await this.packageOf(traced.real))) this.#folderOf(traced.real);
@@ -112,7 +110,7 @@ class Findings {
   /** False when the file belongs to no package that may be shown. */
   async packageOf(real: string): Promise<boolean> {
     if (this.#isVisible(real)) return true;
-    const { mayBeShown } = this.#request.places;
+    const { mayBeShown } = this.#request.hostPaths;
     const modules = outermostModules(real);
     if (modules !== undefined && mayBeShown(modules)) {
       this.show(modules);
@@ -138,7 +136,7 @@ class Findings {
     const prefix = path.dirname(folder);
     if (!programFolders.has(path.basename(folder))) return false;
     if (this.#isVisible(prefix)) return true;
-    const { mayBeShown, hidden } = this.#request.places;
+    const { mayBeShown, hidden } = this.#request.hostPaths;
     if (!mayBeShown(prefix) || hidden.some((entry) => isWithin(prefix, entry))) return false;
     if (!(await hasAny(prefix, installationMarks))) return false;
     this.show(prefix);
@@ -148,11 +146,11 @@ class Findings {
   /** Programs of one `bin` call each other: uvx starts the uv beside it. */
   #folderOf(real: string): void {
     const folder = path.dirname(real);
-    const isProgramFolder = programFolders.has(path.basename(folder)) && this.#request.places.mayBeShown(folder);
+    const isProgramFolder = programFolders.has(path.basename(folder)) && this.#request.hostPaths.mayBeShown(folder);
     this.show(isProgramFolder ? folder : real);
   }
 
-  /** The file that the first line names: `#!/usr/bin/env node`, `#!/opt/venv/bin/python`. */
+  /** The interpreter in the first line: `#!/usr/bin/env node`, `#!/opt/venv/bin/python`. */
   async #interpreterOf(real: string): Promise<string | undefined> {
     const line = await firstLineOf(real);
     const [file, ...rest] = line?.split(/\s+/) ?? [];
@@ -161,7 +159,7 @@ class Findings {
     if (path.basename(file) !== 'env') return isOwn ? undefined : file;
     const name = rest.find((word) => !word.startsWith('-') && !word.includes('='));
     if (name === undefined) return undefined;
-    // A script that the server can change may have any of the usual interpreters, as PATH finds it, and nothing else.
+    // A script that the server can change may name only a common interpreter, found on PATH.
     if (isOwn && (name.includes('/') || !isInterpreter(name))) return undefined;
     for (const folder of this.#request.searchPath.split(path.delimiter)) {
       const candidate = path.join(folder, name);
@@ -182,7 +180,7 @@ function outermostModules(real: string): string | undefined {
   return at < 0 ? undefined : real.slice(0, at + '/node_modules'.length);
 }
 
-/** Nearest first, until one that may not be shown. */
+/** Nearest first, up to the first that may not be shown. */
 function foldersAbove(real: string, mayBeShown: (folder: string) => boolean): string[] {
   const folders: string[] = [];
   for (let folder = path.dirname(real); mayBeShown(folder); folder = path.dirname(folder)) folders.push(folder);
@@ -195,7 +193,7 @@ async function hasAny(folder: string, names: readonly string[]): Promise<boolean
       await stat(path.join(folder, name));
       return true;
     } catch {
-      // Not there: the next one.
+      // Not there.
     }
   }
   return false;
@@ -209,10 +207,10 @@ async function isFile(file: string): Promise<boolean> {
   }
 }
 
-/** Without `#!`; undefined when the file is no script or cannot be read. */
+/** Without `#!`; undefined when the file is not a script or cannot be read. */
 async function firstLineOf(file: string): Promise<string | undefined> {
   try {
-    // Not blocking: the server may have put a FIFO there that no process writes to.
+    // Non-blocking: the server may have put a FIFO there that no process writes to.
     const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(firstLineBytes), 0, firstLineBytes, 0);
@@ -224,4 +222,48 @@ async function firstLineOf(file: string): Promise<string | undefined> {
   } catch {
     return undefined;
   }
+}
+
+/** Names without a version: `python` for `python3.12`. */
+const interpreters = new Set([
+  ...['node', 'nodejs', 'bun', 'deno', 'tsx', 'ts-node', 'python', 'pypy', 'uv', 'perl', 'ruby', 'php', 'lua'],
+  ...['java', 'dotnet', 'Rscript', 'sh', 'bash', 'dash', 'zsh', 'ksh'],
+]);
+
+const isInterpreter = (command: string): boolean => interpreters.has(path.basename(command).replace(/[\d.]+$/, ''));
+
+/** The argument after it is a file that is loaded. */
+const loadOptions = new Set(['-r', '--require', '--import', '--loader', '--experimental-loader', '--env-file']);
+/** Code as text, or a module by name: no script follows. */
+const textOptions = new Set(['-c', '-e', '-m', '-p', '--eval', '--print', '-E']);
+const argumentsMax = 64;
+
+/**
+ * The arguments of an interpreter that name code: its script, and modules that it loads first. Arguments of the script itself are
+ * not code: a server declares the files that it works on.
+ */
+export async function scriptFiles(
+  command: string,
+  args: readonly string[],
+  isFile: (arg: string) => Promise<boolean>,
+): Promise<string[]> {
+  if (!isInterpreter(command)) return [];
+  const found: string[] = [];
+  for (let i = 0; i < Math.min(args.length, argumentsMax); i++) {
+    const arg = args[i] as string;
+    if (textOptions.has(arg)) return found;
+    const [option = '', value] = arg.startsWith('--') ? splitOnce(arg) : [arg];
+    if (loadOptions.has(option)) {
+      const file = value ?? args[++i];
+      if (file !== undefined && (await isFile(file))) found.push(file);
+    } else if (!arg.startsWith('-') && (await isFile(arg))) return [...found, arg];
+    // A missing path is still the script; a bare word may be a subcommand, such as `run`.
+    else if (!arg.startsWith('-') && arg.includes('/')) return found;
+  }
+  return found;
+}
+
+function splitOnce(arg: string): [string, string?] {
+  const at = arg.indexOf('=');
+  return at < 0 ? [arg] : [arg.slice(0, at), arg.slice(at + 1)];
 }

@@ -1,10 +1,10 @@
 /**
- * What of the operating system every sandboxed server sees: programs, libraries, and the settings by which programs find
- * names, users, certificates, time zones and packages. An allow list: a file that is not named here is not there.
- * Not here: the server's own program (program-paths.ts), and what its definition declares (view.ts).
+ * The parts of the operating system that every sandboxed server sees: programs, libraries, and settings for names, users,
+ * certificates, time zones and packages. An allow list: no other file of the system is visible.
+ * Not here: the server's own program (program-paths.ts), declared paths (view.ts).
  *
  * Invariant: a setting that only its owner or group may read is not shown, so that a Hostler run by root shows no more than
- * one that is not.
+ * another one.
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -37,7 +37,7 @@ const versioned = /^(?:java|python3)[\w.-]*$/;
 export interface SystemPaths {
   readonly trees: readonly string[];
   readonly links: readonly Link[];
-  /** Files and folders: where they are shown, and what is shown there. */
+  /** Files and folders: their path inside, and their source. */
   readonly settings: readonly { readonly at: string; readonly source: string }[];
 }
 
@@ -56,7 +56,7 @@ export async function systemPaths(isHidden: (real: string) => boolean): Promise<
   };
 }
 
-/** Undefined when it is not there; `to` when it is a link. */
+/** Undefined when it does not exist; `to` when it is a link. */
 async function present(at: string): Promise<{ at: string; to: string | undefined } | undefined> {
   try {
     const facts = await lstat(at);
@@ -70,7 +70,7 @@ const othersMayRead = 0o004;
 
 async function setting(at: string, isHidden: (real: string) => boolean) {
   try {
-    // The target of a link is shown in its place: that of resolv.conf often lies in /run, which is private inside.
+    // Links are resolved: the target of resolv.conf often lies in /run, which is private inside.
     const source = await realpath(at);
     const { mode } = await stat(source);
     return (mode & othersMayRead) === 0 || isHidden(source) ? undefined : { at, source };
@@ -88,8 +88,8 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 /**
- * What a process could change in the kernel through /proc without any capability, shown read-only. Root could change every
- * sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
+ * Entries of /proc through which a process could change the kernel without any capability; they are mounted read-only. Root could
+ * change every sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
  */
 export async function kernelControls(): Promise<string[]> {
   const entries = await Promise.all(

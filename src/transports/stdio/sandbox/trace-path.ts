@@ -1,13 +1,13 @@
 /**
- * An absolute path resolved one component at a time, so that the symbolic links on the way are known: a sandbox shows the
- * real file and recreates the links, and the path works inside as it does outside.
- * Invariant: `at` of every link is itself free of links, so two paths through one link name it the same way.
+ * Resolves an absolute path one component at a time and records its symbolic links: a sandbox shows the real file and recreates the
+ * links, so that the path works inside as it does outside.
+ * Invariant: `at` of every link is itself free of links, so two paths through one link have the same `at`.
  */
 import { readlink } from 'node:fs/promises';
 import path from 'node:path';
 
 export interface Link {
-  /** Where the link lies. */
+  /** Path of the link. */
   readonly at: string;
   /** Its target as written: absolute, or relative to its folder. */
   readonly to: string;
@@ -18,10 +18,10 @@ export interface Traced {
   readonly links: readonly Link[];
 }
 
-/** As the kernel does. */
+/** The limit of the Linux kernel. */
 const linksMax = 40;
 
-/** Throws what the file system says: `ENOENT`, `ENOTDIR`, `EACCES`, or `ELOOP` for links in a circle. */
+/** Throws the error of the file system: `ENOENT`, `ENOTDIR`, `EACCES`, or `ELOOP` for a cycle of links. */
 export async function tracePath(file: string): Promise<Traced> {
   const links: Link[] = [];
   const pending = file.split('/');
@@ -52,7 +52,7 @@ async function targetOf(file: string): Promise<string | undefined> {
   }
 }
 
-/** The same for what may not exist yet: the part that exists is resolved, the rest is added as written. */
+/** The same for a path that may not exist yet: the existing part is resolved, the rest is added as written. */
 export async function traceFuturePath(file: string): Promise<Traced> {
   const absolute = path.resolve(file);
   try {

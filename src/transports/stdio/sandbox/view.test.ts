@@ -18,7 +18,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 function view(more: Partial<ViewRequest>) {
-  const places = {
+  const hostPaths = {
     homes: undefined,
     hidden: [at('linked/data'), at('home/data/inner.json'), at('home/project/hostler.json'), at('home/new')],
     userHomes: [at('home')],
@@ -32,7 +32,7 @@ function view(more: Partial<ViewRequest>) {
     declaredCwd: undefined,
     searchPath: '',
   };
-  return sandboxView({ ...request, readablePaths: [], writablePaths: [], home: undefined, places, ...more });
+  return sandboxView({ ...request, readablePaths: [], writablePaths: [], home: undefined, hostPaths, ...more });
 }
 
 /** How each path below the folder is mounted. */
@@ -72,8 +72,8 @@ test('the configuration is left out of the folder it lies in', async () => {
 test('a configuration that is being replaced is left out as well: it is back a moment later', async () => {
   const named = [at('home/project/hostler.json')];
   rmSync(named[0] as string);
-  const places = { homes: undefined, hidden: named, named, userHomes: [at('home')], programs: [] };
-  expect(await mounted({ readablePaths: [at('home/project')], places })).not.toContain('ro-bind-try home/project');
+  const hostPaths = { homes: undefined, hidden: named, named, userHomes: [at('home')], programs: [] };
+  expect(await mounted({ readablePaths: [at('home/project')], hostPaths })).not.toContain('ro-bind-try home/project');
 });
 
 test('a declared link works inside as it does outside', async () => {
@@ -170,8 +170,8 @@ test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
 
 test('a folder that Hostler may create later cannot be made by a server', async () => {
   mkdirSync(at('parent'));
-  const places = { homes: undefined, hidden: [at('parent/later/hostler.json')], userHomes: [], programs: [] };
-  await expect(view({ places, writablePaths: [at('parent')] })).rejects.toMatchObject({
+  const hostPaths = { homes: undefined, hidden: [at('parent/later/hostler.json')], userHomes: [], programs: [] };
+  await expect(view({ hostPaths, writablePaths: [at('parent')] })).rejects.toMatchObject({
     details: { reason: 'sandbox_path' },
   });
 });

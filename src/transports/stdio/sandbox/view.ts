@@ -1,27 +1,27 @@
 /**
- * What one sandboxed server sees of the file system: the system, its own program, what its definition declares, a private
- * home, /tmp and /run, and nothing else.
- * Not here: how it becomes a namespace (bubblewrap, by mounts.ts), processes and environment (sandbox.ts).
+ * The part of the file system that one sandboxed server sees: the system, its own program, the declared paths, a private home, /tmp
+ * and /run.
+ * Not here: the namespace (bubblewrap, mounts.ts), processes and environment (sandbox.ts).
  *
  * Invariants:
- * - Hostler's own files (data directory, sockets, configuration) are never visible. A declared folder that can only be
- *   read and has them in it is shown without them; one that can be written and has them in it is refused, because a
- *   server could move its parent folders and find them elsewhere after its next start.
- * - A path that the server itself can change is never resolved for it: neither as a link nor as the source of a mount.
+ * - Hostler's own files (data directory, sockets, configuration) are never visible. A declared read-only folder is shown without
+ *   them. A declared writable folder that contains them is refused: a server could move its parent folders and find them
+ *   elsewhere after its next start.
+ * - A path that the server itself can change is never resolved for it, neither as a link nor as the source of a mount.
  */
 import { lstat, readdir, readlink, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { HostError } from '../../../kernel/errors.js';
+import { type HostPaths, type ResolvedHostPaths, resolveHostPaths } from './host-paths.js';
 import { Mounts } from './mounts.js';
-import { type RealPlaces, realPlaces, type SandboxPlaces } from './places.js';
 import { homeInside } from './private-home.js';
 import { programPaths } from './program-paths.js';
-import { pathMissing, pathRefused } from './sandbox-error.js';
 import { systemPaths } from './system-paths.js';
 import { isWithin, type Link, tracePath } from './trace-path.js';
 
 export interface ViewRequest {
   readonly server: string;
-  /** The command as it was found. */
+  /** Path of the command, with its links. */
   readonly file: string;
   readonly args: readonly string[];
   /** Real. Shown only when the definition declares it; otherwise an empty folder of that name. */
@@ -32,8 +32,8 @@ export interface ViewRequest {
   readonly writablePaths: readonly string[];
   /** PATH of the server. */
   readonly searchPath: string;
-  readonly places: SandboxPlaces;
-  /** The folder shown as the home; undefined for one that is empty and not kept. */
+  readonly hostPaths: HostPaths;
+  /** The folder shown as the home; undefined for an empty one that is discarded at the end. */
   readonly home: string | undefined;
 }
 
@@ -47,17 +47,17 @@ export interface View {
 
 type Field = 'readablePaths' | 'writablePaths' | 'cwd';
 
-/** Entries of one folder that are shown one by one because a hidden file lies among them. Each is a mount. */
+/** Maximum number of entries of a folder that are mounted one by one, because it contains a hidden file. */
 const entriesMax = 256;
 
 export async function sandboxView(request: ViewRequest): Promise<View> {
-  const places = await realPlaces(request.places);
-  const builder = new ViewBuilder(request, places, await hiddenFilesOf(places));
+  const hostPaths = await resolveHostPaths(request.hostPaths);
+  const builder = new ViewBuilder(request, hostPaths, await hiddenFilesOf(hostPaths));
   return builder.build();
 }
 
-/** Those that are files, or may become files, and lie in no hidden folder. The others are hidden with their folder, or not there. */
-async function hiddenFilesOf({ hidden, named }: RealPlaces): Promise<string[]> {
+/** Hidden files, and paths that may become files, outside of hidden folders. */
+async function hiddenFilesOf({ hidden, named }: ResolvedHostPaths): Promise<string[]> {
   const facts = await Promise.all(hidden.map((entry) => lstat(entry).catch(() => undefined)));
   const isFolder = (i: number): boolean => facts[i]?.isDirectory() === true;
   const folders = hidden.filter((_, i) => isFolder(i));
@@ -71,16 +71,16 @@ async function hiddenFilesOf({ hidden, named }: RealPlaces): Promise<string[]> {
 
 class ViewBuilder {
   readonly #request: ViewRequest;
-  readonly #places: RealPlaces;
+  readonly #hostPaths: ResolvedHostPaths;
   readonly #hiddenFiles: readonly string[];
   readonly #mounts = new Mounts();
   readonly #links: Link[] = [];
   readonly #writable: string[] = [];
   #variables: Readonly<Record<string, string>> = {};
 
-  constructor(request: ViewRequest, places: RealPlaces, hiddenFiles: readonly string[]) {
+  constructor(request: ViewRequest, hostPaths: ResolvedHostPaths, hiddenFiles: readonly string[]) {
     this.#request = request;
-    this.#places = places;
+    this.#hostPaths = hostPaths;
     this.#hiddenFiles = hiddenFiles;
   }
 
@@ -100,7 +100,7 @@ class ViewBuilder {
   async #declareWritable(): Promise<void> {
     for (const entry of this.#request.writablePaths) {
       const real = await this.#declared('writablePaths', entry);
-      const inside = this.#places.guarded.find((own) => isWithin(real, own));
+      const inside = this.#hostPaths.guarded.find((own) => isWithin(real, own));
       if (inside !== undefined)
         throw this.#refused(
           'writablePaths',
@@ -109,7 +109,7 @@ class ViewBuilder {
         );
       this.#writable.push(real);
     }
-    // Below a writable folder a mount of its own adds nothing, and the server could have put a link in its place.
+    // Below a writable folder another mount adds nothing, and the server could have replaced its target by a link.
     const outermost = this.#writable.filter(
       (real) => !this.#writable.some((other) => other !== real && isWithin(other, real)),
     );
@@ -142,13 +142,13 @@ class ViewBuilder {
   }
 
   async #addSystem(): Promise<(real: string) => boolean> {
-    const { userHomes, isHidden } = this.#places;
+    const { userHomes, isHidden } = this.#hostPaths;
     const inHome = (real: string): boolean => userHomes.some((home) => isWithin(home, real));
     const { trees, links, settings } = await systemPaths((real) => isHidden(real) || inHome(real));
     for (const tree of trees) if (!this.#mounts.isVisible(tree)) this.#mounts.read(tree);
     for (const { at, source } of settings) if (!this.#mounts.isVisible(at)) this.#mounts.read(at, source);
     this.#links.push(...links);
-    // A home below /usr; but accounts of services may have /usr/bin or the like, which is no home.
+    // A home may lie below /usr. Accounts of services may have /usr/bin or the like, which is not a home.
     const homes = userHomes.filter((home) => trees.some((tree) => isWithin(tree, path.dirname(path.dirname(home)))));
     for (const home of homes)
       if (this.#mounts.covering(home)?.kind === 'read') this.#mounts.add({ kind: 'empty', at: home, sealed: true });
@@ -158,11 +158,11 @@ class ViewBuilder {
 
   async #addProgram(isSystem: (real: string) => boolean): Promise<void> {
     const { file, args, cwd, searchPath } = this.#request;
-    const request = { file, args, cwd, searchPath, places: this.#places, isSystem, writable: this.#writable };
+    const request = { file, args, cwd, searchPath, hostPaths: this.#hostPaths, isSystem, writable: this.#writable };
     const { shown, links, variables } = await programPaths(request);
     this.#variables = variables;
     for (const real of shown) {
-      if (this.#places.isHidden(real))
+      if (this.#hostPaths.isHidden(real))
         throw this.#refused(
           'command',
           `${real} lies in a folder of Hostler itself, which the sandbox hides`,
@@ -173,7 +173,7 @@ class ViewBuilder {
     this.#links.push(...links);
   }
 
-  /** Shows a real path that can only be read. Files of Hostler's own in it are left out: see `#hide` for its folders. */
+  /** Shows a real path read-only, without Hostler's own files in it; `#hide` hides Hostler's own folders. */
   async #show(real: string, isDerived: boolean): Promise<void> {
     this.#requireFree('readablePaths', real);
     if (this.#hiddenFiles.some((file) => isWithin(real, file))) await this.#showEntries(real, isDerived);
@@ -181,15 +181,15 @@ class ViewBuilder {
   }
 
   /**
-   * A hidden file cannot be covered: an editor puts a new file in its place, and the kernel then removes the cover.
-   * So the folder is not shown, only what else is in it at this moment.
+   * A mount over a hidden file would not last: an editor replaces the file, and the kernel then removes the mount.
+   * So the other entries that the folder has now are mounted one by one.
    */
   async #showEntries(folder: string, isDerived: boolean): Promise<void> {
     const own = this.#hiddenFiles.filter((file) => path.dirname(file) === folder).map((file) => path.basename(file));
     const names = (await readdir(folder)).filter((name) => {
-      // Editors keep copies under similar names.
+      // Editors write copies under similar names.
       if (own.some((base) => name.includes(base))) return false;
-      // A package that was found and not declared is shown without dot files, which may hold secrets.
+      // A package that was not declared is shown without dot files, which may contain secrets.
       return !(isDerived && own.length > 0 && name.startsWith('.'));
     });
     if (names.length > entriesMax)
@@ -204,19 +204,19 @@ class ViewBuilder {
 
   async #showEntry(entry: string, isDerived: boolean): Promise<void> {
     const facts = await lstat(entry).catch(() => undefined);
-    if (facts === undefined || this.#places.isHidden(entry) || this.#mounts.isVisible(entry)) return;
+    if (facts === undefined || this.#hostPaths.isHidden(entry) || this.#mounts.isVisible(entry)) return;
     if (facts.isSymbolicLink()) this.#links.push({ at: entry, to: await readlink(entry) });
     else if (facts.isDirectory() && this.#hiddenFiles.some((file) => isWithin(entry, file)))
       await this.#showEntries(entry, isDerived);
     else if (facts.isDirectory() || facts.isFile()) this.#mounts.read(entry);
   }
 
-  /** Folders of Hostler's own inside what is shown are empty there. */
+  /** Hostler's own folders inside a shown folder appear empty. */
   async #hide(): Promise<void> {
-    for (const entry of this.#places.hidden) {
+    for (const entry of this.#hostPaths.hidden) {
       if (this.#mounts.covering(entry)?.kind !== 'read') continue;
       const facts = await stat(entry).catch(() => undefined);
-      // Only a system folder is shown with a hidden file in it; there the folder of the file goes.
+      // A hidden file can only be visible in a system folder: then the whole folder of the file is hidden.
       if (facts)
         this.#mounts.add({ kind: 'empty', at: facts.isDirectory() ? entry : path.dirname(entry), sealed: true });
     }
@@ -250,7 +250,7 @@ class ViewBuilder {
         `${real} cannot be shown in a sandbox`,
         'declare the folders that the server works on',
       );
-    if (this.#places.isHidden(real))
+    if (this.#hostPaths.isHidden(real))
       throw this.#refused(
         field,
         `${real} lies in a folder of Hostler itself, which the sandbox hides`,
@@ -274,7 +274,7 @@ class ViewBuilder {
       );
   }
 
-  /** The home is mounted there, and nothing may lie in what the server can write to. */
+  /** The home is mounted there, and no mount may lie inside a folder that the server can write to. */
   #requireFree(field: Field, real: string): void {
     if (isWithin(real, homeInside) || isWithin(homeInside, real))
       throw this.#refused(
@@ -284,7 +284,22 @@ class ViewBuilder {
       );
   }
 
-  #refused(field: Field | 'command', what: string, hint: string) {
-    return pathRefused(this.#request.server, field, what, hint);
+  #refused(field: Field | 'command', what: string, hint: string): HostError {
+    const { server } = this.#request;
+    const details = { server, reason: 'sandbox_path', field, execution: 'not_executed', hint } as const;
+    return new HostError('connect_failed', `server '${server}': ${field}: ${what}`, details);
   }
+}
+
+function pathMissing(server: string, field: string, file: string, cause: unknown): HostError {
+  const reason = (cause as NodeJS.ErrnoException).code ?? 'ENOENT';
+  const what = reason === 'ENOENT' ? 'does not exist' : `cannot be resolved (${reason})`;
+  return new HostError('connect_failed', `server '${server}': ${field}: ${file} ${what}`, {
+    server,
+    reason,
+    field,
+    execution: 'not_executed',
+    hint: `create it, or remove it from "${field}" of server '${server}'`,
+    cause,
+  });
 }

@@ -1,6 +1,6 @@
 /**
- * What a sandbox must know about the Hostler it belongs to: where private homes are kept, and what no server may see.
- * Not here: what one server declares (view.ts).
+ * The paths of the Hostler that a sandbox belongs to: the homes of servers, and the files that no server may see.
+ * Not here: the paths that one server declares (view.ts).
  */
 import os from 'node:os';
 import path from 'node:path';
@@ -8,28 +8,26 @@ import { configFolder, dataFolder, stateFolder } from '../../../config/folders.j
 import type { Environment } from '../../environment.js';
 import { isWithin, traceFuturePath } from './trace-path.js';
 
-export interface SandboxPlaces {
-  /** Below it each server has its home. Undefined: homes are empty at each start and discarded at its end. */
+export interface HostPaths {
+  /** Parent folder of the servers' homes. Undefined: each start gets an empty home that is discarded at its end. */
   readonly homes: string | undefined;
-  /** Files and folders of Hostler itself: keys, sockets, configuration. They may not exist yet. */
+  /** Files and folders of Hostler itself: keys, sockets, configuration. They need not exist yet. */
   readonly hidden: readonly string[];
-  /** Those of `hidden` that are hidden also while they do not exist: an editor removes a file before it writes it anew. */
+  /** Paths of `hidden` that stay hidden while they do not exist: an editor may remove a file before it writes it again. */
   readonly named?: readonly string[];
-  /** The user's own. Shown only where a definition declares it. */
+  /** Homes of the user. Shown only where a definition declares them. */
   readonly userHomes: readonly string[];
-  /** What Hostler is started from: a server that changed it would run outside of its sandbox. */
+  /** The program files of Hostler: a server that changed them would run code outside of its sandbox. */
   readonly programs: readonly string[];
 }
 
-interface PlacesOptions {
-  readonly ambient: Environment;
-  readonly stateDir: string | undefined;
-  readonly hiddenPaths: readonly string[];
-  readonly keepsHomes: boolean;
-}
-
 /** The default folders are hidden as well: another Hostler of the same user may have its keys and socket there. */
-export function sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes }: PlacesOptions): SandboxPlaces {
+export function hostPaths(
+  ambient: Environment,
+  stateDir: string | undefined,
+  hiddenPaths: readonly string[],
+  keepsHomes = true,
+): HostPaths {
   const hidden = [...hiddenPaths, stateDir, stateFolder(ambient), dataFolder(ambient), configFolder(ambient)];
   return {
     homes: stateDir === undefined || !keepsHomes ? undefined : path.resolve(stateDir, 'sandbox'),
@@ -40,10 +38,10 @@ export function sandboxPlaces({ ambient, stateDir, hiddenPaths, keepsHomes }: Pl
   };
 }
 
-/** In a container `/` may be given as one. */
+/** In a container HOME may be `/`. */
 const isHome = (folder: string): boolean => path.isAbsolute(folder) && path.resolve(folder) !== '/';
 
-/** What the account database says, whatever the variable HOME says. */
+/** The home in the account database; HOME may differ. */
 function accountHome(): string | undefined {
   try {
     return os.userInfo().homedir;
@@ -52,41 +50,31 @@ function accountHome(): string | undefined {
   }
 }
 
-/** The same with every path real, and the questions that are asked of it. */
-export interface RealPlaces {
+/** The same with every path resolved, and checks of a path against them. */
+export interface ResolvedHostPaths {
   readonly hidden: readonly string[];
   readonly named: readonly string[];
   readonly userHomes: readonly string[];
-  /** What no server may write to: hidden paths, links that lead to them, and Hostler's own program. */
+  /** Paths that no server may write to: hidden paths, links that lead to them, and Hostler's own program. */
   readonly guarded: readonly string[];
-  /** Whether the path is one of Hostler's own, or lies in one. */
+  /** Whether the path is one of Hostler's own paths, or lies in one. */
   readonly isHidden: (real: string) => boolean;
-  /** Whether a folder may be shown as a whole because a program lies in it: no user's home, and no folder of many programs. */
+  /** Whether a folder of a program may be shown as a whole: not a user's home or a folder of many programs. */
   readonly mayBeShown: (real: string) => boolean;
 }
 
 const sharedFolders = [
-  '/opt',
-  '/srv',
-  '/var',
-  '/var/lib',
-  '/home',
-  '/tmp',
-  '/var/tmp',
-  '/run',
-  '/mnt',
-  '/media',
-  '/etc',
+  ...['/opt', '/srv', '/var', '/var/lib', '/home', '/tmp', '/var/tmp', '/run', '/mnt', '/media', '/etc'],
 ];
 const sharedInHome = ['.local', '.local/share', '.config', '.cache'];
 
-export async function realPlaces(places: SandboxPlaces): Promise<RealPlaces> {
+export async function resolveHostPaths(paths: HostPaths): Promise<ResolvedHostPaths> {
   const traceAll = (files: readonly string[]) => Promise.all(files.map(traceFuturePath));
   const [own, named, homes, programs] = await Promise.all([
-    traceAll(places.hidden),
-    traceAll(places.named ?? []),
-    traceAll(places.userHomes),
-    traceAll(places.programs),
+    traceAll(paths.hidden),
+    traceAll(paths.named ?? []),
+    traceAll(paths.userHomes),
+    traceAll(paths.programs),
   ]);
   const hidden = own.map(({ real }) => real);
   const userHomes = homes.map(({ real }) => real);
